@@ -43,7 +43,6 @@ from benchmarks.index_readers import (
 from benchmarks.report import Report, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.btree.tree import BTree
-from cc_pipeline.index.catalog.catalog import write_catalog_rows
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -51,6 +50,7 @@ from cc_pipeline.index.parquet.finder import Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServerProcess
+from cc_pipeline_tests.index.catalog_files import write_catalog_rows
 
 #: Rows of the file of real size, and index files of its crawl.
 ROWS = sized(20_000, 3_400_000)

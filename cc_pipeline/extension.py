@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 import pkgutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, partial, reduce
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.export.format import ExportFormat
     from cc_pipeline.index.kinds import IndexKind
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
@@ -83,7 +82,7 @@ class Extension:
     settings: Callable[[], type | None] = lambda: None
     locators: Callable[[], Sequence[IndexKind]] = _nothing
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
-    export_formats: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
+    export_formats: Callable[[], Mapping[str, ExportFormat]] = _no_names
     rate_sources: Callable[[], Mapping[str, Callable[..., Any]]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
@@ -193,46 +192,7 @@ def _own_value(name: str) -> object:
 
 
 def _of_others() -> Iterator[tuple[str, str, Callable[[], object]]]:
-    # importlib.metadata would take longer to load than all else that --help needs
-    origins: dict[str, str] = {}
-    for folder in dict.fromkeys(sys.path):
-        for path in sorted(_entry_point_files(folder or ".")):
-            distribution = path.parent.name.partition("-")[0]
-            for name, place in _named_in(path):
-                if origins.setdefault(distribution, folder) == folder:
-                    yield name, distribution, partial(_load_place, place)
+    from importlib.metadata import entry_points  # noqa: PLC0415  # slow to load, and most modules that import this one never ask
 
-
-def _entry_point_files(folder: str) -> Iterator[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.endswith((".dist-info", ".egg-info")):
-                    yield Path(entry.path, "entry_points.txt")
-    except OSError:  # an archive, or a folder that is not there
-        return
-
-
-def _named_in(path: Path) -> Iterator[tuple[str, str]]:
-    """Names and places (``module:value``) of our group in the file of a distribution's entry points."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, ValueError):
-        return
-    if GROUP not in text:
-        return
-    from configparser import ConfigParser, Error  # noqa: PLC0415  # most have no extensions, and load nothing for it
-
-    parser = ConfigParser(delimiters=("=",), interpolation=None, strict=False)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
-    try:
-        parser.read_string(text)
-    except Error:
-        return
-    if parser.has_section(GROUP):
-        yield from sorted(parser.items(GROUP))
-
-
-def _load_place(place: str) -> object:
-    module, _, attributes = place.partition("[")[0].strip().partition(":")
-    return reduce(getattr, filter(None, attributes.split(".")), import_module(module.strip()))
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        yield point.name, point.dist.name if point.dist is not None else point.value, point.load

@@ -72,7 +72,7 @@ def _add(built: typer.Typer, name: str, command: Command) -> None:
     if isinstance(command.call, typer.Typer):
         built.add_typer(command.call, name=name, rich_help_panel=command.panel)
     else:
-        built.command(name, rich_help_panel=command.panel)(command.call)
+        built.command(name, help=command.help, rich_help_panel=command.panel)(command.call)
 
 
 def build_app() -> typer.Typer:

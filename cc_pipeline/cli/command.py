@@ -20,12 +20,13 @@ class Command:
     """A command or a group of commands.
 
     ``call`` is the function, or a typer application for a group. ``position`` orders the commands of a panel; equal
-    ones stand in the order of their names.
+    ones stand in the order of their names. ``help`` takes the place of the function's docstring.
     """
 
     call: Callable[..., None] | typer.Typer
     panel: str = FEATURES
     position: int = 100
+    help: str | None = None
 
 
 def as_command(value: object) -> Command:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import (
     ARCHIVE_FORMAT,
+    CAPTURE,
     CONTENT_DIGEST,
     CONTENT_MIME_TYPE,
     CRAWL,
@@ -126,3 +127,10 @@ CONDITION_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "length": ("warc_record_length",),
     "digest": ("content_digest",),
 }
+
+
+def distinct_captures(captures: pa.Table) -> pa.Table:
+    """The first row of each capture (crawl, file, offset) of a table of captures or records, in their order."""
+    numbered = captures.select([*CAPTURE]).append_column("row", pa.array(range(captures.num_rows), pa.int64()))
+    first = numbered.group_by([*CAPTURE]).aggregate([("row", "min")])
+    return captures.take(first["row_min"].combine_chunks().sort())

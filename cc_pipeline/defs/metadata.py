@@ -14,8 +14,6 @@ from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
-#: How figures of several partitions together are named.
-GROUP: Final = "group "
 #: How the rows of a table are named where targets overlap: what Dagster calls the rows of a table would be too many.
 SHARED_ROWS: Final = "rows in the lake, for each target"
 #: What Markdown gives a meaning; an underline inside of a word has none.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import dagster as dg
 
@@ -16,13 +16,7 @@ from cc_pipeline.defs.automation.publication import PublishWhileRunning
 from cc_pipeline.defs.declared.assets import EXTRACTED
 from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.defs.lineage import in_events
-from cc_pipeline.defs.metadata import (
-    GROUP,
-    SHARED_ROWS,
-    as_list,
-    figures,
-    row_counts,
-)
+from cc_pipeline.defs.metadata import SHARED_ROWS, as_list, figures, row_counts
 from cc_pipeline.defs.partitions import StepContext, partition_key
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun
@@ -34,6 +28,8 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds between two lines of progress of one stage in a run's log.
 _EVERY_SECONDS = 5.0
+#: Figures that no event has.
+_ZERO: Final = (0, "0 %")
 
 #: What a step over partitions yields: a record of each, then its checks.
 Yielded: TypeAlias = Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]
@@ -65,7 +61,7 @@ def extract_partitions(
 
     Raises ``dg.Failure`` when partitions failed, after all others were recorded; what is no partition's fault at once.
     """
-    described = _Descriptions(workspace, at)
+    described = _Descriptions(context, workspace, at)
     publishing = PublishWhileRunning(context, workspace, at)
     with logged_progress(context.log), run.trying():
         for made in _made(context, workspace, run, tables):
@@ -116,31 +112,44 @@ def _pair(key: str) -> tuple[str, str]:
 def own_figures(
     report: StageReport, slug: str, table: str, table_rows: int, *, is_shared: bool = False
 ) -> dict[str, dg.MetadataValue]:
-    """Figures of one partition of ``table``, which has ``table_rows`` in all. What was spent on several together is
-    named so, and rows of captures that several targets have (``is_shared``) too: each is published once."""
+    """Figures of one partition of ``table``, which has ``table_rows`` in all. Rows of captures that several targets
+    have (``is_shared``) are named so: each is published once.
+
+    An event is kept twice and for good, so it has no zeros, and no costs of several partitions together:
+    :func:`group_costs` has those.
+    """
     own = report.per_target[slug]
+    rows = int(own[f"rows:{table}"])
     values: dict[str, int | float | str] = {}
-    if f"written:{table}" in own:
+    if own.get(f"written:{table}", rows) != rows:
         values["rows written"] = own[f"written:{table}"]
-    values |= {name: value for name, value in own.items() if ":" not in name}
-    group = "" if len(report.per_target) == 1 else GROUP
-    if group:
-        values[f"{GROUP}partitions"] = len(report.per_target)
-    if report.requests:
-        values |= {f"{group}bytes read": report.bytes, f"{group}requests": report.requests}
-    values[f"{group}seconds"] = round(report.seconds, 3)
-    notes = {f"{group}notes": as_list(report.notes)}
-    rows = row_counts(int(own[f"rows:{table}"]), None if is_shared else table_rows)
+    values |= {name: value for name, value in own.items() if ":" not in name and value not in _ZERO}
+    notes: dict[str, dg.MetadataValue] = {}
+    if len(report.per_target) == 1:
+        if report.requests:
+            values |= {"bytes read": report.bytes, "requests": report.requests}
+        values["seconds"] = round(report.seconds, 3)
+        if report.notes:
+            notes["notes"] = as_list(report.notes)
     if is_shared:
         values[SHARED_ROWS] = table_rows
-    return {**rows, **figures(values), **(notes if report.notes else {})}
+    return {**row_counts(rows, None if is_shared else table_rows), **figures(values), **notes}
+
+
+def group_costs(report: StageReport, table: str) -> str:
+    """What a stage spent on several partitions together, for the log of the run."""
+    spent = f"{table} of {len(report.per_target)} partitions: {report.seconds:.1f} s"
+    if report.requests:
+        spent += f", {report.bytes:,} bytes read in {report.requests:,} requests"
+    return "\n".join([spent, *report.notes])
 
 
 class _Descriptions:
     """What events say of partitions: counts and versions. No text of a page is among them, since Dagster has no public
     way to delete an event."""
 
-    def __init__(self, workspace: Workspace, at: Placement) -> None:
+    def __init__(self, context: StepContext, workspace: Workspace, at: Placement) -> None:
+        self._context = context
         self._workspace = workspace
         self._at = at
         self._told: set[str] = set()
@@ -170,6 +179,8 @@ class _Descriptions:
         if before is not report:
             count = self._workspace.lake.row_count(table)
             self._counted[table] = report, count
+            if len(report.per_target) > 1:
+                self._context.log.info(group_costs(report, table))
         return count
 
     @cached_property

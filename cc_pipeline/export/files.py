@@ -76,6 +76,11 @@ def scratch_beside(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def files_in(folder: Path) -> tuple[Path, ...]:
+    """All files in a folder and below it, in the order of their names."""
+    return tuple(sorted(path for path in folder.rglob("*") if path.is_file()))
+
+
 def paper(out: Path, name: str) -> Path:
     """Where a paper about ``out`` lies: in it, if it is a folder, else beside it."""
     return out / name if out.is_dir() else out.with_name(f"{out.name}.{name}")

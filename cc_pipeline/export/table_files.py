@@ -17,11 +17,13 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.duck import READ_BY, STORED_AS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.export.files import Handed
+from cc_pipeline.export.files import Handed, files_in, whole_file, whole_folder, write_papers
+from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.export.text_rows import write_text
 from cc_pipeline.lake.reading import quoted, quoted_name, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
+from cc_pipeline.publish.macros import MACROS
 
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
 #: What DuckDB may hold; it puts more into a folder beside the output.
@@ -159,6 +161,42 @@ def write_duckdb(
     finally:
         connection.execute("DETACH handed")
     return handed
+
+
+def write_duckdb_file(request: RowsRequest) -> Written:
+    """Writes the selections as tables of one DuckDB file. Macros read several tables: they go along where all tables
+    of targets do. Raises as :func:`write_table` does."""
+    with whole_file(request.out) as path:
+        macros = MACROS if {each.table for each in request.selections} >= set(OF_TARGETS) else ()
+        about = request.provenance.as_rows()
+        handed = write_duckdb(request.connection, request.selections, path, about, macros)
+    return written_tables(handed, write_papers(request.out, request.about, request.provenance, handed, [request.out]))
+
+
+def write_table_files(request: RowsRequest) -> Written:
+    """Writes one selection to a file, or several into a folder, a file each; a name without a suffix is a folder.
+    Raises as :func:`write_table` does."""
+    out, format = request.out, request.format
+
+    def write(selection: Selection, path: Path) -> Handed:
+        return write_table(request.connection, selection, format, path, guarded=request.guards_formulas)
+
+    if len(request.selections) == 1 and not (out.is_dir() or not out.suffix):
+        with whole_file(out) as path:
+            handed = [write(request.selections[0], path)]
+        return written_tables(handed, write_papers(out, request.about, request.provenance, handed, [out]))
+    with whole_folder(out) as folder:
+        paths = [folder / f"{selection.name}{SUFFIX[format]}" for selection in request.selections]
+        handed = [write(selection, path) for selection, path in zip(request.selections, paths, strict=True)]
+        write_papers(folder, request.about, request.provenance, handed, paths)
+    return written_tables(handed, files_in(out))
+
+
+def written_tables(handed: Sequence[Handed], files: tuple[Path, ...]) -> Written:
+    """What was written of tables: each with its rows and columns."""
+    return Written(
+        files, ("name", "rows", "columns"), tuple((each.name, each.rows, len(each.columns)) for each in handed)
+    )
 
 
 def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:

@@ -19,8 +19,8 @@ from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.python.captures import Captures, Page
+    from cc_pipeline.python.export import Export
     from cc_pipeline.python.giving import Given
-    from cc_pipeline.python.handing import Export
     from cc_pipeline.python.materializing import Part
     from cc_pipeline.python.rows import Answer, Held
 
@@ -50,13 +50,14 @@ class RunReport:
 class Home:
     """A folder of captures, records and pages, and the source they come from.
 
-    ``settings`` are those of the environment and of what :func:`cc_pipeline.open` was given.
+    ``settings`` are those of the environment and of what :func:`cc_pipeline.open` was given; ``voice`` hears what the
+    work has to say. Functions in the ``api`` module of an extension take a home.
     """
 
     def __init__(self, home: str | Path | None, given: dict[str, Any], hearer: Voice) -> None:
         self._named = None if home is None else str(home)
         self._given = given
-        self._voice = hearer
+        self.voice = hearer
         self.settings: Settings = load_settings(home=self._named, **given)
 
     def __enter__(self) -> Self:
@@ -113,7 +114,7 @@ class Home:
         @contextmanager
         def ask() -> Iterator[Any]:
             with (
-                told_to(self._voice),
+                told_to(self.voice),
                 asked_in(settings, targets, _listed(crawls), where=condition) as question,
             ):
                 yield question
@@ -148,7 +149,7 @@ class Home:
         span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
         settings = without_a_home(self._named, **self._given)
         start_parser(None, settings.extractor)
-        with told_to(self._voice), open_workspace(settings) as workspace:
+        with told_to(self.voice), open_workspace(settings) as workspace:
             chosen = crawls_named(workspace, None if crawls is None else _listed(crawls))
             found = nearest_capture(workspace, target, span, crawls=chosen, most_crawls=most_crawls)
         page = Page(found, None, settings.extractor)
@@ -180,7 +181,7 @@ class Home:
         settings = load_settings(home=self._named, **{**self._given, **limits, **choices})
         find_engine(settings.engine).check_ready(settings)
         parts: list[Part] = []
-        with told_to(self._voice):
+        with told_to(self.voice):
             named = read_targets(_listed(targets), settings)
             settings = as_the_home_has_it(settings, yes=yes)
             troubles = run_targets(settings, _listed(crawls), named, yes=yes, told=parts.append)
@@ -206,7 +207,7 @@ class Home:
         from cc_pipeline.python.giving import add_captures
 
         settings = load_settings(home=self._named, **self._given)
-        with told_to(self._voice):
+        with told_to(self.voice):
             return add_captures(settings, file, name, columns=columns, extend=extend, replace=replace, yes=yes)
 
     def sql(self, query: str, parameters: Sequence[object] = ()) -> Answer:
@@ -277,10 +278,10 @@ class Home:
         was published or the disk refuses, ``Incomplete`` for records that lack planned captures (the file is there, and
         its ``report`` is the ``Export``).
         """
-        from cc_pipeline.python import handing
+        from cc_pipeline.python.export import Said, export
 
-        with told_to(self._voice):
-            return handing.export(
+        with told_to(self.voice):
+            return export(
                 self.settings,
                 Path(out),
                 _listed(targets),
@@ -291,7 +292,7 @@ class Home:
                 dataset=None if dataset is None else Path(dataset),
                 allow_missing=allow_missing,
                 guard_formulas=guard_formulas,
-                said=handing.Said(creator, url),
+                said=Said(creator, url),
             )
 
     def dataset(
@@ -318,10 +319,11 @@ class Home:
         Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the
         disk refuses.
         """
-        from cc_pipeline.python import handing
+        from cc_pipeline.python.export import Said
+        from cc_pipeline.python.handing import dataset
 
-        with told_to(self._voice):
-            return handing.dataset(
+        with told_to(self.voice):
+            return dataset(
                 self.settings,
                 Path(out),
                 _listed(targets),
@@ -335,7 +337,7 @@ class Home:
                 as_of=as_of,
                 known_only=known_only,
                 format=format,
-                said=handing.Said(creator, url),
+                said=Said(creator, url),
             )
 
     def report(
@@ -348,7 +350,7 @@ class Home:
         """
         from cc_pipeline.python.handing import reports
 
-        with told_to(self._voice):
+        with told_to(self.voice):
             return list(reports(self.settings, _listed(targets), None if out is None else Path(out), between))
 
 

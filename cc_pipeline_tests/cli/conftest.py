@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -58,6 +59,12 @@ class Said:
 
 
 Cli = Callable[..., Said]
+
+
+def commands_of(page: Path) -> list[str]:
+    """The commands in the blocks of a page, in their order."""
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.startswith("cc-pipeline ")]
 
 
 @pytest.fixture(scope="session")

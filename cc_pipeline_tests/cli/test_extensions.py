@@ -84,7 +84,7 @@ def test_a_command_of_a_stranger_is_in_the_tree_and_works(tmp_path: Path) -> Non
     help_text = said_by(folder, "--help")
     assert help_text.index("Home and source") < help_text.index("Say hello.") < help_text.index("Features")
     assert listed(folder)["hello"] == {
-        "extension": "hello", "state": "in use", "from": "toy_hello", "adds": "commands: hello", "problem": None,
+        "extension": "hello", "state": "in use", "from": "toy-hello", "adds": "commands: hello", "problem": None,
         "to_do": None
     }  # fmt: skip
 
@@ -110,9 +110,9 @@ def test_a_broken_extension_is_named_and_costs_only_itself(tmp_path: Path) -> No
     assert "a_library_that_is_nowhere" in found["unloaded"]["problem"]
     assert "pip install nowhere>=1" in found["lacking"]["to_do"]
     told = said_by(folder, "doctor", "--home", tmp_path / "home", "--source", tmp_path, status=1)
-    for name in ("taken (toy_taken)", "odd (toy_odd)", "unloaded (toy_unloaded)"):
+    for name in ("taken (toy-taken)", "odd (toy-odd)", "unloaded (toy-unloaded)"):
         assert f"bad  extension  {name}" in told
-    assert "note extension  lacking (toy_lacking)" in told
+    assert "note extension  lacking (toy-lacking)" in told
     assert "bad  extension  lacking cannot examine this home: ZeroDivisionError" in told
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
@@ -63,44 +62,6 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
     assert sum(bare()) == 0
     assert not advised()
     assert look() == before
-
-
-def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: World, tmp_path: Path) -> None:
-    place = tmp_path / "mine"
-    arguments = (
-        "delivery",
-        "copy",
-        "example.com",
-        "host:www.example.com",
-        "-c",
-        ARC,
-        "--to",
-        place,
-        "--home",
-        world.home,
-    )
-    said = cli(*arguments, "--convert", "warc", "--part-mb", "1", "--parallel", "2")
-    assert said.status == 0, said.err
-    truth = world.truth.of(ARC, domain="example.com")
-    files = sorted(place.rglob("*.warc.gz"))
-    assert not list(place.rglob("*.arc.gz"))
-    found = []
-    for file in files:
-        with file.open("rb") as stream:
-            records = [record.rec_headers for record in ArchiveIterator(stream) if record.rec_type != "warcinfo"]
-            found += [(headers["WARC-Source-URI"], headers["WARC-Source-Range"]) for headers in records]
-    assert len(found) == len(truth)
-    assert set(found) == {
-        (
-            (world.bucket / c.warc_filename).as_uri(),
-            f"bytes={c.warc_record_offset}-{c.warc_record_offset + c.warc_record_length - 1}",
-        )
-        for c in truth
-    }
-    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
-    again = cli(*arguments, "--convert", "warc", "--part-mb", "1")
-    assert again.out.splitlines()[-1].split() == [ARC, str(len(truth)), str(len(files)), str(len(files)), "0", "0"]
-    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
 
 
 def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> None:

@@ -63,15 +63,11 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
 ) -> None:
     truth = bucket[1].of(NEW, subset="warc", domain=SITE)
     place = ("-c", NEW, "--source", server.url, "--home", tmp_path / "home")
-    copied = ("delivery", "copy", SITE, "--to", tmp_path / "mine", *place)
     server.set_rules([HOLE, NO_ZIPNUM])
     assert cli("index", "harvest", "--allow-gaps", *place).status == 0
     for command in (("lookup",), ("lookup", "--count"), ("plan",)):
         assert cli(*command, SITE, *place).status == 3
         assert cli(*command, SITE, "--allow-gaps", *place).status == 0
-    assert cli(*copied).status == 3
-    # nobody knows what is planned, so nothing may say that it is all there
-    assert not list((tmp_path / "mine").rglob("manifest-*"))
     said = cli("lookup", SITE, "--allow-gaps", "--format", "jsonl", *place)
     assert len(said.out.splitlines()) < len(truth)
     assert "part-00000" in said.err
@@ -81,9 +77,6 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
     assert captures(tmp_path / "home") < len(truth)
     server.set_rules([HOLE])
     assert cli("lookup", SITE, "--via", "parquet", *place).status == 3
-    said = cli(*copied)
-    assert said.status == 0, said.err
-    assert "another index was asked, which is whole" in said.err
 
 
 def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -91,7 +84,6 @@ def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path)
     others = len([capture for capture in mine if capture.subset != "warc"])
     told = f"note: {others} captures of {SITE} in {NEW} are in "
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    assert told in cli("delivery", "copy", SITE, "-c", NEW, "--to", tmp_path / "mine", "--home", home).err
     said = cli("lookup", "--count", SITE, "-c", NEW, "--home", home)
     assert told in said.err
     assert "add --subset warc --subset crawldiagnostics" in said.told

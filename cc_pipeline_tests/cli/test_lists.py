@@ -86,9 +86,7 @@ def test_a_name_the_home_knows_is_guessed_first(settings: Settings) -> None:
         read_targets(["othersite.dde"], settings)
 
 
-@pytest.mark.parametrize(
-    "command", [("lookup",), ("lookup", "--count"), ("plan",), ("delivery", "copy", "--to", "x"), ("targets", "add")]
-)
+@pytest.mark.parametrize("command", [("lookup",), ("lookup", "--count"), ("plan",), ("targets", "add")])
 def test_every_command_takes_lists_and_a_typo_leaves_nothing(
     cli: Cli, world: World, tmp_path: Path, command: tuple[str, ...]
 ) -> None:

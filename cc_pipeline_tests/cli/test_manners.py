@@ -12,6 +12,7 @@ from click import Context
 from typer.main import get_command
 
 from cc_pipeline.cli.app import app
+from cc_pipeline.extension import collect
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World, split_source
 
 pytestmark = pytest.mark.xdist_group("cli homes")
@@ -36,11 +37,15 @@ def test_help_says_what_a_command_does(cli: Cli, command: tuple[str, ...]) -> No
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
-    assert f"cc-pipeline {' '.join(command)}" in DOCS.read_text("utf-8")
+    pages = PAGES_OF_EXTENSIONS if command[0] in OF_EXTENSIONS else [DOCS]
+    assert f"cc-pipeline {' '.join(command)}" in "".join(page.read_text("utf-8") for page in pages)
 
 
+#: Commands that extensions hand in, and the pages that tell of them.
+OF_EXTENSIONS = {name for handed_in in collect("commands").values() for name in handed_in}
+PAGES_OF_EXTENSIONS = sorted((DOCS.parent / "extensions").glob("*.md"))
 #: Groups whose commands belong to a feature; all other commands are the core.
-FEATURES = {"index", "catalog", "facts", "policies", "dataset", "delivery", "files", "automation"}
+FEATURES = {"index", "catalog", "facts", "policies", "dataset", "files", "automation"} | OF_EXTENSIONS
 #: Options that go with what is asked, whatever the command.
 SHARED = {"--home", "--source", "--crawl", "--guard-formulas", "--help"}
 
@@ -48,9 +53,10 @@ SHARED = {"--home", "--source", "--crawl", "--guard-formulas", "--help"}
 def test_the_core_is_small_and_begins_with_the_everyday_commands() -> None:
     whole = get_command(app)
     names = whole.list_commands(Context(whole))
-    everyday = ["run", "plan", "lookup", "get", "sql", "export", "report", "targets", "doctor", "ui", "demo"]
-    assert names[: len(everyday)] == everyday
-    assert {*names} >= FEATURES
+    everyday = ["run", "plan", "lookup", "get", "sql", "export", "targets", "doctor", "ui"]
+    assert [name for name in names if name in everyday] == everyday
+    assert {*names} >= {"index", "catalog", "files", "automation"}
+    assert names.index("ui") < names.index("crawls") < names.index("index"), "panels stand in their order"
     assert len([command for command in commands() if command[0] not in FEATURES]) <= 20
 
 
@@ -73,8 +79,7 @@ def test_no_command_takes_targets_or_crawls_in_another_way() -> None:
             assert one.name != "crawl" or "-c" in one.opts, command
 
 
-NEEDS_EXAMPLES = ("plan", "lookup", "doctor", "report", "delivery copy", "delivery certify",
-                  "delivery verify",
+NEEDS_EXAMPLES = ("plan", "lookup", "doctor", "report",
                   "catalog coverage", "catalog export", "catalog import", "catalog athena",
                   "index harvest", "index build", "index repair", "index search",
                   "index verify")  # fmt: skip
@@ -96,16 +101,6 @@ BAD_INPUT = {
     "an index that is not there": ("lookup", "example.com", "-c", ARC, "--via", "zipnum"),
     "a time that is none": ("lookup", "example.com", "-c", NEW, "--where", "time >= yesterday"),
     "an unknown subset": ("plan", "example.com", "-c", NEW, "--subset", "wet"),
-    "an unknown conversion": ("delivery", "copy", "example.com", "-c", NEW, "--to", "x", "--convert", "zip"),
-    "a place that cannot be written to": (
-        "delivery",
-        "copy",
-        "example.com",
-        "-c",
-        NEW,
-        "--to",
-        "https://example.com/x",
-    ),
     "ARC files of a WARC crawl": ("index", "build", "--btree", "-c", NEW, "--arcs", "list.txt"),
     "a list that is not there": ("index", "build", "--btree", "-c", ARC, "--arcs", "no/list.txt"),
     "nothing to verify": ("index", "verify", "-c", ARC),
@@ -127,10 +122,9 @@ def test_a_mistake_is_one_line_and_status_1(cli: Cli, world: World, arguments: t
 
 @pytest.mark.parametrize(
     "arguments",
-    [("lookup",), ("lookup", "example.com"), ("delivery", "copy", "example.com", "-c", NEW), ("nonsense",),
+    [("lookup",), ("lookup", "example.com"), ("nonsense",),
      ("catalog", "nonsense"),
-     ("lookup", "x.com", "-c", NEW, "--limit", "many"),
-     ("delivery", "copy", "x.com", "-c", NEW, "--to", "x", "--parallel", "0")],
+     ("lookup", "x.com", "-c", NEW, "--limit", "many")],
     ids=" ".join,
 )  # fmt: skip
 def test_wrong_usage_is_status_2(cli: Cli, arguments: tuple[str, ...]) -> None:

@@ -107,7 +107,6 @@ def assert_nothing_under_way(home: Path) -> None:
         (("doctor",), signal.SIGTERM),
         (("index", "harvest", "-c", NEW), signal.SIGTERM),
         (("lookup", "example.com", "-c", NEW), signal.SIGINT),
-        (("delivery", "copy", "example.com", "-c", NEW, "--to", "there"), signal.SIGTERM),
     ],
 )
 def test_every_command_stops_with_a_sentence(

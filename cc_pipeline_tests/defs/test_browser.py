@@ -355,7 +355,7 @@ def open_dialog(tab: Tab) -> None:
 def sees_the_partition(tab: Tab, run: str, pages: int) -> None:
     """Green, by this run, with its own figures."""
     tab.open(f"/assets/page_metadata?view=partitions&partition={NEW}%7C{SITE}", "Materialized (1)", "Failed (0)")
-    tab.sees("rows written")
+    tab.sees("dagster/partition_row_count")
     text = tab.reads()
     assert run in text
     assert re.search(rf"dagster/partition_row_count\s+{pages}\b", text), text

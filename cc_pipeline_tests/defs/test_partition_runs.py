@@ -101,8 +101,11 @@ def test_one_bad_partition_of_several_crawls_fails_alone(
     for key in GOOD:
         crawl, slug = key.split("|")
         planned = len(bucket[1].of(crawl, subset="warc", domain=slug))
-        assert figures[key]["fetched"].value == figures[key]["rows written"].value == planned
-        assert {"requests", "bytes read"}.isdisjoint(figures[key]), "those of a group are named so"
+        assert figures[key]["fetched"].value == figures[key]["dagster/partition_row_count"].value == planned
+        others = {"requests", "bytes read", "seconds", "rows written", "missing", "not here"}
+        assert others.isdisjoint(figures[key]), "an event has no zeros and no costs of a group"
+    costs = [entry.user_message for entry in instance.all_logs(result.run_id) if "requests" in entry.user_message]
+    assert any(message.startswith("captures of ") for message in costs), costs
     [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     assert failure.user_failure_data is not None
     [named] = failed_in(failure.user_failure_data.metadata)

@@ -55,7 +55,6 @@ def test_neither_another_subset_nor_what_is_handed_on_takes_anything_away(
     assert run("warc") == pages > 0
     before, where = published(home), ("--home", home)
     for words in (
-        ("delivery", "copy", SITE, "-c", OLD, "--subset", "robotstxt", "--to", tmp_path / "to", *where),
         ("export", SITE, "-c", OLD, "--out", tmp_path / "out.duckdb", *where),
         ("dataset", SITE, "--out", tmp_path / "texts", *where),
         ("get", f"https://{SITE}/robots.txt", "-c", OLD, "--subset", "robotstxt", "--out", tmp_path / "one", *where),

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from cc_pipeline.commoncrawl.paths import parse_path_list, path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.index.catalog.catalog import Catalog, write_catalog_rows
+from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.index.catalog_files import write_catalog_rows
 
 #: (SURT key, file, offset, length): what two answers are compared by.
 Place = tuple[str, str, int, int]

@@ -1,4 +1,5 @@
-"""Commands and methods side by side: each command stands in the table of docs/python.md, each method beside its own.
+"""Commands and methods side by side: each command of the core stands in the table of docs/python.md, each method beside
+its own.
 
 ``python -m cc_pipeline_tests.python.test_words`` writes the table anew.
 """
@@ -12,6 +13,7 @@ from typing import Any
 from typer.main import get_command
 
 from cc_pipeline.cli.app import app
+from cc_pipeline.extension import collect
 from cc_pipeline.python.home import Home
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
@@ -19,12 +21,16 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 OTHER_NAMES = {"sql": ("sql", "table", "tables"), "report": ("report", "changes"), "files captures": ("add_captures",)}
 
 
-def commands(group: Any = None, before: str = "") -> list[str]:
-    found: list[str] = []
-    for name, command in (get_command(app) if group is None else group).commands.items():
-        inner = getattr(command, "commands", None)
-        found += commands(command, f"{name} ") if inner else [before + name]
-    return found
+def commands() -> list[str]:
+    """The core's commands: those of extensions are told of on their own pages."""
+    of_extensions = {name for handed_in in collect("commands").values() for name in handed_in}
+    tree: Any = get_command(app)
+    return [one for name, command in tree.commands.items() if name not in of_extensions for one in below(command, name)]
+
+
+def below(command: Any, name: str) -> list[str]:
+    inner = getattr(command, "commands", {})
+    return [one for each, group in inner.items() for one in below(group, f"{name} {each}")] or [name]
 
 
 def methods() -> set[str]:

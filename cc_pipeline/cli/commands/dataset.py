@@ -12,10 +12,11 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, FEATURES, Command
-from cc_pipeline.cli.output import console, guarding, notice, show_export, whole_file
+from cc_pipeline.cli.output import console, notice, show_export, whole_file
 from cc_pipeline.commoncrawl.target_text import slug_meant, to_run
-from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.python import handing
+from cc_pipeline.python.export import Said
 from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings, load_settings
 
@@ -86,7 +87,7 @@ def dataset(
         as_of=as_of,
         known_only=known_only,
         format=output,
-        said=handing.Said(creator, url),
+        said=Said(creator, url),
     )
     show_export("what each filter took", made)
 
@@ -167,79 +168,7 @@ def _changes(settings: Settings, target: str, before: str, after: str, out: Path
     console.print(f"{out}", soft_wrap=True)
 
 
-def export(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file or folder to write.")],
-    targets: Annotated[
-        list[str] | None, typer.Argument(metavar="TARGET…", help="Only rows of these targets (default: all).")
-    ] = None,
-    crawl: options.CrawlsHere = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="duckdb, parquet, jsonl, csv, wacz, sequencefile, metadata-json or metadata-json-2012 (default: by "
-            "the name of --out).",
-        ),
-    ] = None,
-    table: Annotated[
-        list[str] | None, typer.Option("--table", "-t", help="A published table; may be repeated.")
-    ] = None,
-    query: Annotated[str | None, typer.Option("--query", "-q", help="One query, as in sql.")] = None,
-    dataset: Annotated[Path | None, typer.Option("--dataset", help="A folder that the command dataset wrote.")] = None,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not in a wacz.")
-    ] = False,
-    creator: options.Creator = "",
-    url: options.Address = "",
-    home: options.Home = None,
-) -> None:
-    """Hand on what this home has: a file (or folder) that needs neither the home nor this pipeline.
-
-    It appears whole or not at all, with a README of where its rows came from (source, crawls with the digests of their
-    indexes, what was asked, counts), the same as JSON, what became of each target as CSV, and a Croissant document of
-    tables. A file that is there is replaced, a folder only if an export wrote it.
-
-    [bold]duckdb[/]: one file with the rows inside, comments included. [bold]parquet, jsonl, csv[/]: a file for one
-    table or query, a folder for several. [bold]wacz[/]: the stored records with an index and a list of pages, for
-    ReplayWeb.page and other archive tools. [bold]sequencefile[/]: the text and metadata files of 2012.
-    [bold]metadata-json[/]: the metadata document of 2012 of each page, one a line (URL, tab, JSON);
-    [bold]metadata-json-2012[/] has the bugs of the writer of 2012.
-
-    [bold]Examples[/]
-
-      cc-pipeline export example.com --out example.duckdb
-
-      cc-pipeline export example.com --table page_text --out pages.parquet
-
-      cc-pipeline export --query "SELECT url, title FROM page_text" --out titles.jsonl
-
-      cc-pipeline export example.com -c CC-MAIN-2012 --out example.wacz
-
-      cc-pipeline export example.com --format metadata-json --out example.tsv
-    """
-    try:
-        done = handing.export(
-            load_settings(home=home),
-            out,
-            targets or (),
-            crawl or (),
-            format=output,
-            tables=table or (),
-            query=query,
-            dataset=dataset,
-            allow_missing=allow_missing,
-            guard_formulas=guarding(),
-            said=handing.Said(creator, url),
-        )
-    except Incomplete as lacking:
-        if lacking.report is not None:
-            show_export(f"handed on in {out}", lacking.report)
-        raise
-    show_export(f"handed on in {out}", done)
-
-
 COMMANDS = {
-    "export": Command(export, EVERYDAY, 60),
     "report": Command(report, EVERYDAY, 70),
     "dataset": Command(dataset, FEATURES, 50),
 }

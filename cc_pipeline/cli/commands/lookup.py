@@ -189,7 +189,7 @@ def _count(found: Question, harvest: bool, output: str) -> None:
     import pyarrow as pa
 
     from cc_pipeline.checks.left_out import left_out
-    from cc_pipeline.delivery.parts import distinct_captures
+    from cc_pipeline.commoncrawl.index_schema import distinct_captures
 
     columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
     failed: list[str] = []

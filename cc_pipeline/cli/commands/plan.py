@@ -173,7 +173,7 @@ def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
     import pyarrow as pa
 
     from cc_pipeline.capture_columns import CAPTURE
-    from cc_pipeline.delivery.parts import distinct_captures
+    from cc_pipeline.commoncrawl.index_schema import distinct_captures
     from cc_pipeline.extraction.fetch import OF_FEW
     from cc_pipeline.lake.slice import FETCH
     from cc_pipeline.records.range_plan import price_of

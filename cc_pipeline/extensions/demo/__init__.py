@@ -9,8 +9,8 @@ from cc_pipeline.extension import Extension
 
 
 def _commands() -> Mapping[str, Any]:
-    from cc_pipeline.cli.command import EVERYDAY, Command  # noqa: PLC0415  # each --help finds extensions
-    from cc_pipeline.extensions.demo.commands import demo  # noqa: PLC0415
+    from cc_pipeline.cli.command import EVERYDAY, Command  # each --help finds extensions
+    from cc_pipeline.extensions.demo.commands import demo
 
     return {"demo": Command(demo, EVERYDAY, 110)}
 

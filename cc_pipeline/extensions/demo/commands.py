@@ -33,8 +33,8 @@ def demo(
     the folder demo of the usual one. No other home is asked or changed.
     """
     # all that generates: most commands need nothing of it
-    from cc_pipeline.testing.mini_crawl.generate import ensure  # noqa: PLC0415
-    from cc_pipeline.testing.mini_crawl.spec import DEMO, spec_for  # noqa: PLC0415
+    from cc_pipeline.testing.mini_crawl.generate import ensure
+    from cc_pipeline.testing.mini_crawl.spec import DEMO, spec_for
 
     where = load_settings(home=home).home if home else load_settings().home / "demo"
     where.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _make_engine() -> RunEngine:
-    from cc_pipeline.extensions.spark.run_engine import SparkRunEngine  # noqa: PLC0415  # each --help finds extensions
+    from cc_pipeline.extensions.spark.run_engine import SparkRunEngine  # each --help finds extensions
 
     return SparkRunEngine()
 

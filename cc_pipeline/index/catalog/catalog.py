@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -26,7 +25,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange, range_set
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.rows import SHOWN, show, table_query
-from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, CATALOG_ROW_GROUP, CATALOG_SCHEMA, KEY_COLUMN
+from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, CATALOG_SCHEMA, KEY_COLUMN
 
 #: What queries may take; a person's own query spills beyond it.
 _MEMORY: Final = "1GB"
@@ -243,15 +242,3 @@ def _may_hold(rows: pa.Table, ranges: Sequence[KeyRange]) -> pa.Array | pa.Chunk
             inside = pc.and_(inside, pc.less(low, pa.scalar(keys.end, pa.binary())))
         found = pc.or_(found, pc.fill_null(inside, False))
     return found
-
-
-def write_catalog_rows(folder: Path, rows: pa.Table) -> dict[str, list[str]]:
-    """Writes stored rows to files below ``folder`` as the lake has them; gives the files by crawl."""
-    files = {}
-    for crawl in pc.unique(rows["crawl"]).to_pylist():
-        path = folder / f"crawl={crawl}" / f"{uuid4()}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        own = rows.filter(pc.equal(rows["crawl"], crawl)).drop_columns("crawl")
-        pq.write_table(own, path, compression="zstd", row_group_size=CATALOG_ROW_GROUP, coerce_timestamps="us")
-        files[crawl] = [str(path)]
-    return files

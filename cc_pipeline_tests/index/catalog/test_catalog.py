@@ -27,7 +27,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.index.catalog import catalog as catalog_module
-from cc_pipeline.index.catalog.catalog import Catalog, write_catalog_rows
+from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.rows import pack_rows
 from cc_pipeline.index.catalog.schemas import (
@@ -37,6 +37,8 @@ from cc_pipeline.index.catalog.schemas import (
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
 )
+from cc_pipeline_tests.index import catalog_files
+from cc_pipeline_tests.index.catalog_files import write_catalog_rows
 
 
 def row_groups(rows: list[dict[str, object]]) -> pa.Table:
@@ -87,7 +89,7 @@ bounds = st.none() | st.tuples(key, key).map(sorted)
     st.sampled_from([0, 40]),
 )
 def test_finds_exactly_what_a_scan_finds(tmp_path, monkeypatch, groups, wanted, crawls, subsets, block, few):
-    monkeypatch.setattr(catalog_module, "CATALOG_ROW_GROUP", block)
+    monkeypatch.setattr(catalog_files, "CATALOG_ROW_GROUP", block)
     monkeypatch.setattr(catalog_module, "_FEW_RANGES", few)
     rows = [
         {"crawl": crawl, "subset": subset, "url_surtkey_min": known and known[0], "url_surtkey_max": known and known[1]}

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.index.catalog.catalog import Catalog, write_catalog_rows
+from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
@@ -18,6 +18,7 @@ from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.parquet.finder import CatalogFinder, Footers
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.transport.client import Transport
+from cc_pipeline_tests.index.catalog_files import write_catalog_rows
 
 CRAWL = "CC-MAIN-2024-22"
 ODD: dict[str, list[Any]] = {

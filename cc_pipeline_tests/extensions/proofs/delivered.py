@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.delivery.deliver import DeliveryReport, Order, deliver
-from cc_pipeline.delivery.manifest import Manifest, from_json
-from cc_pipeline.delivery.verifying import VerifyReport, verify_place
+from cc_pipeline.extensions.proofs.deliver import DeliveryReport, Order, deliver
+from cc_pipeline.extensions.proofs.manifest import Manifest, from_json
+from cc_pipeline.extensions.proofs.verifying import VerifyReport, verify_place
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.stores.answer import Listed, S3Options
 from cc_pipeline.transport.client import Transport

@@ -22,14 +22,14 @@ from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.delivery.deliver import DeliveryReport
-    from cc_pipeline.delivery.verifying import VerifyReport
+    from cc_pipeline.extensions.proofs.deliver import DeliveryReport
+    from cc_pipeline.extensions.proofs.verifying import VerifyReport
     from cc_pipeline.transport.client import Transport
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Records as WARC files at a place of your own, verified, with a certificate (docs/delivery.md).",
+    help="Records as WARC files at a place of your own, verified, with a certificate (docs/extensions/proofs.md).",
 )
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _UPLOADS = 4
@@ -151,8 +151,8 @@ def _deliver(
 ) -> DeliveryReport:
     from cc_pipeline import progress
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
-    from cc_pipeline.delivery.deliver import Order, deliver, with_planned
     from cc_pipeline.export.provenance import gather
+    from cc_pipeline.extensions.proofs.deliver import Order, deliver, with_planned
     from cc_pipeline.extraction.standing import stand
     from cc_pipeline.extraction.target_slices import expand
     from cc_pipeline.lake.slice import LOCATE
@@ -280,7 +280,7 @@ def verify(
 
 def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, allow_missing: bool) -> None:
     from cc_pipeline import progress
-    from cc_pipeline.delivery.verifying import verify_place
+    from cc_pipeline.extensions.proofs.verifying import verify_place
 
     destination = own_place(text)
     settings = load_settings(home=home)
@@ -365,8 +365,8 @@ def certify_(
     if out.suffix != ".json":
         raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")
     with open_question(targets, crawl, source=source, home=home, subset=subset) as question:
-        from cc_pipeline.delivery.certificate import beside, certify
         from cc_pipeline.export.provenance import gather
+        from cc_pipeline.extensions.proofs.certificate import beside, certify
 
         with progress_bars():
             provenance = gather(question.workspace, question.targets, question.crawls)
@@ -386,7 +386,7 @@ def certify_(
 
 
 def _verify_certificate(path: Path, delivery: str, endpoint: str | None, home: str | None) -> None:
-    from cc_pipeline.delivery.certificate import verify_certificate
+    from cc_pipeline.extensions.proofs.certificate import verify_certificate
 
     if not path.is_file():
         raise UserInputError(f"there is no certificate {path}")

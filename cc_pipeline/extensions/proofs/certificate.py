@@ -23,12 +23,12 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from cc_pipeline.atomic import write_whole, written_whole
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target, by_subsets
-from cc_pipeline.delivery.inventory import read_manifest
-from cc_pipeline.delivery.manifest import delivery_of_manifest, key_in, read_table
-from cc_pipeline.delivery.verifying import verify_place
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.export.files import sha256_of
 from cc_pipeline.export.provenance import Provenance
+from cc_pipeline.extensions.proofs.inventory import read_manifest
+from cc_pipeline.extensions.proofs.manifest import delivery_of_manifest, key_in, read_table
+from cc_pipeline.extensions.proofs.verifying import verify_place
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.index.gaps import NotHarvested
 from cc_pipeline.index.locator import NoSuchIndex

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.delivery.manifest import manifest_name, to_json
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extensions.proofs.manifest import manifest_name, to_json
 from cc_pipeline.transport.client import Transport
-from cc_pipeline_tests.delivery.delivered import CRAWL, Place, Shop, manifests
+from cc_pipeline_tests.extensions.proofs.delivered import CRAWL, Place, Shop, manifests
 
 
 def test_verify_needs_no_home_and_works_on_a_crawls_own_folder(shop: Shop, folder: Place) -> None:

@@ -23,8 +23,8 @@ import pyarrow as pa
 from cc_pipeline import SOFTWARE
 from cc_pipeline.archive.writing import warcinfo_record, write_records
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.delivery.parts import Address, given_member
 from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.extensions.proofs.parts import Address, given_member
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import RecordStorage

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.delivery.deliver import counted
-from cc_pipeline.delivery.inventory import read_manifest
-from cc_pipeline.delivery.manifest import (
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.extensions.proofs.deliver import counted
+from cc_pipeline.extensions.proofs.inventory import read_manifest
+from cc_pipeline.extensions.proofs.manifest import (
     FileEntry,
     Manifest,
     PartEntry,
@@ -26,7 +27,6 @@ from cc_pipeline.delivery.manifest import (
     read_table,
     sha256_of,
 )
-from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
 

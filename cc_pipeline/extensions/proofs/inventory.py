@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.delivery.manifest import (
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
+from cc_pipeline.extensions.proofs.manifest import (
     LARGEST_MANIFEST,
     FileEntry,
     Manifest,
@@ -28,7 +29,6 @@ from cc_pipeline.delivery.manifest import (
     prove_part,
     read_table,
 )
-from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport

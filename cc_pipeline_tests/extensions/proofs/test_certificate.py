@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.delivery.certificate import certify
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.provenance import Provenance
+from cc_pipeline.extensions.proofs.certificate import certify
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, harvest, harvested, workspace_of
 
 SITE = "example.com"

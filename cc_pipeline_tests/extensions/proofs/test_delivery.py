@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
-from cc_pipeline.delivery import deliver as delivery_module
-from cc_pipeline.delivery.deliver import with_planned
-from cc_pipeline.delivery.manifest import Manifest, delivery_of, from_json, manifest_name, to_json
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extensions.proofs import deliver as delivery_module
+from cc_pipeline.extensions.proofs.deliver import with_planned
+from cc_pipeline.extensions.proofs.manifest import Manifest, delivery_of, from_json, manifest_name, to_json
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline_tests.delivery.delivered import (
+from cc_pipeline_tests.extensions.proofs.delivered import (
     CRAWL,
     EACH,
     FILES,

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline_tests.delivery.delivered import Place, Shop, bucket_place, folder_place, shop_at
+from cc_pipeline_tests.cli.conftest import cli, rich, world
+from cc_pipeline_tests.extensions.proofs.delivered import Place, Shop, bucket_place, folder_place, shop_at
+
+__all__ = ["cli", "rich", "world"]
 
 PLACES: dict[str, Callable[[Path], AbstractContextManager[Place]]] = {"folder": folder_place, "s3": bucket_place}
 

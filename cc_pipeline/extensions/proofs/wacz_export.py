@@ -1,10 +1,9 @@
-"""What a home has of some targets, handed on in files that need neither the home nor this pipeline."""
+"""The format ``wacz`` of ``export``: the stored records of some targets, with an index and a list of pages."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,45 +11,51 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.delivery.wacz import Page, Wacz, write_wacz
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.export.files import Handed, scratch_beside, whole_file, write_papers
+from cc_pipeline.export.format import RecordsRequest, Written
+from cc_pipeline.export.records import Ledger, rows_of_targets, written_records
+from cc_pipeline.extensions.proofs.wacz import Page, Wacz, write_wacz
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.streaming import count_rows, stream_rows, stream_slices
-from cc_pipeline.pagefiles.export import EXPORT_KINDS, export_slices
-from cc_pipeline.workspace.workspace import Workspace, export_prefix
+from cc_pipeline.lake.streaming import stream_rows, stream_slices
+from cc_pipeline.workspace.workspace import Workspace
 
 _ORDER = ("warc_filename", "warc_record_offset", "outcome")
 _PAGE = ("warc_filename", "warc_record_offset", "url", "fetch_time", "fetch_status", "title", "text_type")
 _GOOD = range(200, 300)
 
 
-@dataclass(slots=True)
-class Ledger:
-    """What became of the planned captures of what is handed on: outcomes, and records by crawl."""
+def write_wacz_export(request: RecordsRequest) -> Written:
+    """Writes the stored records of targets to a WACZ file, with papers beside it. Memory stays flat.
 
-    outcomes: Counter[str] = field(default_factory=Counter)
-    crawls: Counter[str] = field(default_factory=Counter)
+    What was planned and is not in it is the error of the answer. Raises ``EnvironmentFault`` when nothing of the
+    targets is stored, and where lake or disk refuse.
+    """
+    out = request.out
+    with scratch_beside(out) as scratch, whole_file(out) as path:
+        wacz, ledger = _write_wacz(request.workspace, request.targets, request.crawls, path, scratch)
+    lost = {name: count for name, count in ledger.outcomes.items() if name != "fetched"}
+    if wacz.left_out:
+        lost["left out"] = wacz.left_out
+    told = ", ".join(f"{count:,} {name}" for name, count in sorted(lost.items()))
+    note = f"{ledger.planned:,} captures were planned, {wacz.records:,} are here" + (f"; {told}" if lost else "")
+    handed = Handed("records", wacz.records, ledger.crawls, note=note)
+    more = "## Left out\n\n" + "\n".join(f"- {one}" for one in wacz.named) if wacz.named else ""
+    files = write_papers(out, request.about, request.provenance, [handed], [out], more)
+    notes = (f"{note}; {wacz.pages:,} pages are listed", *(f"left out: {one}" for one in wacz.named))
+    if not lost:
+        return written_records(files, ledger.crawls, notes)
+    incomplete = Incomplete(
+        f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({told})",
+        "Ask for them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: --allow-missing",
+    )
+    return replace(written_records(files, ledger.crawls, notes), incomplete=incomplete)
 
-    @property
-    def planned(self) -> int:
-        """All captures that were planned."""
-        return sum(self.outcomes.values())
 
-
-def crawls_with_records(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
-    """Crawls of which the home has planned captures of ``targets``, newest first."""
-    slugs = [part for own in workspace.rows_of([target.slug for target in targets]).values() for part in own]
-    return sorted({crawl for (crawl,) in count_rows(workspace.lake, "records", {"target": slugs}, ["crawl"])})[::-1]
-
-
-def hand_on_wacz(
+def _write_wacz(
     workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], path: Path, scratch: Path
 ) -> tuple[Wacz, Ledger]:
-    """Writes the stored records of ``targets`` in ``crawls`` to a WACZ file, and says what became of those planned.
-
-    Memory stays flat. Raises ``EnvironmentFault`` when nothing of them is stored, and where lake or disk refuse.
-    """
-    slugs = [part for own in workspace.rows_of([target.slug for target in targets]).values() for part in own]
+    slugs = rows_of_targets(workspace, targets)
     ledger = Ledger()
     names = ", ".join(target.definition for target in targets)
     wacz = write_wacz(
@@ -69,31 +74,6 @@ def hand_on_wacz(
             "Fetch them first: cc-pipeline run … --crawl …",
         )
     return wacz, ledger
-
-
-def hand_on_sequencefiles(
-    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], folder: Path
-) -> tuple[Ledger, list[str]]:
-    """Writes the SequenceFiles of 2012 of ``targets`` in ``crawls`` below ``folder``, and what is to be noted.
-
-    Raises ``EnvironmentFault`` for a partition that was not parsed, and where lake or disk refuse.
-    """
-    ledger = Ledger()
-    notes: list[str] = []
-    place = workspace.place
-    for crawl in crawls:
-        report = export_slices(workspace, crawl, [target.slug for target in targets])
-        notes += report.notes
-        for target in targets:
-            ledger.crawls[crawl] += int(report.per_target[target.slug]["metadata records"])
-            prefix = export_prefix(crawl, target.slug)
-            here = folder / crawl / target.slug
-            here.mkdir(parents=True)
-            for kind in EXPORT_KINDS:
-                for number in range(int(report.per_target[target.slug][f"{kind} files"])):
-                    name = f"{kind}-{number:05d}"
-                    (here / name).write_bytes(place.read_all(prefix + name, 1 << 40).data)
-    return ledger, notes
 
 
 def _records(

@@ -21,9 +21,10 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.archive import arc
 from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.archive.writing import arc_as_warc_member, warcinfo_record, write_records
-from cc_pipeline.capture_columns import CAPTURE, PLACE
-from cc_pipeline.delivery.manifest import FileEntry, PartEntry, list_name, part_name
+from cc_pipeline.capture_columns import PLACE
+from cc_pipeline.commoncrawl.index_schema import distinct_captures
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.extensions.proofs.manifest import FileEntry, PartEntry, list_name, part_name
 from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import file_description
@@ -61,13 +62,6 @@ class Written:
 
     entry: PartEntry | None
     left_out: tuple[tuple[int, DataFault], ...]
-
-
-def distinct_captures(captures: pa.Table) -> pa.Table:
-    """The first row of each capture (crawl, file, offset) of a table of captures or records, in their order."""
-    numbered = captures.select([*CAPTURE]).append_column("row", pa.array(range(captures.num_rows), pa.int64()))
-    first = numbered.group_by([*CAPTURE]).aggregate([("row", "min")])
-    return captures.take(first["row_min"].combine_chunks().sort())
 
 
 def plan_copy(records: pa.Table, *, convert: bool = False, part_bytes: int = PART_BYTES) -> list[Part]:

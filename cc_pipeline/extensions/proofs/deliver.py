@@ -21,8 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import CAPTURE
-from cc_pipeline.delivery.inventory import Inventory, take_stock
-from cc_pipeline.delivery.manifest import (
+from cc_pipeline.commoncrawl.index_schema import distinct_captures
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.extensions.proofs.inventory import Inventory, take_stock
+from cc_pipeline.extensions.proofs.manifest import (
     MOST_NAMED,
     FileEntry,
     Manifest,
@@ -35,18 +37,16 @@ from cc_pipeline.delivery.manifest import (
     manifest_name,
     to_json,
 )
-from cc_pipeline.delivery.parts import (
+from cc_pipeline.extensions.proofs.parts import (
     LISTED,
     PART_BYTES,
     Address,
     Part,
     Written,
-    distinct_captures,
     plan_copy,
     table_bytes,
     write_part,
 )
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.records.outcomes import NOWHERE
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage

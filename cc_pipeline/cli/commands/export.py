@@ -1,0 +1,85 @@
+"""``export``: tables, queries and records of the home in files of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.command import EVERYDAY, Command
+from cc_pipeline.cli.output import guarding, show_export
+from cc_pipeline.errors import Incomplete
+from cc_pipeline.export.formats import describe_formats, find_formats
+from cc_pipeline.python.export import Said
+from cc_pipeline.python.export import export as export_home
+from cc_pipeline.settings import load_settings
+
+
+def export(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file or folder to write.")],
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="TARGET…", help="Only rows of these targets (default: all).")
+    ] = None,
+    crawl: options.CrawlsHere = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help=f"{', '.join(find_formats())} (default: by the name of --out).",
+        ),
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", "-t", help="A published table; may be repeated.")
+    ] = None,
+    query: Annotated[str | None, typer.Option("--query", "-q", help="One query, as in sql.")] = None,
+    dataset: Annotated[Path | None, typer.Option("--dataset", help="A folder that the command dataset wrote.")] = None,
+    allow_missing: Annotated[
+        bool,
+        typer.Option("--allow-missing", help="End with status 0 although a file of records lacks planned captures."),
+    ] = False,
+    creator: options.Creator = "",
+    url: options.Address = "",
+    home: options.Home = None,
+) -> None:
+    """Hand on what this home has: a file (or folder) that needs neither the home nor this pipeline.
+
+    It appears whole or not at all, with a README of where its rows came from (source, crawls with the digests of their
+    indexes, what was asked, counts), the same as JSON, what became of each target as CSV, and a Croissant document of
+    tables. A file that is there is replaced, a folder only if an export wrote it.
+
+    FORMATS
+
+    [bold]Examples[/]
+
+      cc-pipeline export example.com --out example.duckdb
+
+      cc-pipeline export example.com --table page_text --out pages.parquet
+
+      cc-pipeline export --query "SELECT url, title FROM page_text" --out titles.jsonl
+
+      cc-pipeline export example.com --format metadata-json --out example.tsv
+    """
+    try:
+        done = export_home(
+            load_settings(home=home),
+            out,
+            targets or (),
+            crawl or (),
+            format=output,
+            tables=table or (),
+            query=query,
+            dataset=dataset,
+            allow_missing=allow_missing,
+            guard_formulas=guarding(),
+            said=Said(creator, url),
+        )
+    except Incomplete as lacking:
+        if lacking.report is not None:
+            show_export(f"handed on in {out}", lacking.report)
+        raise
+    show_export(f"handed on in {out}", done)
+
+
+COMMANDS = {"export": Command(export, EVERYDAY, 60, help=(export.__doc__ or "").replace("FORMATS", describe_formats()))}

@@ -1,0 +1,45 @@
+"""Metadata documents of 2012, one a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from duckdb import DuckDBPyConnection
+
+from cc_pipeline.documents.document2012.json import Compat, metadata_json
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.export.files import Handed, whole_file, write_papers
+from cc_pipeline.export.format import RowsRequest, Written
+from cc_pipeline.export.table_files import Selection, written_tables
+from cc_pipeline.lake.reading import explained
+
+#: Rows of ``page_metadata`` held at a time: a row holds all links of its page.
+_BATCH: Final = 200
+#: Characters that would end a line or a column; no valid URL has them unescaped.
+_ESCAPED: Final = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
+
+
+def write_documents(request: RowsRequest, compat: Compat) -> Written:
+    """Writes the metadata document of each row to a file, one a line: URL, tab, JSON. Raises ``UserInputError`` for a
+    query that does not give whole rows of ``page_metadata``."""
+    with whole_file(request.out) as path:
+        handed = [_write_lines(request.connection, request.selections[0], compat, path)]
+    return written_tables(handed, write_papers(request.out, request.about, request.provenance, handed, [request.out]))
+
+
+def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: Compat, path: Path) -> Handed:
+    order = "" if selection.table is None else " ORDER BY crawl, warc_filename, warc_record_offset, url"
+    rows = 0
+    with explained(path), path.open("w", encoding="utf-8") as stream:
+        result = connection.execute(f"SELECT * FROM ({selection.sql}){order}")
+        columns = [column[0] for column in result.description or []]
+        if not {"url", "disposition", "parsed_as"} <= {*columns}:
+            raise UserInputError("documents are made of whole rows: --query 'SELECT * FROM page_metadata WHERE …'")
+        while page := result.fetchmany(_BATCH):
+            for values in page:
+                row = dict(zip(columns, values, strict=True))
+                url = (row["url"] or "").translate(_ESCAPED)
+                stream.write(f"{url}\t{metadata_json(row, compat=compat)}\n")
+            rows += len(page)
+    return Handed(selection.name, rows)

@@ -1,0 +1,82 @@
+"""What a format of ``export`` is: its name's suffixes, a line of help, and a function that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.errors import Incomplete
+    from cc_pipeline.export.cards import About
+    from cc_pipeline.export.provenance import Provenance
+    from cc_pipeline.export.table_files import Selection
+    from cc_pipeline.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRequest:
+    """Rows to write to ``out``: queries of an open ``connection``. ``about`` and ``provenance`` are for the papers
+    beside it. Texts that ``guards_formulas`` is set for are no formulas in a spreadsheet."""
+
+    connection: DuckDBPyConnection
+    selections: Sequence[Selection]
+    format: str
+    out: Path
+    about: About
+    provenance: Provenance
+    guards_formulas: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsRequest:
+    """Stored records to write to ``out``: those of ``targets`` in ``crawls``."""
+
+    workspace: Workspace
+    targets: Sequence[Target]
+    crawls: Sequence[str]
+    out: Path
+    about: About
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a format wrote: all ``files``, papers included; a table of names and numbers that says what is in them
+    (``columns``, ``rows``); lines for a person; and the error for planned captures that are not in it, if any."""
+
+    files: tuple[Path, ...]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int, ...], ...]
+    notes: tuple[str, ...] = ()
+    incomplete: Incomplete | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFormat:
+    """A format of tables and queries.
+
+    ``summary`` follows the name in the help of ``export``; formats with the same summary share a line. A file with one
+    of ``suffixes`` is of this format unless another is named. A format of only one table names it (``only_table``).
+    """
+
+    summary: str
+    write: Callable[[RowsRequest], Written]
+    suffixes: tuple[str, ...] = ()
+    only_table: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFormat:
+    """A format of the stored records of targets; ``summary`` and ``suffixes`` as in :class:`RowFormat`."""
+
+    summary: str
+    write: Callable[[RecordsRequest], Written]
+    suffixes: tuple[str, ...] = ()
+
+
+ExportFormat = RowFormat | RecordFormat

@@ -1,0 +1,78 @@
+"""The formats of ``export``: those of the core, and those that extensions hand in. Nothing heavy is loaded before a
+format writes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import Final
+
+from cc_pipeline.export.format import ExportFormat, RecordFormat, RecordsRequest, RowFormat, RowsRequest, Written
+from cc_pipeline.extension import collect, refuse
+
+
+def _write_duckdb(request: RowsRequest) -> Written:
+    from cc_pipeline.export.table_files import write_duckdb_file
+
+    return write_duckdb_file(request)
+
+
+def _write_tables(request: RowsRequest) -> Written:
+    from cc_pipeline.export.table_files import write_table_files
+
+    return write_table_files(request)
+
+
+def _write_documents(request: RowsRequest, *, is_as_in_2012: bool) -> Written:
+    from cc_pipeline.export.documents import write_documents
+
+    return write_documents(request, "2012" if is_as_in_2012 else None)
+
+
+def _write_sequencefiles(request: RecordsRequest) -> Written:
+    from cc_pipeline.export.sequencefiles import write_sequencefiles
+
+    return write_sequencefiles(request)
+
+
+_TABLES: Final = "a file for one table or query, a folder for several"
+FORMATS: Final[dict[str, ExportFormat]] = {
+    "duckdb": RowFormat(
+        summary="one file with the rows inside, comments included", write=_write_duckdb, suffixes=(".duckdb", ".db")
+    ),
+    "parquet": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".parquet",)),
+    "jsonl": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".jsonl", ".ndjson")),
+    "csv": RowFormat(summary=_TABLES, write=_write_tables, suffixes=(".csv",)),
+    "sequencefile": RecordFormat(summary="the text and metadata files of 2012", write=_write_sequencefiles),
+    "metadata-json": RowFormat(
+        summary="the metadata document of 2012 of each page, one a line (URL, tab, JSON)",
+        write=partial(_write_documents, is_as_in_2012=False),
+        only_table="page_metadata",
+    ),
+    "metadata-json-2012": RowFormat(
+        summary="the same with the bugs of the writer of 2012",
+        write=partial(_write_documents, is_as_in_2012=True),
+        only_table="page_metadata",
+    ),
+}
+
+
+def find_formats() -> dict[str, ExportFormat]:
+    """All formats by name. An extension that hands in something else, or a name that is taken, is refused."""
+    found = dict(FORMATS)
+    for extension, handed_in in collect("export_formats").items():
+        if taken := sorted(found.keys() & handed_in.keys()):
+            refuse(extension, f"export_formats: the name {', '.join(taken)} is taken")
+        elif odd := [name for name, value in handed_in.items() if not isinstance(value, ExportFormat)]:
+            refuse(extension, f"export_formats: {', '.join(odd)} is neither a RowFormat nor a RecordFormat")
+        else:
+            found |= handed_in
+    return found
+
+
+def describe_formats() -> str:
+    """The formats in sentences, for the help: those with the same summary together."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, each in find_formats().items():
+        names[each.summary].append(name)
+    return " ".join(f"[bold]{', '.join(same)}[/]: {summary}." for summary, same in names.items())

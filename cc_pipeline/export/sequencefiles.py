@@ -1,0 +1,35 @@
+"""The SequenceFiles of 2012 of some targets: their texts and their metadata."""
+
+from __future__ import annotations
+
+from cc_pipeline.export.files import Handed, files_in, whole_folder, write_papers
+from cc_pipeline.export.format import RecordsRequest, Written
+from cc_pipeline.export.records import Ledger, written_records
+from cc_pipeline.pagefiles.export import EXPORT_KINDS, export_slices
+from cc_pipeline.workspace.workspace import export_prefix
+
+
+def write_sequencefiles(request: RecordsRequest) -> Written:
+    """Writes the files into a folder, those of each crawl and target by themselves.
+
+    Raises ``EnvironmentFault`` for a partition that was not parsed, and where lake or disk refuse.
+    """
+    ledger = Ledger()
+    notes: list[str] = []
+    place = request.workspace.place
+    with whole_folder(request.out) as folder:
+        for crawl in request.crawls:
+            report = export_slices(request.workspace, crawl, [target.slug for target in request.targets])
+            notes += report.notes
+            for target in request.targets:
+                ledger.crawls[crawl] += int(report.per_target[target.slug]["metadata records"])
+                prefix = export_prefix(crawl, target.slug)
+                here = folder / crawl / target.slug
+                here.mkdir(parents=True)
+                for kind in EXPORT_KINDS:
+                    for number in range(int(report.per_target[target.slug][f"{kind} files"])):
+                        name = f"{kind}-{number:05d}"
+                        (here / name).write_bytes(place.read_all(prefix + name, 1 << 40).data)
+        handed = Handed("text and metadata", sum(ledger.crawls.values()), ledger.crawls)
+        write_papers(folder, request.about, request.provenance, [handed], files_in(folder))
+    return written_records(files_in(request.out), ledger.crawls, notes)
