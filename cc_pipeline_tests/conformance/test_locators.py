@@ -17,8 +17,8 @@ from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.indexes import write_columnar, write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import TEST
+from cc_pipeline.testing.url_keys import KEYS
 from cc_pipeline.transport.client import Transport
-from cc_pipeline_tests.conformance.keys import KEYS
 from cc_pipeline_tests.index.lookup_world import ALL_SUBSETS, World, harvest_world
 
 _CRAWL = "CC-MAIN-2024-22"
