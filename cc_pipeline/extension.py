@@ -62,13 +62,13 @@ class Extension:
     - ``settings``: a frozen dataclass.
     - ``locators``: kinds of index, which find captures.
     - ``engines`` extract the partitions of a run, by name.
-    - ``export_formats`` write tables.
+    - ``export_formats``: ``RowFormat`` or ``RecordFormat`` of ``export/format.py``, by name.
     - ``rate_sources`` say when the next request may go.
     - ``launchers``: classes for ``dagster.yaml``.
-    - ``commands``: functions or typer groups, by name.
+    - ``commands``: functions, typer groups or ``cli.command.Command``, by name.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.
-    - ``maintenance`` is done with the weekly upkeep.
+    - ``maintenance`` is done with the weekly upkeep, and gives how many files it deleted.
     - ``doctor`` reports findings.
     """
 
@@ -88,7 +88,7 @@ class Extension:
     commands: Callable[[], Mapping[str, Any]] = _no_names
     definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
     checks: Callable[[Settings], Sequence[Check]] = lambda _: ()
-    maintenance: Callable[[Workspace], None] | None = None
+    maintenance: Callable[[Workspace], int] | None = None
     doctor: Callable[[Workspace], Iterator[Finding]] | None = None
 
     @property

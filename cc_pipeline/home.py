@@ -1,4 +1,5 @@
-"""``home.json``: the source whose tables a home holds, their layout, and settings that rows depend on; and locks.
+"""``home.json``: the source whose tables a home holds, their layout, the tables of extensions, and settings that rows
+depend on.
 
 The path of a source inside the home is stored relative to the home, so that the home can be moved. A lake within the
 home has a copy of the note: tables say whose they are also where ``home.json`` was lost.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 from cc_pipeline.addresses import shown
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.locks import locked
 
 #: The layout of tables that this version writes. Each number above ``OLDEST_LAYOUT`` has a migration
 #: (``workspace/tables.py``); a column that is only added needs none.
@@ -28,23 +30,44 @@ LAKE_NOTE: Final = "cc_pipeline.json"
 _PRIVATE, _FOR_ALL = 0o600, 0o644
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ExtensionTable:
+    """A table that an extension made: what a purge needs of it where the extension is not in use any more.
+
+    ``removed_with`` is as in ``TableSpec``. ``digests`` is the pattern of the names of its slices' digests; it is empty
+    for a table without rows of targets.
+    """
+
+    extension: str
+    table: str
+    removed_with: str = "nothing"
+    digests: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class HomeNote:
     """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
 
     ``mirrors`` are further places with the same objects, in the order in which they are asked. ``chosen`` are the
     settings that its rows were made with, by name; empty until pages were parsed. Some may be of another version.
+    ``tables`` are those that extensions made, in order.
     """
 
     source: str
     layout: int
     chosen: Mapping[str, str | bool] = field(default_factory=dict)
     mirrors: tuple[str, ...] = ()
+    tables: tuple[ExtensionTable, ...] = ()
 
     @property
     def places(self) -> tuple[str, ...]:
         """The source and its mirrors."""
         return (self.source, *self.mirrors)
+
+    def with_tables(self, tables: Iterable[ExtensionTable]) -> HomeNote:
+        """The note with further tables of extensions; one that it names stays as it is."""
+        known = {own.table: own for own in (*tables, *self.tables)}
+        return replace(self, tables=tuple(sorted(known.values())))
 
 
 class NoteUnreadable(EnvironmentFault):
@@ -92,7 +115,7 @@ def write_copy(lake: Path, home: Path, note: HomeNote) -> None:
         place if _is_address(one := _relative(home, shown(place))) else os.path.relpath(home / one, lake)
         for place in note.places
     ]
-    _replace(lake / LAKE_NOTE, _written(note, inside), _FOR_ALL)
+    _replace(lake / LAKE_NOTE, to_json(note, inside), _FOR_ALL)
 
 
 def is_whole(home: Path) -> bool:
@@ -130,8 +153,17 @@ def parsed(text: bytes, beside: Path, layout: int | None = None) -> HomeNote:
         source, *mirrors = (absolute(beside, str(place)) for place in (noted["source"], *(noted.get("mirrors") or ())))
         found = dict(noted.get("settings") or {})
         chosen = {name: value for name, value in found.items() if isinstance(value, str | bool)}
+        tables = [
+            ExtensionTable(extension, table, str(noted_table["removed_with"]), str(noted_table.get("digests", "")))
+            for extension, own in dict(noted.get("extensions") or {}).items()
+            for table, noted_table in own.items()
+        ]
         return HomeNote(
-            source, int(noted["layout"] if layout is None else noted.get("layout", layout)), chosen, tuple(mirrors)
+            source,
+            int(noted["layout"] if layout is None else noted.get("layout", layout)),
+            chosen,
+            tuple(mirrors),
+            tuple(sorted(tables)),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no note of a home: {error!r}") from error
@@ -142,14 +174,24 @@ def write_note(home: Path, note: HomeNote) -> None:
 
     Raises ``EnvironmentFault`` when the folder cannot be written.
     """
-    _replace(home / NOTE, _written(note, [_relative(home, shown(place)) for place in note.places]), _PRIVATE)
+    _replace(home / NOTE, to_json(note, [_relative(home, shown(place)) for place in note.places]), _PRIVATE)
 
 
-def _written(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
+def to_json(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
+    """The note as it is written, with its places as they are seen from where it is kept."""
     source, *mirrors = places
-    further = {"mirrors": mirrors} if mirrors else {}
-    chosen = {"settings": dict(note.chosen)} if note.chosen else {}
-    return {"source": source, "layout": note.layout} | further | chosen
+    values: dict[str, object] = {"source": source, "layout": note.layout}
+    if mirrors:
+        values["mirrors"] = mirrors
+    if note.chosen:
+        values["settings"] = dict(note.chosen)
+    if note.tables:
+        extensions: dict[str, dict[str, dict[str, str]]] = {}
+        for own in note.tables:
+            digests = {"digests": own.digests} if own.digests else {}
+            extensions.setdefault(own.extension, {})[own.table] = {"removed_with": own.removed_with} | digests
+        values["extensions"] = extensions
+    return values
 
 
 def as_written(value: object) -> str:
@@ -162,11 +204,29 @@ def choose(home: Path, values: Mapping[str, str | bool], *, anew: bool = False) 
 
     A home without a note is left alone. Raises ``EnvironmentFault`` when the folder cannot be written.
     """
+
+    def change(note: HomeNote) -> HomeNote:
+        return replace(note, chosen={**note.chosen, **values} if anew else {**values, **note.chosen})
+
+    _change_note(home, change)
+
+
+def note_table(home: Path, table: ExtensionTable) -> None:
+    """Notes a table that an extension is about to make. A home without a note is left alone.
+
+    Raises ``EnvironmentFault`` when the folder cannot be written.
+    """
+    _change_note(home, lambda note: note.with_tables([table]))
+
+
+def _change_note(home: Path, change: Callable[[HomeNote], HomeNote]) -> None:
     note = read_note(home)
-    if note is not None:
-        chosen = {**note.chosen, **values} if anew else {**values, **note.chosen}
-        if chosen != note.chosen:
-            write_note(home, replace(note, chosen=chosen))
+    if note is None or change(note) == note:
+        return
+    # another process may be adding something else
+    with locked(home / "home.lock"):
+        note = read_note(home) or note
+        write_note(home, change(note))
 
 
 def refuse_unknown_layout(place: str, note: HomeNote) -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from cc_pipeline.addresses import NO_ACCESS, Access, holds_access, scrubbed, shown, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.settings import Settings, claim_home, load_settings, normalise_root
+from cc_pipeline.settings import Settings, load_settings, normalise_root
 from cc_pipeline.stores.answer import NoAnswer, S3Options
 from cc_pipeline.stores.opening import open_store
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import judge_status
+from cc_pipeline.workspace.claim import claim_home
 
 
 @pytest.mark.parametrize(

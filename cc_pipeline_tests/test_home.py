@@ -12,7 +12,8 @@ import pytest
 from cc_pipeline.checks.health import examine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import LAKE_NOTE, LAYOUT, NOTE, NoteUnreadable, UnknownLayout, read_note
-from cc_pipeline.settings import claim_home, load_settings
+from cc_pipeline.settings import load_settings
+from cc_pipeline.workspace.claim import claim_home
 from cc_pipeline_tests.world import Bucket, copy_of, workspace_of
 
 #: What becomes of a note: it is gone, was cut, or is something else.

@@ -37,8 +37,9 @@ def of_stages() -> Iterator[str]:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Stage":
-                label, _, named = (ast.unparse(each) for each in node.args)
-                yield f"stage {label} {named}"
+                label, _, named = node.args
+                if isinstance(label, ast.Constant):  # else what a home has noted of an extension's table
+                    yield f"stage {ast.unparse(label)} {ast.unparse(named)}"
 
 
 def of_the_lake() -> Iterator[str]:

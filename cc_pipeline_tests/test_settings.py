@@ -11,10 +11,11 @@ import pytest
 
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, Settings, claim_home, is_home_of, load_settings
+from cc_pipeline.settings import DEFAULT_COLLINFO, DEFAULT_SOURCE, Settings, load_settings
 from cc_pipeline.settings.environment import yes_in
 from cc_pipeline.settings.places import BucketSettings
 from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.workspace.claim import claim_home, is_home_of
 from cc_pipeline.workspace.workspace import open_transport
 
 
@@ -149,7 +150,7 @@ def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
 #: A value that is not the default, for each field of its kind.
 _OTHER: dict[type, object] = {str: "s3://else/where", int: 7, float: 0.25, tuple: ("warc", "robotstxt"), type(None): 3}
 _CHOSEN = {
-    "via": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "spark",
+    "via": "btree", "extractor": "auto", "digest_policy": "fail", "publish": "copy", "engine": "local",
     "mirrors": ("https://b.example", "/data/Smith, John/cc"), "mirror_access": (Access(user="s3cret"), NO_ACCESS),
     "s3_places": ("s3://mine endpoint=https://s3.example:9000 region=eu-west-1 profile=work", "s3://b anonymous=yes"),
     "lake_endpoint": "http://127.0.0.1:9000", "s3_endpoint": "http://127.0.0.1:9000", "s3_region": "eu-west-1",

@@ -178,13 +178,5 @@ def files_are_there(workspace: Workspace, _: Scope) -> CheckResult:
     return published_files_verdict(workspace)
 
 
-@check("report", step="report_checks")
-def as_published(workspace: Workspace, _: Scope) -> CheckResult:
-    """Reports are of what is published now, or of a day before at most."""
-    from cc_pipeline.checks.outputs import pages_about_targets_verdict
-
-    return pages_about_targets_verdict(workspace)
-
-
 #: In the order of the module.
 CHECKS: Final = checks_in(globals())

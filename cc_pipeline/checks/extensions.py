@@ -18,6 +18,7 @@ from cc_pipeline.extension import (
     extensions,
     find_extensions,
 )
+from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Names of a joint that are shown one by one; of more, their number.
@@ -44,6 +45,7 @@ class ListedExtension:
 
 def list_extensions() -> list[ListedExtension]:
     """All installed extensions, those of this project first. Loads what they add, except assets and checks."""
+    all_tables()  # refuses an extension whose tables cannot be used
     added = {joint: collect(joint) for joint in COLLECTED}
     return [_listed(found, added) for found in find_extensions()]
 

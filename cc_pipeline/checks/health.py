@@ -31,7 +31,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.lake.slice import slices_of, targets_by_crawl
 from cc_pipeline.lake.torn import HINT, find_torn
-from cc_pipeline.settings import PREFIX, Settings, choices_of, in_environment, is_home_of, remembered_source
+from cc_pipeline.settings import PREFIX, Settings, choices_of, in_environment
 from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import CAUTION, COUNTED
@@ -39,6 +39,7 @@ from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.stored_files import Verified, lost_records
 from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
 from cc_pipeline.upkeep.upkeep import doubtful_notes
+from cc_pipeline.workspace.claim import is_home_of, remembered_source
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
 from cc_pipeline.workspace.tables import MIGRATIONS
@@ -255,6 +256,15 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         if pinned.version < 0:
             continue
         text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
+        if spec.left_by:
+            yield Finding(
+                "note",
+                spec.name,
+                f"{text}, of the extension {spec.left_by}, which is not in use: cc.duckdb does not show them; a purge "
+                "removes those of its target",
+                "See why with: cc-pipeline extensions",
+            )
+            continue
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
     yield from _miscounts(settings, lake)

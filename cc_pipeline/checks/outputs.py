@@ -24,7 +24,6 @@ from cc_pipeline.lake.slice import LIST, Figures
 from cc_pipeline.lake.snapshot import read_left_out
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.publish.publish import Behind, behind, interrupted_slices, repeating_slices
-from cc_pipeline.publish.report import report_path
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, leaves_slices_out, sentences
 from cc_pipeline.workspace.workspace import Workspace
@@ -214,20 +213,6 @@ def url_indexes_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
     verdicts = [_url_index(root, crawl) for crawl in crawls if scope.crawls is None or crawl in scope.crawls]
     return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
-
-
-def pages_about_targets_verdict(workspace: Workspace) -> CheckResult:
-    """Whether the reports are of what is published now, or of a day before at most."""
-    name, settings = "as_published", workspace.settings
-    folder, published = report_path(settings, "any").parent, settings.published_path
-    written = {path.stem: path.stat().st_mtime for path in folder.glob("*.html")} if folder.is_dir() else {}
-    at = published.stat().st_mtime if published.exists() else 0.0
-    older = {slug: at - when for slug, when in written.items() if when < at}
-    figures: Figures = {"reports": len(written), "older than the publication": len(older)}
-    if late := {slug for slug, seconds in older.items() if seconds > _BEHIND.total_seconds()}:
-        message = f"{len(late):,} reports are of another publication ({some(late)}): materialize report for them"
-        return CheckResult(name, "warn", message, figures)
-    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", figures)
 
 
 def _url_index(root: Path, crawl: str) -> CheckResult:

@@ -24,8 +24,9 @@ from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions, workers_of
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.locks import locked
-from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.settings import Settings
 from cc_pipeline.stores.opening import is_loopback
+from cc_pipeline.workspace.claim import claim_home
 
 #: Host and port of a code server.
 Server: TypeAlias = tuple[str, int]

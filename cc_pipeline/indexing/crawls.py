@@ -23,8 +23,9 @@ from cc_pipeline.indexing.archives import first_own_key
 from cc_pipeline.indexing.path_lists import path_list_exists
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice, StageReport
-from cc_pipeline.settings import Settings, is_home_of
+from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.workspace.claim import is_home_of
 from cc_pipeline.workspace.crawl_list import CrawlList, ago
 from cc_pipeline.workspace.workspace import Workspace
 

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.index.catalog.catalog_file import CatalogFile, read_catalog_file, write_catalog_file
 from cc_pipeline.index.catalog.from_footers import FooterTables, crawl_tables
-from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
 from cc_pipeline.index.catalog.rows import sort_rows
 from cc_pipeline.index.catalog.schemas import CATALOG_SCHEMA, DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.harvest import harvest_crawl
@@ -76,7 +76,7 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
         )
     made_from = dict.fromkeys(subsets, "") | footers_made_from(lake, crawl, subsets)
     with written_whole(to) as beside:
-        write_catalog_file(beside, HandedOn(crawl, _of_subsets(rows, subsets), made_from))
+        write_catalog_file(beside, CatalogFile(crawl, _of_subsets(rows, subsets), made_from))
         with beside.open("rb") as written:
             sha256 = file_digest(written, "sha256").hexdigest()
         size = beside.stat().st_size
@@ -114,8 +114,8 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
         digest = file_digest(handle, "sha256").hexdigest()
     if sha256 and digest != sha256.lower():
         raise DataFault(DataKind.MISMATCH, file.name, None, f"its sha256 is {digest}, and not {sha256}")
-    handed = read_catalog_file(file)
-    crawl, slice_, lake = handed.crawl, Slice(handed.crawl), workspace.lake
+    content = read_catalog_file(file)
+    crawl, slice_, lake = content.crawl, Slice(content.crawl), workspace.lake
     if crawl in ARC_CRAWLS or index_is_built(crawl):
         raise UserInputError(f"{crawl} has no index that others publish: its catalog is made here")
     commit_manifest(workspace, crawl)
@@ -125,14 +125,14 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
             f"the catalog of {crawl} that is here is to be made again",
             f"Let a harvest do that: cc-pipeline index harvest --crawl {crawl}",
         )
-    new = [subset for subset in handed.paths if subset not in before]
+    new = [subset for subset in content.paths if subset not in before]
     if not new:
         return Imported(crawl, digest, (), 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
-    _compare_lists(workspace, file, handed, new)
-    rows, unbounded = _of_subsets(handed.rows, new), 0
+    _compare_lists(workspace, file, content, new)
+    rows, unbounded = _of_subsets(content.rows, new), 0
     if not believe_repaired:
         rows, unbounded = _unconfirmed(rows)
-    tables = replace(handed, rows=rows).tables()
+    tables = replace(content, rows=rows).tables()
     drawn = _drawn(tables.index_files)
     with workspace.scratch_folder("import") as folder:
         store = FooterStore(folder)
@@ -163,16 +163,16 @@ def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
         )
 
 
-def _compare_lists(workspace: Workspace, file: Path, handed: HandedOn, subsets: Sequence[str]) -> None:
-    listed = workspace.lake.read("index_manifest", {"crawl": handed.crawl}, ["subset", "path"])
+def _compare_lists(workspace: Workspace, file: Path, content: CatalogFile, subsets: Sequence[str]) -> None:
+    listed = workspace.lake.read("index_manifest", {"crawl": content.crawl}, ["subset", "path"])
     for subset in subsets:
         wanted = {*listed.filter(pc.equal(listed["subset"], subset))["path"].to_pylist()}
-        differing = sorted(wanted ^ {*handed.paths[subset]})
+        differing = sorted(wanted ^ {*content.paths[subset]})
         if differing:
             raise DataFault(
                 DataKind.MISMATCH, file.name, None,
-                f"the path list of {handed.crawl} has {len(wanted):,} files of {subset}, the catalog "
-                f"{len(handed.paths[subset]):,}; {differing[0]} is in one of them only",
+                f"the path list of {content.crawl} has {len(wanted):,} files of {subset}, the catalog "
+                f"{len(content.paths[subset]):,}; {differing[0]} is in one of them only",
             )  # fmt: skip
 
 

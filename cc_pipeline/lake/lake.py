@@ -123,14 +123,22 @@ class DigestsUnknown(EnvironmentFault):
 class Lake:
     """The tables under one root (a folder or ``s3://bucket/prefix``).
 
-    ``storage_options`` go to the Delta library as they are (credentials, endpoint). Every method raises
-    ``EnvironmentFault`` when the place cannot be read or written.
+    ``storage_options`` go to the Delta library as they are (credentials, endpoint). ``before_create`` is called with
+    the declaration of a table that is about to be made. Every method raises ``EnvironmentFault`` when the place cannot
+    be read or written.
     """
 
-    def __init__(self, root: str, specs: Iterable[TableSpec], storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: str,
+        specs: Iterable[TableSpec],
+        storage_options: Mapping[str, str] | None = None,
+        before_create: Callable[[TableSpec], object] = lambda _: None,
+    ) -> None:
         self.root = root.rstrip("/")
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
+        self._before_create = before_create
         self._handles: dict[str, tuple[int, DeltaTable]] = {}
         self._standings = Standings(self)
         self._lock = threading.Lock()
@@ -577,6 +585,7 @@ class Lake:
             self.look_again(table)
             handle = self.open(spec)
             if handle is None:
+                self._before_create(spec)
                 self._create(spec)
                 self.look_again(table)
                 return
@@ -614,6 +623,15 @@ class Lake:
             # another process may be making the table at this moment
             if not isinstance(error, CommitFailedError) or self.open(spec) is None:
                 raise lake_fault(f"could not create {address}", error, PlaceFault) from error
+
+
+def stored_schema(root: str, table: str, storage_options: Mapping[str, str] | None = None) -> pa.Schema | None:
+    """The columns that a table of a lake has; ``None`` where there is none, or its log cannot be read."""
+    options = dict(storage_options) if storage_options else None
+    try:
+        return pa.schema(DeltaTable(f"{root.rstrip('/')}/tables/{table}", storage_options=options).schema().to_arrow())
+    except (OSError, DeltaError):
+        return None
 
 
 def lake_fault(what: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:

@@ -12,7 +12,7 @@ import importlib.util
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,12 +24,15 @@ from cc_pipeline.atomic import written_whole
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.locks import locked
+from cc_pipeline.processes import this_process
 from cc_pipeline.settings import Settings
 from cc_pipeline.stores.answer import S3Options
 
 #: The package that holds the extension, a folder for each version of DuckDB.
 _PACKAGE = "duckdb_extension_httpfs"
 
+#: What DuckDB may hold in memory for a long question.
+_MEMORY: Final = "1GB"
 #: Another process may be publishing, which would settle it too.
 _PATIENCE: Final = 60.0
 #: The first file that a view of the schema ``lake`` names, as root and the rest; the tables lie in ``<root>/tables``.
@@ -188,6 +191,24 @@ def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
         )
     with settled(path, settings.lake) as file, open_published(file, s3_place(settings)) as connection:
         yield connection
+
+
+@contextmanager
+def open_bounded(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The same for long questions: DuckDB holds a gigabyte at most, and puts what needs more into the home's scratch
+    folder."""
+    with open_settled(settings) as connection:
+        # a folder of this name is cleared away should the process be killed
+        own = settings.home / "scratch" / this_process()
+        own.mkdir(parents=True, exist_ok=True)
+        try:
+            with tempfile.TemporaryDirectory(dir=own, prefix="asking-") as spill:
+                connection.execute(f"SET temp_directory = {quoted(spill)}")
+                connection.execute(f"SET memory_limit = '{_MEMORY}'")
+                yield connection
+        finally:
+            with suppress(OSError):
+                own.rmdir()  # others of this process may use it
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from cc_pipeline.home import read_note
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.python.running import despite_gaps, harvest_crawls, resolve_crawls
 from cc_pipeline.python.voice import voice
-from cc_pipeline.settings import Settings, claim_home, in_environment, load_settings
+from cc_pipeline.settings import Settings, in_environment, load_settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,8 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.python.asking import NoIndex, sources_for
 from cc_pipeline.python.meaning import STANDARD_INPUT
 from cc_pipeline.python.voice import voice
-from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.python.export import NOBODY, Export, Said, held
-from cc_pipeline.python.meaning import checked_format, chosen_targets, crawl_ids, lines_meant, refuse_unknown
+from cc_pipeline.python.meaning import checked_format, chosen_targets, crawl_ids, refuse_unknown
 from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings
 
@@ -126,22 +126,3 @@ def _language(text: str) -> str:
     if found not in ISO_639_3.values():
         raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
     return found
-
-
-def reports(
-    settings: Settings, targets: Sequence[str], out: Path | None = None, between: tuple[str, str] | None = None
-) -> Iterator[Path]:
-    """Writes a page about each target (to ``out``, or into the home), and gives their paths as they are written.
-    ``between`` are the two crawls whose changes it tells in words, by default the last two. Raises ``UserInputError``
-    for a target that was not run here, and for one ``out`` of several; ``EnvironmentFault`` where nothing was
-    published."""
-    from cc_pipeline.commoncrawl.target_text import slug_meant
-    from cc_pipeline.publish.report import report_path, write_report
-
-    meant = {slug_meant(text): text for text in lines_meant(targets)}
-    if out is not None and len(meant) > 1:
-        raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
-    for slug, text in meant.items():
-        path = out or report_path(settings, slug)
-        write_report(settings, slug, path, named=text, between=between)
-        yield path

@@ -249,13 +249,6 @@ class Home:
             [chosen] = select_tables(connection, [name], slugs, crawl_ids(_listed(crawls)))
         return self.sql(chosen.sql)
 
-    def changes(self, target: str, before: str, after: str) -> str:
-        """What changed between two crawls of a target, in words."""
-        from cc_pipeline.commoncrawl.target_text import slug_meant
-        from cc_pipeline.publish.changes import in_words
-
-        return "\n".join(in_words(self.settings, slug_meant(target), before, after, named=target))
-
     def export(
         self,
         out: str | Path,
@@ -339,19 +332,6 @@ class Home:
                 format=format,
                 said=Said(creator, url),
             )
-
-    def report(
-        self, targets: str | Sequence[str], out: str | Path | None = None, between: tuple[str, str] | None = None
-    ) -> list[Path]:
-        """Writes a page about each target (an HTML file: ``out``, by default in the home) and gives their paths.
-        ``between`` are the two crawls whose changes it tells in words (default: the last two).
-
-        Raises ``UserInputError`` for a target that was not run here, and for one ``out`` of several.
-        """
-        from cc_pipeline.python.handing import reports
-
-        with told_to(self.voice):
-            return list(reports(self.settings, _listed(targets), None if out is None else Path(out), between))
 
 
 def open_home(

@@ -34,7 +34,8 @@ from cc_pipeline.python.running import (
     step,
 )
 from cc_pipeline.python.voice import voice
-from cc_pipeline.settings import Settings, claim_home
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher

@@ -6,29 +6,24 @@ Who has to know whether a variable is set asks ``in_environment``. An extension 
 own credentials itself.
 """
 
-from cc_pipeline.settings.claim import claim_home, is_home_of, remembered_source
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 from cc_pipeline.settings.reading import CHOICES, choices_of, in_environment, load_settings, owners
-from cc_pipeline.settings.values import DIGEST_POLICIES, ENGINES, EXTRACTORS, PUBLISH, Settings
+from cc_pipeline.settings.values import DIGEST_POLICIES, EXTRACTORS, PUBLISH, Settings
 
 __all__ = [
     "CHOICES",
     "DEFAULT_COLLINFO",
     "DEFAULT_SOURCE",
     "DIGEST_POLICIES",
-    "ENGINES",
     "EXTRACTORS",
     "PREFIX",
     "PUBLISH",
     "Settings",
     "choices_of",
-    "claim_home",
     "in_environment",
-    "is_home_of",
     "load_settings",
     "normalise_root",
     "owners",
-    "remembered_source",
     "split_places",
 ]

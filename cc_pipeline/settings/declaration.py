@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any, Final, TypeVar, get_type_hints
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extension import collect, refuse
+from cc_pipeline.extension import collect, find_extensions, refuse
 from cc_pipeline.settings.environment import PREFIX, number_in, text_in, words_in, yes_in
 
 _T = TypeVar("_T")
@@ -215,7 +215,11 @@ def one_of(*names: str, joint: str = "") -> Check:
         if value in names:
             return None
         others = [name for handed in collect(joint).values() for name in handed] if joint else []
-        return None if value in others else f"is {value!r}; choose one of {', '.join((*names, *others))}"
+        if value in others:
+            return None
+        unused = [found.name for found in find_extensions() if found.value is None] if joint else []
+        why = f" (not in use: {', '.join(unused)}; cc-pipeline extensions says why)" if unused else ""
+        return f"is {value!r}; choose one of {', '.join((*names, *others))}{why}"
 
     return check
 

@@ -86,7 +86,7 @@ def as_texts(settings: Settings) -> dict[str, str]:
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Settings from the environment, with ``overrides`` (``None`` values are ignored) on top.
 
-    Overrides of an extension's setting have its name in front (``spark_master``).
+    Overrides of an extension's setting have its name in front (``name_setting``).
 
     What rows depend on (``CHOICES``) belongs to the home once it was used: the environment does not change it.
     Without an explicit source the places the home remembers are used, else Common Crawl's public address. Credentials

@@ -31,7 +31,6 @@ from cc_pipeline.settings.places import (
 EXTRACTORS: Final = ("fast", "auto", "quality")
 DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
-ENGINES: Final = ("local", "spark")
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
 _HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
@@ -223,15 +222,9 @@ class Settings:
     workers: int = setting(0, help="processes that parse", default_text="one per core")
     engine: str = setting(
         "local",
-        help="where records are fetched and pages parsed: `local`, or `spark` ([scale.md](scale.md#on-spark)); `run "
-        "--engine`, or the tag `cc_pipeline/engine` of a run in the UI, wins over it",
-        check=one_of(*ENGINES, joint="engines"),
-    )
-    spark_master: str = setting("", help="the cluster: `spark://…`, `yarn`, `k8s://…`, `local[2]`")
-    spark_workers: int = setting(
-        0,
-        help="the most processes of the cluster that may fetch at the same time; none starts without the number",
-        default_text="–",
+        help="where records are fetched and pages parsed: `local`, or an engine that an [extension](extensions.md) "
+        "adds; `run --engine`, or the tag `cc_pipeline/engine` of a run in the UI, wins over it",
+        check=one_of("local", joint="engines"),
     )
     backfill_hours: float = setting(
         1.0,

@@ -21,12 +21,11 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.reading import quoted
+from cc_pipeline.lake.reading import open_bounded, quoted
 from cc_pipeline.lake.slice import content_name
 from cc_pipeline.lake.snapshot import published_elsewhere
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.lake.target_definitions import slugs_of
-from cc_pipeline.publish.findings import asking
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.upkeep.purge_plan import PurgeNote, PurgePlan, purged_tables, read_json, read_note, slices_of_target
 from cc_pipeline.workspace.workspace import Workspace
@@ -239,7 +238,7 @@ def _has_rows(lake: Lake, key: str, slug: str) -> bool:
 def _published(workspace: Workspace, slug: str) -> int:
     if not workspace.settings.published_path.exists():
         return 0
-    with asking(workspace.settings) as connection:
+    with open_bounded(workspace.settings) as connection:
         query = f"SELECT count(*) FROM main.capture_targets WHERE target = {quoted(slug)}"
         return int((connection.execute(query).fetchone() or (0,))[0])
 

@@ -19,6 +19,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extension import extensions
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.snapshot import Publication, pinned_versions, pins_another_log
@@ -56,11 +57,13 @@ _MOST_FOOTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class UpkeepReport:
-    """Files merged away and deleted by table, and what processes that are gone had left in the home."""
+    """Files merged away and deleted by table, and what processes that are gone had left in the home. ``failed`` are
+    extensions whose maintenance raised, with what it said."""
 
     merged: dict[str, int]
     deleted: dict[str, int]
     debris: int
+    failed: dict[str, str]
 
 
 def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours: int = RETENTION_HOURS) -> UpkeepReport:
@@ -73,6 +76,7 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
     (``vacuum.RETENTION_FLOOR_HOURS``).
     """
     debris = clear_debris(workspace.settings) + forget_ended(workspace.storage)
+    of_extensions, failed = _maintain_extensions(workspace)
     lake = workspace.lake
     go_on(workspace)
     merged = _merge(workspace, Bounds() if max_files is None else Bounds(max_files), wait=True)
@@ -94,7 +98,21 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
     )
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     end_what_is_done(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
-    return UpkeepReport(merged, deleted, debris)
+    return UpkeepReport(merged, deleted | of_extensions, debris, failed)
+
+
+def _maintain_extensions(workspace: Workspace) -> tuple[dict[str, int], dict[str, str]]:
+    """Calls the maintenance of each extension in use; gives the files deleted by extension, and what failed."""
+    deleted: dict[str, int] = {}
+    failed: dict[str, str] = {}
+    for extension in extensions():
+        if extension.maintenance is None:
+            continue
+        try:
+            deleted[f"files of {extension.name}"] = extension.maintenance(workspace)
+        except Exception as error:  # whatever it is: it costs only this extension
+            failed[extension.name] = f"{type(error).__name__}: {error}"
+    return deleted, failed
 
 
 def merge_and_publish(workspace: Workspace) -> Publication:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, cast
+
+import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE_ORDER, SLICE
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
 from cc_pipeline.extension import collect, refuse
+from cc_pipeline.home import ExtensionTable
 from cc_pipeline.index.catalog.schemas import CATALOG_ROW_GROUP, CATALOG_SCHEMA
 from cc_pipeline.lake.evolution import Migration
-from cc_pipeline.lake.lake import TableSpec
-from cc_pipeline.lake.slice import BUILT, FACTS, FETCH, GIVEN, HARVEST, LIST, LOCATE, PARSE, POLICIES
+from cc_pipeline.lake.lake import RemovedWith, TableSpec
+from cc_pipeline.lake.slice import BUILT, FACTS, FETCH, GIVEN, HARVEST, LIST, LOCATE, PARSE, POLICIES, Stage
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import (
     CAPTURES_SCHEMA,
@@ -102,3 +105,43 @@ def _find_problem(specs: Sequence[TableSpec], owners: Mapping[str, str]) -> str:
         if spec.has_targets and spec.stage is None:
             return f"its table {spec.name} has rows by crawl and target and no stage, by which a purge finds them"
     return ""
+
+
+def extension_table(spec: TableSpec) -> ExtensionTable | None:
+    """What a home notes of a table of an extension in use; ``None`` for other tables."""
+    for extension, specs in tables_by_extension().items():
+        if spec.name in {own.name for own in specs}:
+            if spec.has_targets and spec.stage is not None:
+                return ExtensionTable(extension, spec.name, spec.removed_with, spec.stage.named)
+            return ExtensionTable(extension, spec.name)
+    return None
+
+
+def with_left_tables(
+    noted: Iterable[ExtensionTable], schema_of: Callable[[str], pa.Schema | None]
+) -> tuple[TableSpec, ...]:
+    """All tables, then those among ``noted`` that were left by extensions which are not in use, where they are there.
+
+    ``schema_of`` gives the columns of a table as it is stored, ``None`` for one that cannot be read.
+    """
+    declared = all_tables()
+    names = {spec.name for spec in declared}
+    left = (
+        _left_table(table, schema)
+        for table in noted
+        if table.table not in names and (schema := schema_of(table.table)) is not None
+    )
+    return (*declared, *left)
+
+
+def _left_table(noted: ExtensionTable, schema: pa.Schema) -> TableSpec:
+    if not noted.digests:
+        return TableSpec(noted.table, schema, removed_with="nothing", left_by=noted.extension)
+    return TableSpec(
+        noted.table,
+        schema,
+        SLICE,
+        stage=Stage(noted.table, (noted.table,), noted.digests),
+        removed_with=cast("RemovedWith", noted.removed_with),
+        left_by=noted.extension,
+    )

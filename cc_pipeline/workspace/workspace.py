@@ -16,16 +16,15 @@ from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
-from cc_pipeline.home import choose
+from cc_pipeline.home import choose, note_table, read_note
 from cc_pipeline.index.kinds import refuse_unknown_kind
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.claim import agree, claim_lake, note_layout
 from cc_pipeline.lake.evolution import Migration, migrate
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.lake import Lake, TableSpec, stored_schema
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.settings import CHOICES, Settings, claim_home
+from cc_pipeline.settings import CHOICES, Settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
@@ -42,8 +41,9 @@ from cc_pipeline.transport.rates import (
 )
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import rate_in_force
+from cc_pipeline.workspace.claim import agree, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
-from cc_pipeline.workspace.tables import MIGRATIONS, all_tables
+from cc_pipeline.workspace.tables import MIGRATIONS, extension_table, with_left_tables
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
@@ -86,7 +86,14 @@ class Workspace:
         """
         self.claim()
         self.migrate()
-        return open_lake(self.settings)
+        return open_lake(self.settings, self._note_table)
+
+    def _note_table(self, spec: TableSpec) -> None:
+        """Notes a table of an extension in the home and the lake, so that it is purged also without the extension."""
+        table = extension_table(spec)
+        if table is not None:
+            note_table(self.settings.home, table)
+            self.claim()
 
     def claim(self) -> None:
         """Writes down whose tables the home holds, and a lake outside it; see :attr:`lake` for what it raises."""
@@ -363,9 +370,13 @@ def fetched_whole(settings: Settings, address: str, most: int) -> bytes:
         ) from fault
 
 
-def open_lake(settings: Settings) -> Lake:
-    """The tables of the settings' lake as they are. This neither claims nor migrates the home."""
-    return Lake(settings.lake, all_tables(), lake_options(settings))
+def open_lake(settings: Settings, before_create: Callable[[TableSpec], object] = lambda _: None) -> Lake:
+    """The tables of the settings' lake as they are, also those that extensions left which are not in use. This neither
+    claims nor migrates the home. ``before_create`` is as in ``Lake``."""
+    options = lake_options(settings)
+    note = read_note(settings.home, None if settings.lake_is_apart else Path(settings.lake))
+    specs = with_left_tables(note.tables if note else (), lambda name: stored_schema(settings.lake, name, options))
+    return Lake(settings.lake, specs, options, before_create)
 
 
 def lake_options(settings: Settings) -> dict[str, str] | None:

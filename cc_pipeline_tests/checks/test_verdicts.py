@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ
 from cc_pipeline.pagefiles import verdicts as whole_files_checks
 from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.pagefiles.stage import register
-from cc_pipeline.publish.report import report_path
 from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 from cc_pipeline_tests.world import (
@@ -237,21 +235,6 @@ def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
     Path(shown[0]).unlink()
     found = outputs.published_files_verdict(home)
     assert (found.severity, found.figures["gone"], "page_text" in found.message) == ("error", 1, True)
-
-
-def test_reports_of_another_publication_are_named(home: Workspace) -> None:
-    verdict = outputs.pages_about_targets_verdict
-    assert verdict(home).passed
-    home.settings.published_path.touch()
-    path = report_path(home.settings, SITE)
-    path.parent.mkdir(parents=True)
-    path.write_text("<p>", "utf-8")
-    assert verdict(home).passed
-    for hours, severity in ((1, "ok"), (30, "warn")):
-        then = home.settings.published_path.stat().st_mtime - hours * 3_600
-        os.utime(path, (then, then))
-        assert verdict(home).severity == severity
-    assert SITE in verdict(home).message
 
 
 def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.plan import parsed_from
 from cc_pipeline.extraction.standing import Made, Standing
 from cc_pipeline.lake.slice import Slice, Stage
-from cc_pipeline.settings import claim_home, load_settings
+from cc_pipeline.settings import load_settings
+from cc_pipeline.workspace.claim import claim_home
 
 
 def said(home: Path, *words: str) -> str:

@@ -5,10 +5,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from cc_pipeline import extension
 from cc_pipeline.defs import resources
 from cc_pipeline.defs.declared.build import resource
+from cc_pipeline.defs.engines import LocalRunEngine
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.placement import OURS, WORKSPACE
+from cc_pipeline.extension import Extension
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -85,6 +88,8 @@ def test_a_run_chooses_its_engine_by_its_configuration_or_its_tag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
+    one = Extension(name="elsewhere", summary="", engines=lambda: {"elsewhere": LocalRunEngine})
+    monkeypatch.setattr(extension, "extensions", lambda: (one,))
 
     @dg.asset
     def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
@@ -96,12 +101,12 @@ def test_a_run_chooses_its_engine_by_its_configuration_or_its_tag(
         dg.materialize([any_asset], resources={WORKSPACE: of_run}, tags=tags)
 
     run({})
-    run({ENGINE_TAG: "spark"})
-    run({ENGINE_TAG: "spark"}, engine="local")
-    monkeypatch.setenv("CC_PIPELINE_ENGINE", "spark")
+    run({ENGINE_TAG: "elsewhere"})
+    run({ENGINE_TAG: "elsewhere"}, engine="local")
+    monkeypatch.setenv("CC_PIPELINE_ENGINE", "elsewhere")
     run({})
     run({ENGINE_TAG: "local"})
-    assert seen == ["local", "spark", "local", "spark", "local"]
+    assert seen == ["local", "elsewhere", "local", "elsewhere", "local"]
 
 
 def test_the_process_of_a_run_keeps_dagsters_files_open_and_that_of_a_tick_does_not(

@@ -16,8 +16,9 @@ from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import replay_records
 from cc_pipeline.extraction.shortfall import too_much
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
-from cc_pipeline.settings import claim_home, load_settings
+from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.truth import Capture
+from cc_pipeline.workspace.claim import claim_home
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (

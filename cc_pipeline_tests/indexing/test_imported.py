@@ -14,9 +14,9 @@ import pytest
 
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
-from cc_pipeline.index.catalog import handed_on
+from cc_pipeline.index.catalog import catalog_file
+from cc_pipeline.index.catalog.catalog_file import CatalogFile, read_catalog_file, write_catalog_file
 from cc_pipeline.index.catalog.from_footers import FooterTables
-from cc_pipeline.index.catalog.handed_on import HandedOn, read_catalog_file, write_catalog_file
 from cc_pipeline.index.catalog.rows import pack_rows
 from cc_pipeline.index.catalog.schemas import COVERAGE_SCHEMA
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, read_catalog_table, versions_of
@@ -119,7 +119,7 @@ def columnar_versions_by_subset(workspace: Workspace) -> dict[str, str]:
     return {subset: digest for (_, subset), digest in columnar_versions(workspace.lake, [NEW]).items()}
 
 
-def handed_on_of(tables: FooterTables, made_from: Mapping[str, str]) -> HandedOn:
+def catalog_file_of(tables: FooterTables, made_from: Mapping[str, str]) -> CatalogFile:
     """A catalog file with these rows, whatever they say."""
     files = tables.index_files["subset"].to_pylist()
     said = dict.fromkeys(COVERAGE_SCHEMA.names, 0) | {"crawl": NEW, "reason": None}
@@ -132,7 +132,7 @@ def handed_on_of(tables: FooterTables, made_from: Mapping[str, str]) -> HandedOn
             column_chunks=tables.column_chunks,
             coverage=pa.Table.from_pylist(rows, schema=COVERAGE_SCHEMA),
         )
-    return HandedOn(NEW, packed, made_from)
+    return CatalogFile(NEW, packed, made_from)
 
 
 Change = Callable[[FooterTables], FooterTables]
@@ -190,7 +190,7 @@ def test_a_tampered_catalog_is_refused_and_named(
 ) -> None:
     handed = read_catalog_file(exported[0])
     tamper, said = TAMPERED[change]
-    write_catalog_file(tmp_path / "tampered.parquet", handed_on_of(tamper(handed.tables()), handed.made_from))
+    write_catalog_file(tmp_path / "tampered.parquet", catalog_file_of(tamper(handed.tables()), handed.made_from))
     workspace = workspace_of(server.url, tmp_path / "home")
     with pytest.raises(DataFault, match=said) as refused:
         import_catalog(workspace, tmp_path / "tampered.parquet")
@@ -251,7 +251,7 @@ def test_a_later_format_asks_for_a_newer_program(
 ) -> None:
     handed = read_catalog_file(exported[0])
     with monkeypatch.context() as later:
-        later.setattr(handed_on, "FORMAT", handed_on.FORMAT + 1)
+        later.setattr(catalog_file, "FORMAT", catalog_file.FORMAT + 1)
         write_catalog_file(tmp_path / "later.parquet", handed)
     with pytest.raises(UserInputError, match="another version"):
         read_catalog_file(tmp_path / "later.parquet")
@@ -270,7 +270,7 @@ def test_files_without_row_groups_come_back(exported: tuple[Path, Workspace], tm
             for table in (handed.tables().row_groups, handed.tables().column_chunks)
         ),
     )
-    write_catalog_file(tmp_path / "holes.parquet", handed_on_of(tables, handed.made_from))
+    write_catalog_file(tmp_path / "holes.parquet", catalog_file_of(tables, handed.made_from))
     back = read_catalog_file(tmp_path / "holes.parquet").tables()
     assert sorted(map(str, back.index_files.to_pylist())) == sorted(map(str, [failed, *others]))
     assert len(back.row_groups) == len(tables.row_groups)
@@ -292,7 +292,7 @@ def test_a_file_of_a_catalog_that_was_not_harvested_is_a_hole_and_is_named(
         for table in (handed.tables().row_groups, handed.tables().column_chunks)
     )
     tables = FooterTables(pa.Table.from_pylist(every, schema=handed.tables().index_files.schema), *others)
-    write_catalog_file(tmp_path / "holes.parquet", handed_on_of(tables, handed.made_from))
+    write_catalog_file(tmp_path / "holes.parquet", catalog_file_of(tables, handed.made_from))
     ours = workspace_of(server.url, tmp_path / "home", via="parquet")
     done = import_catalog(ours, tmp_path / "holes.parquet")
     assert (done.unread, done.files) == (1, len(every))

@@ -18,7 +18,6 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.export import table_files
 from cc_pipeline.lake.reading import open_settled
 from cc_pipeline.publish.macros import MACROS
-from cc_pipeline.publish.report import write_report
 from cc_pipeline.publish.views import _SITE_POLICIES
 from cc_pipeline.workspace.schemas import SITE_POLICIES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
@@ -185,12 +184,3 @@ def test_what_nobody_read_is_unknown_and_said_to_be(policies_bucket: Path, tmp_p
         note = note_of_unread(connection, ("tdm", "gptbot"))
         assert note is not None and note.endswith("cc-pipeline policies host:www.example.com")
         assert note_of_unread(connection, ("noai",)) is None, "pages say it"
-
-
-def test_the_report_has_a_section(asking: Workspace, tmp_path: Path) -> None:
-    found = write_report(asking.settings, "example.org", tmp_path / "page.html", named="example.org")
-    assert found.consent
-    page = (tmp_path / "page.html").read_text("utf-8")
-    assert "What robots were asked" in page and "CCBot" in page
-    nothing = write_report(asking.settings, UNREAD, tmp_path / "none.html", named=UNREAD)
-    assert not nothing.consent and "What robots were asked" not in (tmp_path / "none.html").read_text("utf-8")

@@ -141,18 +141,6 @@ def test_a_run_says_what_lacks_and_the_next_one_gets_it(bucket: tuple[Path, Mini
         cc_pipeline.open(tmp_path / "other").tables()
 
 
-def test_words_and_pages_about_a_target(used: Home, tmp_path: Path) -> None:
-    assert used.changes(SITE, OLD, NEW).startswith(f"{SITE} from {OLD} to {NEW}")
-    assert used.report(SITE, tmp_path / "page.html") == [tmp_path / "page.html"]
-    assert SITE in (tmp_path / "page.html").read_text("utf-8")
-    lines = tmp_path / "sites.txt"
-    lines.write_text(f"# one\n{SITE}\n", "utf-8")
-    [page] = used.report(f"@{lines}", between=(OLD, NEW))
-    assert page.is_relative_to(used.settings.home) and SITE in page.read_text("utf-8")
-    with pytest.raises(UserInputError, match="several targets"):
-        used.report([SITE, "example.org"], tmp_path / "two.html")
-
-
 def test_an_export_has_the_rows_of_the_table_and_names_its_files(used: Home, tmp_path: Path) -> None:
     text = used.table("page_text", SITE, NEW).to_arrow()
     done = used.export(tmp_path / "text.parquet", SITE, NEW, tables="page_text")

@@ -18,7 +18,7 @@ from cc_pipeline.python.home import Home
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 #: Commands whose method has another name, since it gives something else than the command's own.
-OTHER_NAMES = {"sql": ("sql", "table", "tables"), "report": ("report", "changes"), "files captures": ("add_captures",)}
+OTHER_NAMES = {"sql": ("sql", "table", "tables"), "files captures": ("add_captures",)}
 
 
 def commands() -> list[str]:

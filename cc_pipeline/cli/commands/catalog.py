@@ -16,7 +16,8 @@ from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.commoncrawl.crawls import SUBSETS, WITHOUT_KEY_STATISTICS, validate_crawl_id
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.python.meaning import checked_format
-from cc_pipeline.settings import Settings, claim_home, load_settings
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.index.catalog.catalog import Catalog

@@ -255,8 +255,8 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.lake.slice import slices_of, targets_by_crawl
     from cc_pipeline.records.segments import adopt_again
-    from cc_pipeline.settings import is_home_of
     from cc_pipeline.upkeep.torn_tables import lost_definitions, mend_tables, run_command, torn_slices, torn_tables
+    from cc_pipeline.workspace.claim import is_home_of
 
     if not is_home_of(workspace.settings):
         return [], True

@@ -16,7 +16,8 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError, no_such
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.python.running import all_runs, step
-from cc_pipeline.settings import claim_home, load_settings
+from cc_pipeline.settings import load_settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     import pyarrow as pa

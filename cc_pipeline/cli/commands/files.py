@@ -12,7 +12,8 @@ from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import console, notice, progress_bars, show_table, warn
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.python.running import agreed_builds, build_indexes, despite_gaps, say_damage, step
-from cc_pipeline.settings import Settings, claim_home, load_settings
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.source_files import SourceFile

@@ -14,7 +14,8 @@ from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import notice, progress_bars, warn
 from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.python.running import harvest_crawls, resolve_crawls, step
-from cc_pipeline.settings import Settings, claim_home, load_settings
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     pass

@@ -29,7 +29,8 @@ from cc_pipeline.python.choices import as_the_home_has_it
 from cc_pipeline.python.materializing import Part, run_targets
 from cc_pipeline.python.running import all_runs, resolve_crawls, step
 from cc_pipeline.python.voice import told_to
-from cc_pipeline.settings import Settings, claim_home, load_settings
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.extraction.run import Done, Replay

@@ -16,7 +16,8 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.python import meaning
-from cc_pipeline.settings import Settings, claim_home, load_settings
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     import dagster as dg

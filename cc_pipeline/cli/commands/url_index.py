@@ -27,7 +27,8 @@ from cc_pipeline.python.running import (
     say_damage,
     step,
 )
-from cc_pipeline.settings import Settings, claim_home, load_settings
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target

@@ -129,3 +129,5 @@ def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, at: Placem
             "left by killed processes, deleted": report.debris + left,
         }
     )
+    for extension, problem in report.failed.items():
+        context.log.warning(f"the maintenance of the extension {extension} failed: {problem}")

@@ -398,25 +398,12 @@ def sources() -> list[Step]:
 
 
 def analytics(published: Iterable[str]) -> list[Step]:
-    """What analysts read: the published DuckDB file of the ``published`` assets, and the report of a target."""
+    """What analysts read: the published DuckDB file of the ``published`` assets."""
 
     def asset(name: str, kind: str, description: str, **more: Any) -> Asset:
         return Asset(name=name, group="analytics", kinds=[kind], description=description, **more)
 
     return [
-        _made(
-            "warehouse.report",
-            asset(
-                "report",
-                "html",
-                "A page about a target, from what was published last: one HTML file in ``reports/`` of the home.\n\n"
-                "It covers all crawls, so its partitions are targets alone.",
-                deps=["warehouse"],
-            ),
-            partitions="target",
-            backfill=BACKFILL,
-            options={"output_required": False},
-        ),
         _made(
             "warehouse.warehouse",
             asset(

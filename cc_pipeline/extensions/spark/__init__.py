@@ -16,9 +16,16 @@ def _make_engine() -> RunEngine:
     return SparkRunEngine()
 
 
+def _settings() -> type:
+    from cc_pipeline.extensions.spark.settings import SparkSettings
+
+    return SparkSettings
+
+
 EXTENSION = Extension(
     name="spark",
     summary="experimental: fetches records and parses pages on Apache Spark",
     needs={"pyspark": "spark"},
+    settings=_settings,
     engines=lambda: {"spark": _make_engine},
 )

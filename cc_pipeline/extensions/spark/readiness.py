@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.lake.reading import check_extension
 from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.workspace.workspace import limits_of
@@ -63,7 +64,7 @@ def _unpublishable(settings: Settings) -> Iterator[CcPipelineError]:
 
 def troubles(settings: Settings) -> Iterator[CcPipelineError]:
     """Everything that is missing for a job, one error each. Sends no request."""
-    master = settings.spark_master
+    master = settings.of(SparkSettings).master
     if not master:
         yield UserInputError(
             f"the engine is spark, and no cluster is named; set {PREFIX}SPARK_MASTER, e.g. spark://host:7077, yarn, "
@@ -71,7 +72,7 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
         )
     elif not master.startswith(_MASTERS):
         yield UserInputError(f"{PREFIX}SPARK_MASTER is {master!r}; it begins with one of {', '.join(_MASTERS)}")
-    if settings.spark_workers < 1:
+    if settings.of(SparkSettings).workers < 1:
         yield UserInputError(
             "the engine is spark, and nobody said how many workers share the source's budget; set "
             f"{PREFIX}SPARK_WORKERS to the most that may run at the same time"
@@ -130,20 +131,20 @@ def engine_findings(settings: Settings) -> Iterator[Finding]:
     for error in found:
         text, advice = (error.what, error.advice) if isinstance(error, EnvironmentFault) else (str(error), "")
         yield Finding("bad", _TOPIC, text, advice)
-    addresses = addresses_of(settings.spark_master)
+    addresses = addresses_of(settings.of(SparkSettings).master)
     refusals = [why for one in addresses if (why := _refusal(*one)) is not None]
     if addresses and len(refusals) == len(addresses):
         yield Finding(
             "bad",
             _TOPIC,
-            f"the Spark cluster {settings.spark_master} does not answer: {'; '.join(refusals)}",
+            f"the Spark cluster {settings.of(SparkSettings).master} does not answer: {'; '.join(refusals)}",
             f"Start it, or set {PREFIX}SPARK_MASTER to the address that its own page shows.",
         )
     elif not found:
         starter = f"jobs are started by {spark_submit()}"
         answers = "answers" if addresses else "was not asked"
-        workers = f"{settings.spark_workers:,} workers"
-        text = f"spark (experimental): {settings.spark_master} {answers}, at most {workers}; {starter}"
+        workers = f"{settings.of(SparkSettings).workers:,} workers"
+        text = f"spark (experimental): {settings.of(SparkSettings).master} {answers}, at most {workers}; {starter}"
         yield Finding("ok", _TOPIC, text)
     yield from _crowd(settings)
 
@@ -177,11 +178,11 @@ def _refusal(host: str, port: int) -> str | None:
 def _crowd(settings: Settings) -> Iterator[Finding]:
     """More workers than requests at the same time: each sends one all the same, where none waits for a lease."""
     limits = limits_of(settings)
-    if settings.spark_workers >= limits.concurrency and not settings.leases:
+    if settings.of(SparkSettings).workers >= limits.concurrency and not settings.leases:
         yield Finding(
             "note",
             _TOPIC,
-            f"{settings.spark_workers:,} workers, and the home, each have a request under way, and the source's "
-            f"budget is {limits.concurrency:,} at the same time",
+            f"{settings.of(SparkSettings).workers:,} workers, and the home, each have a request under way, and the "
+            f"source's budget is {limits.concurrency:,} at the same time",
             f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}, or lease requests: {PREFIX}LEASES.",
         )

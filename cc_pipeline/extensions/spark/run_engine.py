@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.defs.engines import Partition
 from cc_pipeline.extensions.spark.readiness import engine_findings, refuse_unready
+from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class SparkRunEngine:
         return engine_findings(settings)
 
     def describe(self, settings: Settings) -> str:
-        return f"spark (experimental), {settings.spark_workers} workers"
+        return f"spark (experimental), {settings.of(SparkSettings).workers} workers"
 
     def extract(
         self,

@@ -37,6 +37,7 @@ from cc_pipeline.extensions.spark.messages import (
 )
 from cc_pipeline.extensions.spark.readiness import LOCAL as LOCAL_MASTER
 from cc_pipeline.extensions.spark.readiness import refuse_unready, spark_submit
+from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.extraction.run import Made, current, extract
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.locks import locked
@@ -127,7 +128,8 @@ def _by_job(context: StepContext, workspace: Workspace, asked: Sequence[_Key], t
         job.settle()
     if missing:
         raise EnvironmentFault(
-            f"the Spark job at {settings.spark_master} said nothing of {len(missing):,} of {len(asked):,} partitions",
+            f"the Spark job at {settings.of(SparkSettings).master} said nothing of {len(missing):,} of {len(asked):,} "
+            "partitions",
             AGAIN,
         )
 
@@ -156,7 +158,7 @@ def _shares_lent(workspace: Workspace, asked: Sequence[_Key]) -> AbstractContext
     if any(crawl.startswith(LOCAL) for crawl, _ in asked):
         # files that a person named lie anywhere
         hosts.add(EVERY_HOST)
-    return lent(workspace.settings.budget_path, hosts, workspace.settings.spark_workers)
+    return lent(workspace.settings.budget_path, hosts, workspace.settings.of(SparkSettings).workers)
 
 
 class _Job:
@@ -234,7 +236,7 @@ def _job(
         "settings": as_texts(replace(settings, accept_losses=tuple(sorted(workspace.accepted_losses)))),
         "wanted": [list(key) for key in asked],
         "tables": list(tables),
-        "workers": settings.spark_workers,
+        "workers": settings.of(SparkSettings).workers,
         "closed": [asdict(one) for one in openings(settings.budget_path)],
         "bucket": mail.bucket,
         "alive": mail.alive,
@@ -252,8 +254,8 @@ def _job(
     with mail.open():
         context.log.warning(EXPERIMENTAL)
         context.log.info(
-            f"{len(asked):,} partitions go to {settings.spark_workers} Spark workers at {launcher.address}. The log of "
-            f"the driver: {log}"
+            f"{len(asked):,} partitions go to {extras['workers']} Spark workers at {launcher.address}. "
+            f"The log of the driver: {log}"
         )
         job._thread.start()
         try:
@@ -396,7 +398,7 @@ class SparkSubmit:
     """
 
     def __init__(self, settings: Settings, log: Path, kept_open: int) -> None:
-        self.address = settings.spark_master
+        self.address = settings.of(SparkSettings).master
         self._settings = settings
         self._log = log
         self._kept_open = kept_open
@@ -423,8 +425,8 @@ class SparkSubmit:
         settings = self._settings
         endpoint = ["--endpoint", settings.lake_endpoint] if settings.lake_endpoint else []
         command = [
-            *(str(spark_submit()), "--master", settings.spark_master, "--name", _NAME),
-            *(word for one in polite(settings.spark_workers).items() for word in ("--conf", "=".join(one))),
+            *(str(spark_submit()), "--master", settings.of(SparkSettings).master, "--name", _NAME),
+            *(word for one in polite(settings.of(SparkSettings).workers).items() for word in ("--conf", "=".join(one))),
             # what lies in a worker's folder is data
             *("--conf", "spark.executorEnv.PYTHONSAFEPATH=1"),
             # where its mailbox is; all else lies in there
@@ -432,7 +434,7 @@ class SparkSubmit:
         ]
         # the driver runs what this process runs; what workers run is Spark's own PYSPARK_PYTHON
         environment = children.whole_environment({**pipes, "PYSPARK_DRIVER_PYTHON": sys.executable})
-        if settings.spark_master.startswith(LOCAL_MASTER):
+        if settings.of(SparkSettings).master.startswith(LOCAL_MASTER):
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
         with self._lock, self._log.open("wb") as log:
             if not self._stopped:

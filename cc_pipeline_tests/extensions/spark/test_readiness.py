@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,21 @@ from cc_pipeline.extensions.spark import job
 from cc_pipeline.extensions.spark import same_code as worker_facts
 from cc_pipeline.extensions.spark.readiness import addresses_of, engine_findings, refuse_unready, spark_submit
 from cc_pipeline.extensions.spark.same_code import ROW_LIBRARIES, here, in_words
+from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.lake import reading
 from cc_pipeline.settings import Settings
 
 GOOD = Settings(
-    "https://data.commoncrawl.org", Path("/home"), "s3://bucket/lake", "", engine="spark", spark_master="spark://h:7077",
-    spark_workers=2, publish="copy",
+    "https://data.commoncrawl.org", Path("/home"), "s3://bucket/lake", "", engine="spark", publish="copy",
+    of_extensions=(SparkSettings("spark://h:7077", 2),),
 )  # fmt: skip
+
+
+def changed(**change: Any) -> Settings:
+    """Good settings but for some, which may be those of Spark (``spark_master``)."""
+    own = {name.removeprefix("spark_"): value for name, value in change.items() if name.startswith("spark_")}
+    rest = {name: value for name, value in change.items() if not name.startswith("spark_")}
+    return replace(GOOD, **rest).with_values(replace(GOOD.of(SparkSettings), **own))
 
 
 @pytest.fixture
@@ -43,7 +52,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
     refuse_unready(GOOD)
-    refuse_unready(replace(GOOD, source="/folder", spark_master="local[2]"))
+    refuse_unready(changed(source="/folder", spark_master="local[2]"))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +67,7 @@ def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
 )
 def test_settings_with_which_no_job_can_run(machine: Path, change: dict[str, object], names: str) -> None:
     with pytest.raises(UserInputError, match=names):
-        refuse_unready(replace(GOOD, **change))
+        refuse_unready(changed(**change))
 
 
 def test_a_machine_without_java_or_spark(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,21 +141,21 @@ def test_what_no_run_could_publish_is_refused_before_anything_is_fetched(
     # where DuckDB looks for installed extensions
     monkeypatch.setenv("HOME", str(machine))
     with pytest.raises(EnvironmentFault, match="httpfs") as refused:
-        refuse_unready(replace(GOOD, publish="views"))
+        refuse_unready(changed(publish="views"))
     assert "CC_PIPELINE_PUBLISH=copy" in refused.value.advice
     # the lake will have to be on S3: all of it is said in one go
     with pytest.raises(UserInputError, match="2 things are missing") as both:
-        refuse_unready(replace(GOOD, publish="views", lake="/home/lake"))
+        refuse_unready(changed(publish="views", lake="/home/lake"))
     assert "httpfs" in str(both.value)
     refuse_unready(GOOD)
-    far = replace(GOOD, engine=LOCAL, publish="views")
+    far = changed(engine=LOCAL, publish="views")
     with pytest.raises(EnvironmentFault, match="httpfs"):
         find_engine(LOCAL).check_ready(far)
 
 
 def test_an_address_that_spark_does_not_take(machine: Path) -> None:
     with pytest.raises(UserInputError, match="k8s://"):
-        refuse_unready(replace(GOOD, spark_master="emr-serverless:x"))
+        refuse_unready(changed(spark_master="emr-serverless:x"))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +200,7 @@ def test_two_builds_of_a_version_are_told_apart_and_the_place_does_not_count(
 
 
 def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
-    broken = replace(GOOD, spark_master="", spark_workers=0, lake="/home/lake")
+    broken = changed(spark_master="", spark_workers=0, lake="/home/lake")
     (machine / "java" / "bin" / "java").unlink()
     bad = [finding for finding in engine_findings(broken) if finding.level == "bad"]
     assert len(bad) == 4
@@ -210,7 +219,7 @@ def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
 def test_the_doctor_knocks_at_the_clusters_door(machine: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        near = replace(GOOD, spark_master=f"spark://127.0.0.1:{port}")
+        near = changed(spark_master=f"spark://127.0.0.1:{port}")
         [found] = engine_findings(near)
         assert found.level == "ok"
         assert "2 workers" in found.text
@@ -218,21 +227,19 @@ def test_the_doctor_knocks_at_the_clusters_door(machine: Path) -> None:
         # bound and not listening: nobody else's port
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        [found] = engine_findings(replace(GOOD, spark_master=f"spark://127.0.0.1:{port}"))
+        [found] = engine_findings(changed(spark_master=f"spark://127.0.0.1:{port}"))
     assert (found.level, f"127.0.0.1:{port}" in found.text) == ("bad", True)
     assert "SPARK_MASTER" in found.advice
     # what can be no name of a host
-    [found] = engine_findings(replace(GOOD, spark_master="spark://a..b:7077"))
+    [found] = engine_findings(changed(spark_master="spark://a..b:7077"))
     assert found.level == "bad"
     # a cluster without an address of its own is not asked
-    [found] = engine_findings(replace(GOOD, spark_master="yarn"))
+    [found] = engine_findings(changed(spark_master="yarn"))
     assert found.level == "ok"
 
 
 def test_more_workers_than_requests_at_the_same_time_are_noted(machine: Path) -> None:
-    levels = [
-        (one.level, one.topic) for one in engine_findings(replace(GOOD, spark_master="local[9]", spark_workers=8))
-    ]
+    levels = [(one.level, one.topic) for one in engine_findings(changed(spark_master="local[9]", spark_workers=8))]
     assert levels == [("ok", "engine"), ("note", "engine")]
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import duckdb
@@ -16,12 +14,9 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.reading import open_settled, quoted
+from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.processes import this_process
 from cc_pipeline.publish import sql
-from cc_pipeline.publish.consent import consent_timeline
-from cc_pipeline.settings import Settings
 
 #: Rows of a list that the page shows; how many there are is said.
 MOST: Final = 12
@@ -33,8 +28,6 @@ _NAMED: Final = 100
 CHANGES: Final = ("same", "changed", "moved", "new", "gone", "not compared", "unknown")
 _KEY: Final = ", ".join(CAPTURE)
 _KEYS: Final = "report_keys"
-#: What DuckDB may hold in memory; it puts more into the home's scratch folder.
-_MEMORY: Final = "1GB"
 
 Rows = list[dict[str, Any]]
 
@@ -138,9 +131,7 @@ def find(
             "SELECT member, sum(captures)::BIGINT AS captures, count(*) FILTER (captures > 0) AS crawls "
             f"FROM main.set_members WHERE target = {quoted(slug)} GROUP BY member ORDER BY captures DESC, member",
         ),
-        consent=ask.first("consent", f"SELECT * FROM ({_consent(domains)}) ORDER BY last_seen DESC, host, scheme")
-        if _has(connection, "site_policies")
-        else [],
+        consent=_consent(ask, domains),
         totals={
             **ask.totals,
             "members without captures": ask.number(
@@ -151,16 +142,18 @@ def find(
     )
 
 
-def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Whether the file has a table; those that were published before it have not."""
-    asked = f"SELECT 1 FROM duckdb_views() WHERE schema_name = 'main' AND view_name = {quoted(table)}"
-    return bool(connection.execute(asked).fetchall())
-
-
-def _consent(domains: Sequence[str]) -> str:
-    """The timeline of robots.txt of the target's domains, whichever target had it fetched."""
-    named = f" WHERE domain IN ({_listed(domains)})" if domains else " WHERE false"
-    return consent_timeline(lambda table: f"(FROM {sql.named(table)}{named})")
+def _consent(ask: _Asking, domains: Sequence[str]) -> Rows:
+    """The timeline of robots.txt of the target's domains, whichever target had it fetched; nothing from a file that
+    has no such macro."""
+    macro = "SELECT 1 FROM duckdb_functions() WHERE function_name = 'consent_timeline'"
+    if not domains or not ask.rows(macro):
+        return []
+    if len(domains) == 1:
+        timeline = f"FROM main.consent_timeline({quoted(domains[0])})"
+    else:
+        hosts = f"SELECT host FROM main.site_policies WHERE domain IN ({_listed(domains)})"
+        timeline = f"FROM main.consent_timeline() WHERE host IN ({hosts})"
+    return ask.first("consent", f"SELECT * {timeline} ORDER BY last_seen DESC, host, scheme")
 
 
 def scope_of(
@@ -198,24 +191,6 @@ def check_located(
                 f"{named or slug} was not located in {crawl!r}. It was in: {', '.join(there)}. Run it of another "
                 f"crawl first: cc-pipeline run {to_run(slug, named)} --crawl {shlex.quote(crawl)}"
             )
-
-
-@contextmanager
-def asking(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """What was published, for the length of the block: memory is bounded, and what needs more of it is put into the
-    home's scratch folder."""
-    with open_settled(settings) as connection:
-        # a folder of this name is cleared away should the process be killed
-        own = settings.home / "scratch" / this_process()
-        own.mkdir(parents=True, exist_ok=True)
-        try:
-            with TemporaryDirectory(dir=own, prefix="asking-") as spill:
-                connection.execute(f"SET temp_directory = {quoted(spill)}")
-                connection.execute(f"SET memory_limit = '{_MEMORY}'")
-                yield connection
-        finally:
-            with suppress(OSError):
-                own.rmdir()  # others of this process may use it
 
 
 @dataclass(frozen=True, slots=True)

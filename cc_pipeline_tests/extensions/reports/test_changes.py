@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.publish.changes import MOST, _page, in_words, paragraphs_between
+from cc_pipeline.extensions.reports.changes import MOST, _page, in_words, paragraphs_between
 from cc_pipeline.publish.sql import with_moves
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.publish.conftest import SITE

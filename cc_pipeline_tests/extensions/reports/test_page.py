@@ -16,10 +16,11 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.defs.partitions import range_tags
 from cc_pipeline.defs.placement import OURS
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.publish import report as writing
-from cc_pipeline.publish.changes import in_words
-from cc_pipeline.publish.findings import MOST, Findings, asking, find
-from cc_pipeline.publish.report import month_of, page_of, write_report
+from cc_pipeline.extensions.reports import page as writing
+from cc_pipeline.extensions.reports.changes import in_words
+from cc_pipeline.extensions.reports.findings import MOST, Findings, find
+from cc_pipeline.extensions.reports.page import month_of, page_of, write_report
+from cc_pipeline.lake.reading import open_bounded
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.defs.graph import asset
 from cc_pipeline_tests.publish import oracle
@@ -125,7 +126,7 @@ def test_what_became_of_pages_is_told_of_all_domains(
         NULL::TIMESTAMPTZ AS before_time, NULL::TIMESTAMPTZ AS after_time, url AS after_digest, NULL AS before_text,
         url AS after_text FROM range({many}) r(i)"""
     monkeypatch.setattr("cc_pipeline.publish.sql.changes_between", lambda *_: query)
-    with asking(asked_home) as connection:
+    with open_bounded(asked_home) as connection:
         told = find(connection, SITE)
     assert told.became["new"] == told.totals["changed_pages"] == told.totals["changed_domains"] == many
     assert sum(told.became.values()) == many
@@ -195,6 +196,16 @@ def spoilt(found: Findings, text: str) -> Findings:
     changed["links"] = {name: [{**one, "domain": text} for one in rows] for name, rows in found.links.items()}
     changed["members"] = [{"member": text, "captures": 1, "crawls": 1}]
     return replace(found, **changed)
+
+
+def test_it_shows_what_robots_were_asked(found: Findings) -> None:
+    heading = "What robots were asked"
+    assert heading not in page_of(found), "nobody read a robots.txt there"
+    moment = datetime(2024, 5, 18, tzinfo=UTC)
+    row = {"scheme": "https", "host": SITE, "port": 443, "first_seen": moment, "last_seen": moment, "captures": 3}
+    said = {"state": "read", "access": "allow", "search": "unknown", "ai_input": "disallow", "train": "disallow"}
+    page = page_of(replace(found, consent=[{**row, **said, "agents_shut_out": ["GPTBot"]}]))
+    assert heading in page and "GPTBot" in page and f"https://{SITE}</td>" in page
 
 
 def test_it_needs_nothing_beside_it(asked_home: Settings, found: Findings) -> None:

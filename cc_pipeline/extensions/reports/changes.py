@@ -12,9 +12,9 @@ from typing import Any, Final
 import duckdb
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.reading import quoted
+from cc_pipeline.extensions.reports.findings import check_located, scope_of
+from cc_pipeline.lake.reading import open_bounded, quoted
 from cc_pipeline.publish import sql
-from cc_pipeline.publish.findings import asking, check_located, scope_of
 from cc_pipeline.settings import Settings
 
 #: Paragraphs of a page that are shown, and characters of each; how many more there are is said.
@@ -40,7 +40,7 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
     Raises ``UserInputError`` where the target, or one of the crawls of it, was not looked for, ``EnvironmentFault``
     where nothing was published.
     """
-    with _told(), asking(settings) as connection:
+    with _told(), open_bounded(settings) as connection:
         _, scope, _ = scope_of(connection, slug, named)
         check_located(connection, slug, scope, (before, after), named)
         counts: Counter[str] = Counter()
@@ -64,7 +64,7 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
 def summarize(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
     """Lines of what changed from the crawl ``before`` to ``after`` in short: the counts, then a line a page, the first
     ones of each kind of change. Raises as :func:`in_words`."""
-    with _told(), asking(settings) as connection:
+    with _told(), open_bounded(settings) as connection:
         _, scope, _ = scope_of(connection, slug, named)
         check_located(connection, slug, scope, (before, after), named)
         pages_between = sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope))

@@ -9,9 +9,10 @@ import duckdb
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.publish.changes import in_words
-from cc_pipeline.publish.findings import asking, find, scope_of
-from cc_pipeline.publish.report import page_of
+from cc_pipeline.extensions.reports.changes import in_words
+from cc_pipeline.extensions.reports.findings import find, scope_of
+from cc_pipeline.extensions.reports.page import page_of
+from cc_pipeline.lake.reading import open_bounded
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
@@ -51,7 +52,7 @@ def test_a_report_and_changes_are_of_the_targets_own_captures(
     crawls = [OLD, NEW] if text != ONCE else [NEW]
     own = {crawl: bridge[slug, crawl] for crawl in crawls}
     assert bridge[slug, OLD] == own.get(OLD, 0)
-    with asking(overlapping) as connection:
+    with open_bounded(overlapping) as connection:
         _, scope, _ = scope_of(connection, slug)
         asked = f"SELECT crawl, count(*) FROM {scope('captures')} GROUP BY ALL"
         assert dict(connection.execute(asked).fetchall()) == {crawl: count for crawl, count in own.items() if count}

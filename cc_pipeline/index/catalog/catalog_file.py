@@ -41,7 +41,7 @@ SCHEMA: Final = pa.schema([field for field in CATALOG_SCHEMA if field.name != "c
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOn:
+class CatalogFile:
     """The stored rows of one crawl (``CATALOG_SCHEMA``), and of what they were made: a digest by subset."""
 
     crawl: str
@@ -64,14 +64,14 @@ class HandedOn:
         return found
 
 
-def write_catalog_file(to: Path, handed: HandedOn) -> None:
+def write_catalog_file(to: Path, content: CatalogFile) -> None:
     """Writes the file. Raises ``OSError`` as it comes."""
-    note = {"format": FORMAT, "decoder": DECODER, "crawl": handed.crawl, "made_from": dict(handed.made_from)}
-    table = handed.rows.select(SCHEMA.names).replace_schema_metadata({_NOTE: json.dumps(note, sort_keys=True)})
+    note = {"format": FORMAT, "decoder": DECODER, "crawl": content.crawl, "made_from": dict(content.made_from)}
+    table = content.rows.select(SCHEMA.names).replace_schema_metadata({_NOTE: json.dumps(note, sort_keys=True)})
     pq.write_table(table, to, compression="zstd", compression_level=9, row_group_size=CATALOG_ROW_GROUP)
 
 
-def read_catalog_file(path: Path) -> HandedOn:
+def read_catalog_file(path: Path) -> CatalogFile:
     """Reads such a file, and believes none of its sums: row groups are numbered without holes, as many and with as many
     rows as their files have, each within its file.
 
@@ -91,13 +91,13 @@ def read_catalog_file(path: Path) -> HandedOn:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _no(path, str(error).splitlines()[0]) from error
     rows = table.append_column(CATALOG_SCHEMA.field("crawl"), pa.repeat(pa.scalar(crawl), table.num_rows))
-    handed = HandedOn(crawl, rows.select(CATALOG_SCHEMA.names), made_from)
+    content = CatalogFile(crawl, rows.select(CATALOG_SCHEMA.names), made_from)
     try:
-        _check_kinds(path, handed)
-        _check(path, handed, handed.tables())
+        _check_kinds(path, content)
+        _check(path, content, content.tables())
     except (pa.ArrowException, ValueError) as error:
         raise _no(path, str(error).splitlines()[0]) from error
-    return handed
+    return content
 
 
 def _no(path: Path, why: str) -> DataFault:
@@ -118,28 +118,28 @@ def _note(path: Path, raw: bytes | None) -> tuple[str, dict[str, str]]:
     return crawl, made_from
 
 
-def _check_kinds(path: Path, handed: HandedOn) -> None:
+def _check_kinds(path: Path, content: CatalogFile) -> None:
     """Raises ``DataFault`` where a row is of no kind or of two, or where two rows are of the same thing."""
-    kinds = {name: pc.is_valid(handed.rows[name]) for name in ("coverage", "file", "row_group")}
+    kinds = {name: pc.is_valid(content.rows[name]) for name in ("coverage", "file", "row_group")}
     # one of three, or all three
     odd = pc.xor(pc.xor(kinds["coverage"], kinds["file"]), kinds["row_group"])
     if not pc.all(pc.and_(odd, pc.invert(pc.and_(kinds["coverage"], kinds["file"])))).as_py():
         raise _no(path, "a row is not of one subset, index file or row group")
-    if pc.any(pc.equal(kinds["coverage"], pc.is_valid(handed.rows["path"]))).as_py():
+    if pc.any(pc.equal(kinds["coverage"], pc.is_valid(content.rows["path"]))).as_py():
         raise _no(path, "a row of an index file or a row group has no path, or one of a subset has one")
     for kind, names in (("coverage", ["subset"]), ("file", ["path"]), ("row_group", ["path", "row_group"])):
-        own = handed.rows.filter(kinds[kind]).select(names)
+        own = content.rows.filter(kinds[kind]).select(names)
         if len(own.group_by(names).aggregate([])) != len(own):
             raise _no(path, f"two rows of its {kind.replace('_', ' ')}s are of the same")
 
 
-def _check(path: Path, handed: HandedOn, tables: FooterTables) -> None:
+def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
     """Raises ``DataFault`` where counts do not add up, or something lies outside of its file."""
     files, groups, chunks = tables.index_files, tables.row_groups, tables.column_chunks
     for row in files.select(["subset", "path", "part"]).to_pylist():
-        if place(row["path"]) != (handed.crawl, row["subset"], row["part"]):
-            raise _no(path, f"{row['path']} is no index file of {handed.crawl}, {row['subset']}")
-    if {*handed.made_from} != {*files["subset"].to_pylist()}:
+        if place(row["path"]) != (content.crawl, row["subset"], row["part"]):
+            raise _no(path, f"{row['path']} is no index file of {content.crawl}, {row['subset']}")
+    if {*content.made_from} != {*files["subset"].to_pylist()}:
         raise _no(path, "its files are not of the subsets that it is said to be of")
     counted = groups.group_by("path").aggregate([("rows", "sum"), ("row_group", "count"), ("row_group", "max")])
     found = {row["path"]: row for row in counted.to_pylist()}

@@ -21,10 +21,11 @@ from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extensions.reports.changes import paragraphs_between
+from cc_pipeline.extensions.reports.charts import Chart, Column, chart
+from cc_pipeline.extensions.reports.findings import MOST, Findings, Rows, find
+from cc_pipeline.lake.reading import open_bounded
 from cc_pipeline.progress import human_bytes
-from cc_pipeline.publish.changes import paragraphs_between
-from cc_pipeline.publish.charts import Chart, Column, chart
-from cc_pipeline.publish.findings import MOST, Findings, Rows, asking, find
 from cc_pipeline.settings import Settings
 
 _WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
@@ -96,7 +97,7 @@ def _template() -> Template:
         "shortened": _shortened,
         "followed": lambda url: url.lower().startswith(("http://", "https://")) and len(url) <= _FOLLOWED,
     }
-    return made.get_template("report.html.jinja")
+    return made.get_template("page.html.jinja")
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,5 +281,5 @@ def write_report(
 
 
 def _found(settings: Settings, slug: str, named: str, between: tuple[str, str] | None) -> Findings:
-    with asking(settings) as connection:
+    with open_bounded(settings) as connection:
         return find(connection, slug, named, between)

@@ -1,0 +1,43 @@
+"""Reports: a page about a target, and what changed between two crawls in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cc_pipeline.extension import Extension
+
+if TYPE_CHECKING:
+    from cc_pipeline.checks.check import Check
+    from cc_pipeline.cli.command import Command
+    from cc_pipeline.defs.declarations import HomeDefinitions
+    from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.settings import Settings
+
+
+def _commands() -> Mapping[str, Command]:
+    from cc_pipeline.extensions.reports.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _definitions(_: Placement) -> HomeDefinitions:
+    from cc_pipeline.extensions.reports.definitions import DEFINITIONS
+
+    return DEFINITIONS
+
+
+def _checks(_: Settings) -> Sequence[Check]:
+    from cc_pipeline.extensions.reports.checks import CHECKS
+
+    return CHECKS
+
+
+EXTENSION = Extension(
+    name="reports",
+    summary="a page about a target, and what changed between two crawls",
+    needs={"jinja2": "jinja2"},
+    commands=_commands,
+    definitions=_definitions,
+    checks=_checks,
+)

@@ -1,0 +1,59 @@
+"""Reports from Python; each function takes a home (``cc_pipeline.open``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cc_pipeline.errors import UserInputError
+
+if TYPE_CHECKING:
+    from cc_pipeline.python.home import Home
+    from cc_pipeline.settings import Settings
+
+
+def report(
+    home: Home,
+    targets: str | Sequence[str],
+    out: str | Path | None = None,
+    between: tuple[str, str] | None = None,
+) -> list[Path]:
+    """Writes a page about each target (an HTML file: ``out``, by default in the home) and gives their paths.
+    ``between`` are the two crawls whose changes it tells in words (default: the last two).
+
+    Raises ``UserInputError`` for a target that was not run here, and for one ``out`` of several.
+    """
+    from cc_pipeline.python.voice import told_to
+
+    listed = [targets] if isinstance(targets, str) else list(targets)
+    with told_to(home.voice):
+        return list(reports(home.settings, listed, None if out is None else Path(out), between))
+
+
+def changes(home: Home, target: str, before: str, after: str) -> str:
+    """What changed between two crawls of a target, in words."""
+    from cc_pipeline.commoncrawl.target_text import slug_meant
+    from cc_pipeline.extensions.reports.changes import in_words
+
+    return "\n".join(in_words(home.settings, slug_meant(target), before, after, named=target))
+
+
+def reports(
+    settings: Settings, targets: Sequence[str], out: Path | None = None, between: tuple[str, str] | None = None
+) -> Iterator[Path]:
+    """Writes a page about each target (to ``out``, or into the home), and gives their paths as they are written.
+    ``between`` are the two crawls whose changes it tells in words, by default the last two. Raises ``UserInputError``
+    for a target that was not run here, and for one ``out`` of several; ``EnvironmentFault`` where nothing was
+    published."""
+    from cc_pipeline.commoncrawl.target_text import slug_meant
+    from cc_pipeline.extensions.reports.page import report_path, write_report
+    from cc_pipeline.python.meaning import lines_meant
+
+    meant = {slug_meant(text): text for text in lines_meant(targets)}
+    if out is not None and len(meant) > 1:
+        raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
+    for slug, text in meant.items():
+        path = out or report_path(settings, slug)
+        write_report(settings, slug, path, named=text, between=between)
+        yield path

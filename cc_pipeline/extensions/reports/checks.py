@@ -1,0 +1,36 @@
+"""The check of the asset ``report``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from cc_pipeline.checks.check import check, checks_in
+
+if TYPE_CHECKING:
+    from cc_pipeline.checks.scope import CheckResult, Scope
+    from cc_pipeline.workspace.workspace import Workspace
+
+#: A report may be so much older than the publication.
+_BEHIND: Final = timedelta(days=1)
+
+
+@check("report", step="report_checks")
+def as_published(workspace: Workspace, _: Scope) -> CheckResult:
+    """Reports are of what is published now, or of a day before at most."""
+    from cc_pipeline.checks.scope import CheckResult, some
+    from cc_pipeline.extensions.reports.page import report_path
+
+    name, settings = "as_published", workspace.settings
+    folder, published = report_path(settings, "any").parent, settings.published_path
+    written = {path.stem: path.stat().st_mtime for path in folder.glob("*.html")} if folder.is_dir() else {}
+    at = published.stat().st_mtime if published.exists() else 0.0
+    older = {slug: at - when for slug, when in written.items() if when < at}
+    figures: dict[str, int | float | str] = {"reports": len(written), "older than the publication": len(older)}
+    if late := {slug for slug, seconds in older.items() if seconds > _BEHIND.total_seconds()}:
+        message = f"{len(late):,} reports are of another publication ({some(late)}): materialize report for them"
+        return CheckResult(name, "warn", message, figures)
+    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", figures)
+
+
+CHECKS: Final = checks_in(globals())

@@ -1,0 +1,26 @@
+"""What this extension has in Dagster: the asset ``report``."""
+
+from typing import Final
+
+from cc_pipeline.defs.declarations import Asset, HomeDefinitions, Step
+from cc_pipeline.defs.partitions import BACKFILL
+
+_REPORT: Final = Asset(
+    name="report",
+    group="analytics",
+    kinds=["html"],
+    description="A page about a target, from what was published last: one HTML file in ``reports/`` of the home.\n\n"
+    "It covers all crawls, so its partitions are targets alone.",
+    deps=["warehouse"],
+)
+DEFINITIONS: Final = HomeDefinitions(
+    steps=[
+        Step(
+            function="cc_pipeline.extensions.reports.assets.report",
+            assets=[_REPORT],
+            partitions="target",
+            backfill=BACKFILL,
+            options={"output_required": False},
+        )
+    ]
+)

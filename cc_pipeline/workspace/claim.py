@@ -1,0 +1,191 @@
+"""Whose tables a home and a lake hold: the source that they were first used with, also where the lake lies apart.
+
+A home's note is ``home.json``; a lake within the home has a copy of it. A lake that lies apart has a note of its own.
+Several homes may work on it if they have the same source: the first writes the note, with a put that only one can win,
+the others read it. The layout of such a lake is that of its tables, whatever a home's own note says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_pipeline.addresses import shown
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.home import (
+    LAKE_NOTE,
+    LAYOUT,
+    HomeNote,
+    as_written,
+    is_whole,
+    parsed,
+    read_copy,
+    read_note,
+    refuse_unknown_layout,
+    to_json,
+    write_copy,
+    write_note,
+)
+from cc_pipeline.settings.environment import PREFIX
+from cc_pipeline.settings.values import Settings
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+
+if TYPE_CHECKING:
+    from cc_pipeline.transport.client import Transport
+
+#: Bytes of the note of a lake, at most.
+_LONGEST: Final = 64 * 1024
+
+
+def remembered_source(home: Path) -> str | None:
+    """The source this home was first used with, without credentials, or ``None``."""
+    note = read_note(home)
+    return None if note is None else shown(note.source)
+
+
+def is_home_of(settings: Settings) -> bool:
+    """Whether the home holds tables of the settings' source, as its source or as one of its mirrors."""
+    note = read_note(settings.home)
+    return note is not None and settings.source in map(shown, note.places)
+
+
+def claim_home(settings: Settings) -> None:
+    """Makes the home's folders and writes down its places; refuses a home of another source or layout.
+
+    A home may get further mirrors, and another order of its places: a list of several takes the place of the noted one.
+    A single place that is in that list is used alone, and the list stays. The home's own lake gets a copy of the note,
+    from which ``home.json`` is written again where it was lost.
+
+    Raises ``UserInputError`` for another source; ``UnknownLayout`` for another layout; ``EnvironmentFault`` for tables
+    of which nothing says whose they are, and when the folder cannot be written.
+    """
+    home, lake = settings.home, None if settings.lake_is_apart else Path(settings.lake)
+    noted, copy = read_note(home, lake), None if lake is None else read_copy(lake)
+    if noted is not None and settings.source not in map(shown, noted.places):
+        raise UserInputError(
+            f"{home} holds tables of {shown(noted.source)}, not of {settings.source}. "
+            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to go on with the old one; a mirror is "
+            "named behind it"
+        )
+    if copy is not None and {settings.source, *map(shown, noted.places if noted else ())}.isdisjoint(copy.places):
+        raise UserInputError(
+            f"{lake} holds tables of {copy.source}, and {home} says that it is a home of {settings.source}. Use "
+            f"another home; or, if both are the same source, which has moved, delete {lake}/{LAKE_NOTE}"
+        )
+    note = noted or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
+    note = note.with_tables(copy.tables if copy is not None else ())
+    refuse_unknown_layout(str(home), note)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        settings.dagster_home.mkdir(exist_ok=True)
+        if lake is not None:
+            lake.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{home} cannot be used as a home: {error.strerror or error}",
+            f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
+        ) from error
+    if settings.mirrors and settings.sources != tuple(map(shown, note.places)):
+        note = replace(note, source=settings.source, mirrors=settings.mirrors)
+    if note != noted or not is_whole(home):
+        write_note(home, note)
+    bare = replace(note, source=shown(note.source), mirrors=tuple(map(shown, note.mirrors)))
+    if lake is not None and copy != bare:
+        with suppress(EnvironmentFault):  # a home that cannot be written, or not now, is read all the same
+            write_copy(lake, home, bare)
+
+
+def claim_lake(lake: Transport, home: Path, source: str) -> None:
+    """Writes the lake's note where there is none, and lets ``home``, which has a note, follow the lake's layout.
+
+    Raises ``UserInputError`` for a lake of another source; ``UnknownLayout`` for a lake of another layout;
+    ``EnvironmentFault`` for a note that is none, and when the place cannot be read or written.
+    """
+    mine = read_note(home)
+    assert mine is not None
+    noted = _read_lake(lake)
+    if noted is None:
+        first = HomeNote(source, mine.layout, mirrors=_others(mine, source), tables=mine.tables)
+        _write_lake(lake, first, only_if_absent=True)
+        # another home may have been first, also at a server that does not keep conditional puts
+        noted = _read_lake(lake) or mine
+    if noted.source not in (shown(source), *map(shown, mine.places)) and shown(source) not in noted.places:
+        raise UserInputError(
+            f"the lake {lake.source} holds tables of {noted.source}, not of {shown(source)}. Set CC_PIPELINE_LAKE to "
+            "another place for this source, or work on that lake with a home of its source"
+        )
+    refuse_unknown_layout(f"the lake {lake.source}", noted)
+    # migrated by another home, or not yet migrated although this home was, with another lake
+    follows = replace(mine, layout=noted.layout).with_tables(noted.tables)
+    if follows != mine:
+        write_note(home, follows)
+    if follows.tables != noted.tables:
+        _write_lake(lake, noted.with_tables(follows.tables))
+
+
+def note_layout(lake: Transport, home: Path, source: str) -> None:
+    """Writes down that the lake's tables have the layout of ``home``, which has just migrated them."""
+    mine, noted = read_note(home), _read_lake(lake)
+    assert mine is not None
+    chosen = noted.chosen if noted is not None else {}
+    _write_lake(lake, HomeNote(source, mine.layout, chosen, _others(mine, source), mine.tables))
+
+
+def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
+    """Notes settings that the lake's rows are made with (of ``settings.CHOICES``): the first home's, or ``anew`` these.
+
+    Raises ``UserInputError`` where others are noted: homes with different ones would parse each other's pages again and
+    again. A lake without a note is left alone.
+    """
+    noted = _read_lake(lake)
+    if noted is None:
+        return
+    others = {name: value for name, value in noted.chosen.items() if values.get(name, value) != value}
+    if others and not anew:
+        theirs = " ".join(f"{name}={as_written(value)}" for name, value in others.items())
+        raise UserInputError(
+            f"all homes of the lake {lake.source} make its rows with {theirs}. Make this home like them: cc-pipeline "
+            f"settings {theirs}; or let this home change it with cc-pipeline settings, and then every other one"
+        )
+    if anew or not values.keys() <= noted.chosen.keys():
+        _write_lake(lake, replace(noted, chosen={**noted.chosen, **values}))
+
+
+def _read_lake(lake: Transport) -> HomeNote | None:
+    try:
+        data = lake.read_all(LAKE_NOTE, _LONGEST).data
+    except RangeFault as fault:
+        if fault.kind is FaultKind.NOT_FOUND:
+            return None
+        raise _refused(lake, "read", fault) from fault
+    try:
+        return parsed(data, Path(lake.source))
+    except ValueError as error:
+        raise EnvironmentFault(
+            f"{lake.source}/{LAKE_NOTE} does not say whose tables the lake holds",
+            "Look at the file: it was not written by cc_pipeline. Delete it if the lake is yours, then run it again.",
+        ) from error
+
+
+def _write_lake(lake: Transport, noted: HomeNote, *, only_if_absent: bool = False) -> None:
+    text = json.dumps(to_json(noted, [shown(noted.source), *noted.mirrors]), indent=1) + "\n"
+    try:
+        with disk_trouble(Path(lake.source) / LAKE_NOTE):
+            lake.put(LAKE_NOTE, text.encode(), only_if_absent=only_if_absent)
+    except RangeFault as fault:
+        raise _refused(lake, "written", fault) from fault
+
+
+def _others(mine: HomeNote, source: str) -> tuple[str, ...]:
+    return tuple(place for place in map(shown, mine.places) if place != shown(source))
+
+
+def _refused(lake: Transport, done: str, fault: RangeFault) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"the lake {lake.source} cannot be {done}: {fault}",
+        "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the AWS credentials: this key may not do that there.",
+    )

@@ -1,0 +1,186 @@
+"""Tables of extensions: purged, swept and left alone by the rest, also where the extension is not in use any more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from cc_pipeline import extension
+from cc_pipeline.checks.health import examine
+from cc_pipeline.extension import Extension, find_extensions
+from cc_pipeline.lake.lake import TableSpec
+from cc_pipeline.lake.slice import Slice, Stage
+from cc_pipeline.upkeep.purge import drop_subset, purge
+from cc_pipeline.upkeep.purge_plan import plan_purge
+from cc_pipeline.upkeep.receipts import look_for_rest, receipts
+from cc_pipeline.upkeep.upkeep import keep_up
+from cc_pipeline.workspace.tables import all_tables
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.world import NEW, Bucket, publish, workspace_of
+
+GOES, STAYS = "example.com", "example.org"
+SCHEMA = pa.schema([*(pa.field(name, pa.string(), nullable=False) for name in ("crawl", "target", "title"))])
+TITLES = Stage("titles", ("titles",), "titles:{crawl}:{target}")
+SPEC = TableSpec("titles", SCHEMA, ("crawl", "target"), ("target",), stage=TITLES)
+Installer = Callable[..., None]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installer]:
+    """Installs these extensions, and no others, as if they were ours."""
+
+    def forget() -> None:
+        extension._find.cache_clear()
+        extension._BROKEN.clear()
+
+    def installed(*values: Extension) -> None:
+        found = [(value.name, "cc_pipeline", lambda value=value: value) for value in values]
+        monkeypatch.setattr(extension, "_own", lambda: found)
+        forget()
+
+    yield installed
+    monkeypatch.undo()
+    forget()
+
+
+def titles(*specs: TableSpec, name: str = "titles") -> Extension:
+    return Extension(name=name, summary="Titles of pages.", tables=lambda: specs or (SPEC,))
+
+
+def made(workspace: Workspace, slug: str, subset: str = "") -> None:
+    """Commits two rows of a target, which no other target has."""
+    row = {"crawl": NEW, "target": f"{slug}{subset}"}
+    rows = pa.Table.from_pylist([row | {"title": f"{number} of {slug}"} for number in range(2)], schema=SCHEMA)
+    slice_ = Slice(**row)
+    TITLES.commit(workspace.lake, {slice_: TITLES.digest(slug=slug)}, {"titles": rows})
+
+
+def stored(lake: Path) -> list[str]:
+    """The titles in the Delta table, whatever this program knows of it."""
+    return sorted(DeltaTable(lake / "tables" / "titles").to_pyarrow_table()["title"].to_pylist())
+
+
+def files_with(lake: Path, text: str) -> list[Path]:
+    paths = sorted((lake / "tables" / "titles").rglob("*.parquet"))
+    return [path for path in paths if text in repr(duckdb.read_parquet(str(path)).fetchall())]
+
+
+def test_a_purge_clears_a_table_whose_extension_is_left_out(
+    bucket: Bucket, tmp_path: Path, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(titles())
+    home, lake = tmp_path / "home", tmp_path / "home" / "lake"
+    with_it = workspace_of(bucket[0], home)
+    for slug in (GOES, STAYS):
+        made(with_it, slug)
+    noted = {"titles": {"titles": {"removed_with": "subset", "digests": "titles:{crawl}:{target}"}}}
+    for note in (home / "home.json", lake / "cc_pipeline.json"):
+        assert json.loads(note.read_text())["extensions"] == noted
+    publish(with_it)
+    with_it.close()
+
+    monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
+    without = workspace_of(bucket[0], home)
+    assert "titles" not in {spec.name for spec in all_tables()}
+    [finding] = [finding for finding in examine(without.settings) if finding.topic == "titles"]
+    assert (finding.level, "the extension titles, which is not in use" in finding.text) == ("note", True)
+    keep_up(without)
+    publish(without)
+    with duckdb.connect(str(without.settings.published_path), read_only=True) as connection:
+        [(shown,)] = connection.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'titles'").fetchall()
+    every = sorted(f"{number} of {slug}" for number in range(2) for slug in (GOES, STAYS))
+    assert (shown, stored(lake)) == (0, every)
+
+    plan = plan_purge(without, GOES, GOES)
+    assert (plan.rows["titles"], plan.slices) == (2, (Slice(NEW, GOES),))
+    assert files_with(lake, GOES)
+    report = purge(without, plan, now=True)
+    assert report.gone_after is None
+    assert stored(lake) == [f"{number} of {STAYS}" for number in range(2)]
+    assert files_with(lake, GOES) == [] and files_with(lake, STAYS)
+    [receipt] = receipts(without, GOES)
+    assert receipt.held[0].rows["titles"] == 2 and look_for_rest(without, receipt).nothing
+    without.close()
+
+    monkeypatch.delenv("CC_PIPELINE_WITHOUT")
+    again = workspace_of(bucket[0], home)
+    assert TITLES.here(again.lake) == [Slice(NEW, STAYS)], "what was purged is not taken for made"
+    again.close()
+
+
+@pytest.mark.parametrize(("removed_with", "left"), [("subset", 2), ("target", 4)])
+def test_rows_go_with_a_subset_where_they_belong_to_one(
+    bucket: Bucket, tmp_path: Path, install: Installer, monkeypatch: pytest.MonkeyPatch, removed_with: str, left: int
+) -> None:
+    install(titles(TableSpec("titles", SCHEMA, ("crawl", "target"), stage=TITLES, removed_with=removed_with)))
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    made(workspace, GOES)
+    made(workspace, GOES, "~robotstxt")
+    workspace.close()
+    monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    drop_subset(workspace, GOES, "robotstxt")
+    assert len(stored(tmp_path / "home" / "lake")) == left
+    workspace.close()
+
+
+def test_another_home_of_a_lake_knows_the_tables_that_an_extension_left_there(
+    bucket: Bucket, tmp_path: Path, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(titles())
+    lake = tmp_path / "lake"
+    first = workspace_of(bucket[0], tmp_path / "first", lake=str(lake))
+    made(first, GOES)
+    first.close()
+    monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
+    second = workspace_of(bucket[0], tmp_path / "second", lake=str(lake))
+    purge(second, plan_purge(second, GOES, GOES), now=True)
+    assert (stored(lake), files_with(lake, GOES)) == ([], [])
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("specs", "problem"),
+    [
+        ([TableSpec("captures", SCHEMA)], "its table captures has the name of a table of the core"),
+        ([SPEC], "its table titles has the name of a table of the extension titles"),
+        ([TableSpec("more", SCHEMA), TableSpec("more", SCHEMA)], "it declares a table twice"),
+        ([TableSpec("more", SCHEMA, ("crawl", "target"))], "its table more has rows by crawl and target and no stage"),
+    ],
+)
+def test_an_extension_whose_tables_cannot_be_used_costs_itself(
+    specs: list[TableSpec], problem: str, install: Installer
+) -> None:
+    install(titles(), titles(*specs, name="wrong"))
+    assert [spec.name for spec in all_tables()].count("titles") == 1
+    assert {found.name: found.problem.startswith(problem) for found in find_extensions() if found.problem} == {
+        "wrong": True
+    }
+    assert "more" not in {spec.name for spec in all_tables()}
+
+
+def test_upkeep_calls_extensions_and_names_those_that_fail(bucket: Bucket, tmp_path: Path, install: Installer) -> None:
+    homes: list[Path] = []
+
+    def fails(workspace: Workspace) -> int:
+        raise KeyError("shelf")
+
+    def counts(workspace: Workspace) -> int:
+        homes.append(workspace.settings.home)
+        return 3
+
+    install(
+        Extension(name="broken", summary="Raises.", maintenance=fails),
+        Extension(name="sound", summary="Counts.", maintenance=counts),
+    )
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    report = keep_up(workspace)
+    assert homes == [tmp_path / "home"]
+    assert (report.deleted["files of sound"], report.failed) == (3, {"broken": "KeyError: 'shelf'"})
+    workspace.close()
