@@ -38,13 +38,12 @@ class Postgres:
 
     @property
     def storage(self) -> dict[str, object]:
-        """Dagster's state there, as a team's ``dagster.yaml`` names it."""
+        """Dagster's state there, as ``dagster.yaml`` names it."""
         return {
             "postgres": {
                 "postgres_db": {
                     "scheme": "postgresql+psycopg2", "hostname": self.host, "port": self.port,
                     "db_name": self.database, "username": self.user, "password": self.password,
-                    "params": {"plugin": "cc_pipeline"},
                 }
             }
         }  # fmt: skip

@@ -146,6 +146,14 @@ def texts_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
     return texts_verdict(workspace, scope)
 
 
+@check("source_faults", step="source_checks", unit="file")
+def files_are_readable(workspace: Workspace, scope: Scope) -> CheckResult:
+    """Every stretch of every file could be read, and gave pages."""
+    from cc_pipeline.checks.page_files import faults_verdict
+
+    return faults_verdict(workspace, scope)
+
+
 @check("url_index", step="url_index_checks", unit="crawl")
 def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     """Every URL index built here has the files, sizes and numbers it was built with."""
@@ -178,5 +186,17 @@ def files_are_there(workspace: Workspace, _: Scope) -> CheckResult:
     return published_files_verdict(workspace)
 
 
+def _of_exports(asset: str) -> Check:
+    @check(asset, step="export_checks", unit="partition")
+    def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
+        """The files of every export are there, whole, with the records promised, and of the pages of now."""
+        from cc_pipeline.checks.page_files import EXPORTS, exports_verdict
+
+        return exports_verdict(workspace, EXPORTS[asset], scope)
+
+    return files_are_there
+
+
+_EXPORT_CHECKS: Final = tuple(map(_of_exports, ("text_sequencefile", "metadata_sequencefile")))
 #: In the order of the module.
 CHECKS: Final = checks_in(globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +32,6 @@ from cc_pipeline.lake.reading import let_read, s3_place
 from cc_pipeline.lake.slice import slices_of, targets_by_crawl
 from cc_pipeline.lake.torn import HINT, find_torn
 from cc_pipeline.settings import PREFIX, Settings, choices_of, in_environment
-from cc_pipeline.transport.leases import LeasesAway, PostgresLedger, is_named, where
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import CAUTION, COUNTED
 from cc_pipeline.transport.states import HostState, budget_state
@@ -52,8 +51,6 @@ _MANY_FILES = 2_000
 _NAMED = 5
 #: Of a finding, by how severe a check's result is.
 _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
-#: Seconds: whoever leased within a day still does.
-_LEASED_LATELY = 86_400.0
 
 
 def examine(settings: Settings) -> list[Finding]:
@@ -408,12 +405,8 @@ def _shortfall(lake: Lake) -> Iterator[Finding]:
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:
     """A finding per host that requests were sent to from this home, or one that says none was sent yet."""
-    if settings.leases:
-        yield _leases(settings)
-    else:
-        yield from _leased_by_others()
-        if settings.hosts > 1:
-            yield _share(settings)
+    if settings.has_own_rate and settings.hosts > 1:
+        yield _share(settings)
     try:
         states = budget_state(settings.budget_path)
     except EnvironmentFault as fault:
@@ -427,47 +420,20 @@ def budget_findings(settings: Settings) -> Iterator[Finding]:
 
 def _share(settings: Settings) -> Finding:
     mine, whole = limits_of(settings), limits_of(replace(settings, hosts=1))
-    text = f"one of {settings.hosts} hosts: {_allowed(mine)} here, of {_allowed(whole)} for all"
+    text = f"one of {settings.hosts} hosts: {allowed_text(mine)} here, of {allowed_text(whole)} for all"
     if mine.concurrency * settings.hosts <= whole.concurrency:
         return Finding("ok", "budget", text)
     return Finding(
         "note",
         "budget",
         f"{text}; with so many hosts, more requests than that may be under way",
-        f"Set {PREFIX}HOSTS to at most {whole.concurrency}, and run no more hosts than that; or {PREFIX}LEASES=yes.",
+        f"Set {PREFIX}HOSTS to at most {whole.concurrency}, and run no more hosts than that; or have a rate source "
+        f"that all share ({PREFIX}RATE_SOURCE).",
     )
 
 
-def _leased_by_others() -> Iterator[Finding]:
-    """Others lease what the source allows in all, and this home sends its share besides."""
-    ago = None
-    if is_named():
-        with closing(PostgresLedger(makes=False)) as ledger, suppress(LeasesAway, CcPipelineError):
-            ago = ledger.last_used()
-    if ago is not None and ago < _LEASED_LATELY:
-        yield Finding(
-            "bad",
-            "budget",
-            f"this home does not lease its requests, and others do: from {where()}, {ago / 60:,.0f} minutes ago. "
-            "Together they send more than the source allows",
-            f"Set {PREFIX}LEASES to the same on all hosts.",
-        )
-
-
-def _leases(settings: Settings) -> Finding:
-    text = f"leased from {where()}: {_allowed(limits_of(settings))}, for all that ask it"
-    # it only looks: what fetches makes the tables
-    with closing(PostgresLedger(makes=False)) as ledger:
-        try:
-            return Finding("ok", "budget", f"{text}; {ledger.holders():,} processes fetch now")
-        except LeasesAway as away:
-            why, advice = f"it does not answer: {away}", "Start it. Nothing is fetched meanwhile."
-        except CcPipelineError as error:
-            why, advice = str(error), ""
-    return Finding("bad", "budget", f"{text}; {why}", advice)
-
-
-def _allowed(limits: SourceLimits) -> str:
+def allowed_text(limits: SourceLimits) -> str:
+    """A rate and how many requests may be under way, for people."""
     rate = "any number of requests/s" if limits.rate is None else f"{limits.rate:g} requests/s"
     return f"{rate} and {limits.concurrency} at the same time"
 

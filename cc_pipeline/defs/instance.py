@@ -22,7 +22,7 @@ from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import MACHINE_TAG, PROCESS_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions, workers_of
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings
 from cc_pipeline.stores.opening import is_loopback
@@ -336,7 +336,7 @@ def _has_ended(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 def _was_taken_out(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether ``dagster.yaml`` names hosts, and the one of a run is none of them any more."""
-    # of the launcher that spreads runs, which builds on this module
+    # of a launcher that gives runs to several hosts; Dagster's own has none
     hosts = getattr(launcher_of(instance), "hosts", ())
     return bool(hosts) and server_of(run) not in hosts
 
@@ -345,6 +345,18 @@ def launcher_of(instance: dg.DagsterInstance) -> object:
     """What starts the queued runs of an instance."""
     shown: Any = instance
     return shown.run_launcher
+
+
+def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
+    """Raises ``UserInputError`` where the instance has runs on more hosts than the settings' ``hosts``: this one would
+    spend more than its share of the source's budget."""
+    launcher = launcher_of(instance) if instance is not None else None
+    count = getattr(launcher, "host_count", 1)
+    if count > hosts:
+        raise UserInputError(
+            f"dagster.yaml gives runs to {count} hosts, which share the source's request budget, and "
+            f"CC_PIPELINE_HOSTS is {hosts}. Set CC_PIPELINE_HOSTS={count} on each of them"
+        )
 
 
 def silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:

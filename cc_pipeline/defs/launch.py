@@ -23,6 +23,7 @@ from cc_pipeline.defs.instance import (
     end_runs_of_this_process,
     open_instance,
     partitions_under_way,
+    refuse_alone,
 )
 from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.defs.partitions import (
@@ -36,7 +37,6 @@ from cc_pipeline.defs.partitions import (
 from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.recording import FailedPartition, said
 from cc_pipeline.defs.run_failures import describe_failure, gravest_class, is_named
-from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.run import CrawlPlan, current
 from cc_pipeline.indexing.crawl_index import is_harvested

@@ -8,11 +8,11 @@ import dagster as dg
 
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.automation.flight import made_by
+from cc_pipeline.defs.instance import refuse_alone
 from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import note_tried, note_worker
-from cc_pipeline.defs.spreading import refuse_alone
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings, split_places
 from cc_pipeline.transport.refusals import WAIT

@@ -1,7 +1,7 @@
 """Of what something that is handed on was made: sources, crawls with what identifies them, what became of each target.
 
-One value, gathered once. The README, ``provenance.json``, the Croissant document, the card of Hugging Face and the
-manifest of a delivery are written from it. No path of the home is in it.
+One value, gathered once. The README, ``provenance.json``, the Croissant document and the card of Hugging Face are
+written from it. No path of the home is in it.
 """
 
 from __future__ import annotations
@@ -111,14 +111,6 @@ class Provenance:
             "targets": self.outcomes,
             "tables": dict(sorted(self.versions.items())),
         }
-
-    def of_delivery(self) -> dict[str, Any]:
-        """What the manifest of a delivery says: with what became of each target, and without what changes when
-        nothing that is delivered does, so that a copy of the same is the same."""
-        said = self.as_json()
-        for name in ("made_at", "published_at", "tables"):
-            del said[name]
-        return said | {"resolved": [asdict(one) for one in self.targets]}
 
 
 def gather(

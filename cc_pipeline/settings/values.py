@@ -31,6 +31,8 @@ from cc_pipeline.settings.places import (
 EXTRACTORS: Final = ("fast", "auto", "quality")
 DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
+#: The ``rate_source`` of a machine that keeps to its even share by itself.
+OWN_RATE: Final = "own"
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
 _HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 #: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
@@ -170,14 +172,15 @@ class Settings:
     )
     hosts: int = setting(
         1,
-        help="how many machines share the rate, each with a budget of its own "
-        "([deployment.md](deployment.md#several-hosts)); homes on one machine that share a budget need none of it",
+        help="how many machines share the rate, each with a budget of its own and an even share; homes on one machine "
+        "that share a budget need none of it",
         check=is_above_zero,
     )
-    leases: bool = setting(
-        False,
-        help="`yes`, on all of them: homes and Spark's workers lease what they send from the PostgreSQL that `PGHOST` "
-        "and the like name, in place of even shares ([deployment.md](deployment.md#several-hosts))",
+    rate_source: str = setting(
+        OWN_RATE,
+        help="who says when the next request may go: `own`, the budget of this machine, or, on all machines that share "
+        "the rate, the name of what an extension adds ([extensions.md](extensions.md))",
+        check=one_of(OWN_RATE, joint="rate_sources"),
     )
     max_bytes: int = setting(
         20_000_000_000,
@@ -306,6 +309,11 @@ class Settings:
     def record_mirror_for(self, crawl: str) -> str | None:
         """The same for one crawl; ``None`` also for a crawl that the mirror does not have."""
         return self.official_mirror if may_be_mirrored(crawl) else None
+
+    @property
+    def has_own_rate(self) -> bool:
+        """Whether this machine keeps to its even share of the rate by itself."""
+        return self.rate_source == OWN_RATE
 
     @property
     def sources(self) -> tuple[str, ...]:

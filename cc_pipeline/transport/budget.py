@@ -1,7 +1,7 @@
 """The budget of requests, a file that all processes of a home share: slots by host, pauses, refusals, and what is lent
 to workers elsewhere. Common Crawl blocks machines and not processes: homes on one machine that ask the same source each
-have a file of their own, and share its rate only by ``CC_PIPELINE_HOSTS``, or by leases (``leases.py``): then slots and
-places are those of a database, and the rest stays here."""
+have a file of their own, and share its rate only by ``CC_PIPELINE_HOSTS``, or by a rate source (``rate_source.py``):
+then slots and places are those that it gives, and the rest stays here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.leases import LOOK_AGAIN, Leases
 from cc_pipeline.transport.outage import Closed, OutagePolicy
+from cc_pipeline.transport.rate_source import RateSource
 from cc_pipeline.transport.rates import SourceLimits, shared_among, slot_spacing
 from cc_pipeline.transport.refusals import (
     CLOCK_JUMP,
@@ -132,16 +132,16 @@ class Budget:
         limits: SourceLimits,
         refusals: RefusalPolicy | None = None,
         outage: OutagePolicy | None = None,
-        leases: Leases | None = None,
+        source: RateSource | None = None,
     ) -> None:
-        """``outage`` is for a host beside which others can be asked: it is left alone while it gives nothing. With
-        ``leases`` all hosts that have them share ``limits``, and this home's processes are some among others."""
+        """``outage`` is for a host beside which others can be asked: it is left alone while it gives nothing. With a
+        rate ``source`` all who use it share ``limits``, and this home's processes are some among others."""
         self.host = host
         self.limits = limits
         self._holder = uuid.uuid4().hex
         self._db = open_file(path)
-        self._leases = leases
-        self.full_house = _FULL_HOUSE if leases is None else LOOK_AGAIN
+        self.source = source
+        self.full_house = _FULL_HOUSE if source is None else source.look_again
         self._rules = HostRules(limits.rate, refusals or RefusalPolicy(), outage, limits.cautious)
         with Exclusive(self._db):
             self._db.execute(
@@ -154,13 +154,13 @@ class Budget:
         """Gives back what this process holds."""
         self._db.execute("delete from holders where holder = ?", (self._holder,))
         self._db.close()
-        if self._leases is not None:
-            self._leases.close()
+        if self.source is not None:
+            self.source.close()
 
     def lease(self, wanted: int, came: int = 0, last_sent: float = 0.0, lateness: float = 0.0) -> Lease | Closed:
         """Slots for up to ``wanted`` requests, at least one; ``came`` requests got what they asked for since the last
         lease, the last of them sent at ``last_sent``. ``Closed``: the host is blocked, or asked for a pause worth
-        telling. ``lateness`` is as ``Leases.slots`` has it. Raises as ``Leases`` do."""
+        telling. ``lateness`` is as ``RateSource.slots`` has it. Raises as a rate source does."""
         rules = self._rules
         with Exclusive(self._db):
             now = time.time()
@@ -191,14 +191,14 @@ class Budget:
             self._keep(state.next(Sent(now, count), rules))
             (next_slot,) = self._db.execute("select next_slot from hosts where host = ?", (self.host,)).fetchone()
             start = max(now if next_slot > pause_until + CLOCK_JUMP else next_slot, pause_until)
-            if self._leases is None:
+            if self.source is None:
                 self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
-        if self._leases is not None:
+        if self.source is not None:
             # other processes of the home need not wait for the database with this one
             wait = max(0.0, pause_until - now)
-            ahead, spacing, count = self._leases.slots(1 if asks else wanted, pace, wait, lateness)
+            ahead, spacing, count = self.source.slots(1 if asks else wanted, pace, wait, lateness)
             start = time.time() + ahead
-        life = SLOT_LIFE if self._leases is None else self._leases.life
+        life = SLOT_LIFE if self.source is None else self.source.life
         return Lease(start, spacing, count, asks, calm, sample, life)
 
     def renew(self, in_flight: int) -> int:
@@ -207,9 +207,9 @@ class Budget:
         The call renews the claim to that share.
         The sum of all processes' shares never exceeds the limit. A share shrinks as soon as its process learns of
         another process, and grows only by what others have given back. When there are more processes than the limit
-        allows requests, some wait until another one is done. Raises as ``Leases`` do.
+        allows requests, some wait until another one is done. Raises as a rate source does.
         """
-        leased = None if self._leases is None else self._leases.renew(in_flight)
+        leased = None if self.source is None else self.source.renew(in_flight)
         now = time.time()
         with Exclusive(self._db):
             self._db.execute("delete from holders where expires < ? or expires > ?", (now, now + CLOCK_JUMP))

@@ -17,8 +17,8 @@ from cc_pipeline import progress
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.faults import Finding, Refusal
-from cc_pipeline.transport.leases import LOOK_AGAIN, LeasesAway
 from cc_pipeline.transport.outage import ANSWERS, TROUBLE, Closed, OutagePolicy
+from cc_pipeline.transport.rate_source import RateSourceAway
 from cc_pipeline.transport.refusals import Blocked, Event, Failed, Gave, RefusalPolicy, is_answer
 
 P = ParamSpec("P")
@@ -88,7 +88,7 @@ class Gate:
         self._crowded_out_since = 0.0
         # since when all slots were missed, and by how many seconds those of the last lease at most
         self._missed_since = self._lateness = 0.0
-        # since when the database of leases does not answer
+        # since when the rate source does not answer
         self._away_since = 0.0
         # until when it was said to refuse, and when that was said first
         self._closed_until = self._seen_at = 0.0
@@ -218,8 +218,8 @@ class Gate:
             while self._waiting:
                 try:
                     await self._pass_on(budget)
-                except LeasesAway as away:
-                    await self._wait_for_leases(budget.host, away)
+                except RateSourceAway as away:
+                    await self._wait_for_source(budget, away)
         except Exception as error:
             self._refuse_all(error)
 
@@ -246,7 +246,7 @@ class Gate:
         # it lies ahead where the clock was set back
         self._refused_at = min(self._refused_at, asked)
         if self._reporter is not None:
-            # what came before is known then to whoever gives leases
+            # what came before is known then to whoever gives slots
             await asyncio.wait([self._reporter])
         came, self._came = self._came, 0
         self._is_calm = self._outage is None
@@ -327,18 +327,20 @@ class Gate:
             look_again = min(_LOOK_AGAIN, policy.soon) if is_over else _LOOK_AGAIN
             await asyncio.wait_for(self._again.wait(), max(0.0, min(left, look_again)))
 
-    async def _wait_for_leases(self, host: str, away: LeasesAway) -> None:
-        """Waits a moment for the database that gives leases, as patiently as for a host that refuses. Nothing is sent
-        meanwhile: other hosts may have what would be this one's share."""
+    async def _wait_for_source(self, budget: Budget, away: RateSourceAway) -> None:
+        """Waits a moment for the rate source, as patiently as for a host that refuses. Nothing is sent meanwhile: other
+        machines may have what would be this one's share."""
+        assert budget.source is not None
         now = time.time()
         self._away_since = min(self._away_since or now, now)
         self._renewed = 0.0
-        text = f"the database that requests are leased from does not answer ({away}), so nothing is sent to {host}"
-        if self._refusals.gives_up(now - self._away_since, LOOK_AGAIN):
+        seconds = budget.source.look_again
+        text = f"{budget.source.name} does not answer ({away}), so nothing is sent to {budget.host}"
+        if self._refusals.gives_up(now - self._away_since, seconds):
             self._refuse_all(EnvironmentFault(text, "Run it again when it answers; cc-pipeline doctor asks it."))
             return
-        progress.report(progress.WAITING, round(LOOK_AGAIN), None, f"{text}; tried every second")
-        await asyncio.sleep(LOOK_AGAIN)
+        progress.report(progress.WAITING, round(seconds), None, f"{text}; tried every {seconds:g} s")
+        await asyncio.sleep(seconds)
 
     def _release(self, *, asks: bool = False) -> None:
         while self._waiting:

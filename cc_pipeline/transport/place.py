@@ -35,10 +35,10 @@ from cc_pipeline.transport.faults import (
     named,
 )
 from cc_pipeline.transport.gate import Gate
-from cc_pipeline.transport.leases import Leases, PostgresLedger
 from cc_pipeline.transport.outage import OutagePolicy
 from cc_pipeline.transport.pieces import Pieces
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
+from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.transport.rates import SourceLimits, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.retrying import Asker, Follow, Judge
@@ -163,8 +163,8 @@ class PlaceOptions:
 
     ``rate`` (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
     ``budget_path``, for all processes that use the same file; ``None`` means the host's own default. ``hosts``
-    (machines) share them, each with a file of its own: this one keeps to its even share, or, with ``leases``, to what
-    the database of all of them gives it (``leases.py``). ``s3`` says how buckets are
+    (machines) share them, each with a file of its own: this one keeps to its even share, or to what ``rate_source``
+    gives it. ``s3`` says how buckets are
     reached that ``buckets`` (by name) does not have. ``refusals`` says how long a request waits for a host that
     refuses; among several places it is passed over instead. ``outage`` is for several places alone: each host is left
     alone then while it gives nothing. ``redirects`` are hosts that a web place may redirect to (``redirects.py``),
@@ -178,7 +178,7 @@ class PlaceOptions:
     rate: float | None = None
     concurrency: int | None = None
     hosts: int = 1
-    leases: bool = False
+    rate_source: RateSourceOpener | None = None
     budget_path: Path | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     refusals: RefusalPolicy = field(default_factory=RefusalPolicy)
@@ -190,7 +190,7 @@ class PlaceOptions:
     def limits(self, address: str) -> SourceLimits:
         """The limits of the host of ``address``."""
         chosen = chosen_limits(default_limits(address, self.s3_at(address).endpoint), self.rate, self.concurrency)
-        return chosen if self.leases else shared_among(chosen, self.hosts)
+        return shared_among(chosen, self.hosts) if self.rate_source is None else chosen
 
     def s3_at(self, address: str) -> S3Options:
         """How a bucket is reached."""
@@ -419,9 +419,9 @@ class Place:
         # where others can be asked, all processes have to know that this one is out
         shared = limits.shared or (self.options.outage is not None and self.local is None)
         path = self.options.budget_path if shared else None
-        leased = self.options.leases and limits.shared and limits.rate is not None
-        leases = Leases(host, limits, PostgresLedger()) if leased else None
-        return Budget(path, host, limits, self.options.refusals, self.options.outage, leases)
+        opener = self.options.rate_source if limits.shared and limits.rate is not None else None
+        source = None if opener is None else opener(host, limits)
+        return Budget(path, host, limits, self.options.refusals, self.options.outage, source)
 
     def _open_follower(self) -> Follower | None:
         if self.local is not None:

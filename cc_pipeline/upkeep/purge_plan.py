@@ -374,10 +374,7 @@ def _numbers(names: pa.Array, number: Mapping[str, int]) -> Any:
 
 def _out_of_reach(workspace: Workspace, kept: int, holders: Sequence[str]) -> tuple[str, ...]:
     settings = workspace.settings
-    said = [
-        "deliveries (cc-pipeline delivery copy), copies of cc.duckdb and of exports, and backups of the home: delete "
-        "them there"
-    ]
+    said = ["deliveries, copies of cc.duckdb and of exports, and backups of the home: delete them there"]
     if kept:
         named = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")
         said.append(f"{kept:,} of its records that other targets hold too ({named}): purge those as well")

@@ -16,6 +16,7 @@ from cc_pipeline.commoncrawl.crawls import LOCAL, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.extension import collect
 from cc_pipeline.home import choose, note_table, read_note
 from cc_pipeline.index.kinds import refuse_unknown_kind
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
@@ -31,6 +32,7 @@ from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.transport.rates import (
     OWN_BUCKET_RATE,
     SourceLimits,
@@ -331,7 +333,7 @@ def open_transport(
             concurrency=settings.concurrency,
             rate=settings.rate,
             hosts=settings.hosts,
-            leases=settings.leases,
+            rate_source=rate_source_of(settings),
             budget_path=settings.budget_path,
             retry=retry or RetryPolicy(),
             refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
@@ -393,7 +395,22 @@ def limits_of(settings: Settings) -> SourceLimits:
     """What the request budget allows this host at the source, where nothing was learnt of it."""
     defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
     chosen = chosen_limits(defaults, settings.rate, settings.concurrency)
-    return chosen if settings.leases else shared_among(chosen, settings.hosts)
+    return shared_among(chosen, settings.hosts) if settings.has_own_rate else chosen
+
+
+def rate_source_of(settings: Settings) -> RateSourceOpener | None:
+    """Who says when the next request may go; ``None`` where this machine keeps to its share by itself. Raises
+    ``EnvironmentFault`` where the extension that adds it is not in use."""
+    if settings.has_own_rate:
+        return None
+    for handed in collect("rate_sources").values():
+        if settings.rate_source in handed:
+            opener: RateSourceOpener = handed[settings.rate_source]
+            return opener
+    raise EnvironmentFault(
+        f"no extension in use here adds the rate source {settings.rate_source!r}",
+        "cc-pipeline extensions says which there are; CC_PIPELINE_RATE_SOURCE=own is this machine's own.",
+    )
 
 
 def rate_now(workspace: Workspace) -> float | None:

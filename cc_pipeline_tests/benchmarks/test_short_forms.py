@@ -11,30 +11,29 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline_tests.corpus import CORPUS
-from cc_pipeline_tests.postgres import programs
-from cc_pipeline_tests.soak.clock import missing as clock_lacks
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHES = sorted(path.stem.removeprefix("bench_") for path in (ROOT / "benchmarks").glob("bench_*.py"))
-#: Programs that report as the benchmarks do, by name.
-PROGRAMS = {name: f"benchmarks.bench_{name}" for name in BENCHES} | {"soak": "cc_pipeline_tests.soak"}
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.xdist_group(f"bench {name}")) for name in PROGRAMS]
+    "name", [pytest.param(name, marks=pytest.mark.xdist_group(f"bench {name}")) for name in BENCHES]
 )
 def test_a_short_form_writes_its_figures(name: str, tmp_path: Path) -> None:
     if name == "documents" and not CORPUS.is_dir():
         pytest.skip("the corpus is not here")
-    if name == "soak" and (clock_lacks() or programs() is None):
-        pytest.skip(clock_lacks() or "no PostgreSQL here")
+    run_short_form(f"benchmarks.bench_{name}", name, tmp_path)
+
+
+def run_short_form(module: str, name: str, folder: Path) -> None:
+    """Runs a program that reports as benchmarks do; its JSON goes to ``folder``."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CC_PIPELINE_")}
-    environment |= {"SHORT": "1", "BENCH_RESULTS": str(tmp_path), "CC_PIPELINE_CORPUS": str(CORPUS)}
-    command = [sys.executable, "-m", PROGRAMS[name]]
+    environment |= {"SHORT": "1", "BENCH_RESULTS": str(folder), "CC_PIPELINE_CORPUS": str(CORPUS)}
+    command = [sys.executable, "-m", module]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]
-    [path] = tmp_path.glob("*.json")
+    [path] = folder.glob("*.json")
     assert path.name == f"{name}-short.json"
     figures = json.loads(path.read_text())["figures"]
     assert figures

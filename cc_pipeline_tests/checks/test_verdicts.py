@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.checks import outputs, page_tables
+from cc_pipeline.checks import page_files as whole_files_checks
 from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, versions_of
@@ -21,7 +22,6 @@ from cc_pipeline.indexing.crawls import commit_crawls
 from cc_pipeline.indexing.url_index import build_url_index, url_index_root
 from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PAGE_TABLES, PARSE, READ_FILES, Slice, content_name, note_slices
-from cc_pipeline.pagefiles import verdicts as whole_files_checks
 from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.pagefiles.stage import register
 from cc_pipeline.workspace.source_files import SourceFile

@@ -32,9 +32,9 @@ from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
+from cc_pipeline_tests.defs.backfills import backfill, backfill_status
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port
 from cc_pipeline_tests.defs.test_killed_backfill import kill, kill_all
-from cc_pipeline_tests.defs.test_team import backfill, backfill_status
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.world import NEW

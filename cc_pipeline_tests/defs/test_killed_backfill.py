@@ -19,6 +19,7 @@ from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline_tests.defs.backfills import backfill, wait_for_backfill
 from cc_pipeline_tests.defs.published import published_rows
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
@@ -27,7 +28,6 @@ from cc_pipeline_tests.defs.test_dagster_process import (
     environment,
     free_port,
 )
-from cc_pipeline_tests.defs.test_team import backfill, wait_for_backfill
 from cc_pipeline_tests.defs.test_ui_stopped import descendants
 from cc_pipeline_tests.faultserver import FaultServer, Hit
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of

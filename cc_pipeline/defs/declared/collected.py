@@ -25,7 +25,6 @@ from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extension import collect, extensions, refuse
 from cc_pipeline.hostfacts.checks import dataset_checks
-from cc_pipeline.pagefiles import checks as pagefiles_checks
 from cc_pipeline.settings import Settings, load_settings
 
 
@@ -58,7 +57,6 @@ def parts(at: Placement) -> list[Part]:
     added = _added(at)
     own_checks = (
         *asset_checks.CHECKS,
-        *pagefiles_checks.CHECKS,
         *dataset_checks((name, asset_of(name)) for name in added),
     )
     kept = [Part("", core_definitions((), added, alone=at.alone), own_checks)]

@@ -153,6 +153,7 @@ def _deliver(
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
     from cc_pipeline.export.provenance import gather
     from cc_pipeline.extensions.proofs.deliver import Order, deliver, with_planned
+    from cc_pipeline.extensions.proofs.manifest import lasting_provenance
     from cc_pipeline.extraction.standing import stand
     from cc_pipeline.extraction.target_slices import expand
     from cc_pipeline.lake.slice import LOCATE
@@ -172,7 +173,7 @@ def _deliver(
         tuple(name for name in indexes if name),
         max((found.unread_files for found in lookups if found is not None), default=0),
         workspace.address_of,
-        gather(workspace, question.targets, [crawl]).of_delivery(),
+        lasting_provenance(gather(workspace, question.targets, [crawl])),
     )
     return deliver(
         order,

@@ -24,6 +24,7 @@ from cc_pipeline.archive.writing import URI_SAFE
 from cc_pipeline.atomic import unfinished
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.export.provenance import Provenance
 from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
@@ -83,7 +84,7 @@ class Manifest:
     folder that hold captures of this one. ``superseded`` are files that the parts replace; they are deleted next.
     ``complete`` is false while a copy is under way, or was stopped. ``unread_index_files`` were allowed to be unread
     when the captures were looked up: nobody knows which captures they name. ``provenance`` says of what it was made
-    and what became of each target (``Provenance.of_delivery``); manifests of before have none.
+    and what became of each target (:func:`lasting_provenance`); manifests of before have none.
     """
 
     delivery: str
@@ -373,3 +374,12 @@ class _Stream:
         self._digest.update(data)
         self._read += len(data)
         self._buffer += data
+
+
+def lasting_provenance(provenance: Provenance) -> dict[str, Any]:
+    """What a manifest says of its origin: what became of each target, and nothing that changes while the delivery stays
+    the same, so that a second copy has the same manifest."""
+    said = provenance.as_json()
+    for name in ("made_at", "published_at", "tables"):
+        del said[name]
+    return said | {"resolved": [asdict(target) for target in provenance.targets]}

@@ -214,7 +214,7 @@ class SparkEngine:
         refuse_impolite(self.spark_context, self.workers)
 
     def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        if not workspace.settings.leases:
+        if workspace.settings.has_own_rate:
             refuse_crowded(self.spark_context, self.workers)
         _refuse_files_here(asked)
         storage, crawl, commit = workspace.storage, asked.crawl, asked.order.commit

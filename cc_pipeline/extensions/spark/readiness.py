@@ -176,13 +176,14 @@ def _refusal(host: str, port: int) -> str | None:
 
 
 def _crowd(settings: Settings) -> Iterator[Finding]:
-    """More workers than requests at the same time: each sends one all the same, where none waits for a lease."""
+    """More workers than requests at the same time: each sends one all the same, where none waits for a rate source."""
     limits = limits_of(settings)
-    if settings.of(SparkSettings).workers >= limits.concurrency and not settings.leases:
+    if settings.of(SparkSettings).workers >= limits.concurrency and settings.has_own_rate:
         yield Finding(
             "note",
             _TOPIC,
             f"{settings.of(SparkSettings).workers:,} workers, and the home, each have a request under way, and the "
             f"source's budget is {limits.concurrency:,} at the same time",
-            f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}, or lease requests: {PREFIX}LEASES.",
+            f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}, or have a rate source "
+            f"that all share: {PREFIX}RATE_SOURCE.",
         )

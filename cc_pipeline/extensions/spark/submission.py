@@ -151,8 +151,8 @@ def _only_job(home: Path) -> Iterator[int]:
 
 def _shares_lent(workspace: Workspace, asked: Sequence[_Key]) -> AbstractContextManager[None]:
     """While a job may fetch, its workers have their shares of the budget that all processes of this home have; where
-    requests are leased, all of them ask for theirs."""
-    if workspace.settings.leases:
+    a rate source gives slots, all of them ask for theirs."""
+    if not workspace.settings.has_own_rate:
         return nullcontext()
     hosts = set(workspace.transport.hosts)
     if any(crawl.startswith(LOCAL) for crawl, _ in asked):

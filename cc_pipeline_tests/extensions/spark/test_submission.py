@@ -207,7 +207,7 @@ def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
     assert shares == [(workspace.transport.hosts[0], 2)]
     with sqlite3.connect(path) as db:
         assert db.execute("select * from lent").fetchall() == []
-    leasing = Workspace(replace(workspace.settings, leases=True))
+    leasing = Workspace(replace(workspace.settings, rate_source="postgresql"))
     with submission._shares_lent(leasing, [(NEW, "x")]), sqlite3.connect(path) as db:
         assert db.execute("select * from lent").fetchall() == [], "all of them lease"
 

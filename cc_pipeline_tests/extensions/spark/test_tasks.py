@@ -244,7 +244,7 @@ def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monke
         limits = workspace.transport.limits
         # those of three workers, and one that stays at home
         assert (limits.rate, limits.concurrency, limits.shared) == (1.5, 1, True)
-    with at_work(as_texts(replace(settings, hosts=2, leases=True)), 3) as workspace:
+    with at_work(as_texts(replace(settings, hosts=2, rate_source="postgresql")), 3) as workspace:
         # of the whole, whatever its share would be
         limits = workspace.transport.limits
         assert (limits.rate, limits.concurrency) == (12.0, 12)

@@ -18,8 +18,9 @@ import yaml
 from botocore.config import Config
 
 from cc_pipeline.defs.partitions import range_tags
-from cc_pipeline.defs.team import IN_CONTAINER
+from cc_pipeline.extensions.several_hosts.team import IN_CONTAINER
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.defs.backfills import backfill, wait_for_backfill
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import (
     BIN,
@@ -40,7 +41,6 @@ SITES = ("example.com", "example.org", "example-foo.com")
 #: Of several crawls and in no order of theirs: no range holds just these.
 LISTED = (f"{NEW}|example.com", f"{OLD}|example-foo.com")
 BACKFILLED = (f"{NEW}|example.org", f"{OLD}|example.org")
-EXTRACTED = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,33 +151,6 @@ def until_healthy(check: list[str], env: dict[str, str], folder: Path) -> None:
             return
         assert time.monotonic() < deadline, done.stdout + done.stderr
         time.sleep(0.5)
-
-
-def backfill(ui: Server, keys: tuple[str, ...]) -> str:
-    """Asks for a backfill as the UI's dialog does; gives its id."""
-    answer = ui.ask(
-        """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
-            __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
-        params={"assetSelection": [{"path": [name]} for name in EXTRACTED], "partitionNames": list(keys), "tags": []},
-    )["launchPartitionBackfill"]
-    assert answer["__typename"] == "LaunchBackfillSuccess", answer
-    return str(answer["backfillId"])
-
-
-def backfill_status(ui: Server, backfill_id: str) -> str:
-    answer = ui.ask(
-        "query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }",
-        id=backfill_id,
-    )
-    return str(answer["partitionBackfillOrError"]["status"])
-
-
-def wait_for_backfill(ui: Server, backfill_id: str) -> str:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (status := backfill_status(ui, backfill_id)) in ("REQUESTED", "CANCELING", "FAILING"):
-        assert time.monotonic() < deadline, status
-        time.sleep(0.5)
-    return status
 
 
 def logged(team: Team) -> set[str]:

@@ -13,8 +13,8 @@ import yaml
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 
-from cc_pipeline.defs import database
 from cc_pipeline.defs.instance import DAGSTER_YAML
+from cc_pipeline.extensions.several_hosts import database
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process")]
@@ -31,7 +31,9 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def instance(server: Postgres, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    config = {**yaml.safe_load(DAGSTER_YAML), "storage": server.storage}
+    storage: Any = server.storage
+    storage["postgres"]["postgres_db"]["params"] = {"plugin": "cc_pipeline"}
+    config = {**yaml.safe_load(DAGSTER_YAML), "storage": storage}
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(config), "utf-8")
     with dg.DagsterInstance.from_config(str(tmp_path)) as opened:
         yield opened

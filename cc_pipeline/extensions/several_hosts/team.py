@@ -75,7 +75,7 @@ _ONE_LAUNCHER = "run_launcher: {module: cc_pipeline.defs.watching, class: Watchi
 #: Where runs go. Names, not addresses of loopback: daemon, webserver and every host ask them.
 _LAUNCHER = """\
 run_launcher:
-  module: cc_pipeline.defs.spreading
+  module: cc_pipeline.extensions.several_hosts.spreading
   class: SpreadingRunLauncher
   config:
     # partitions go to whoever has the fewest runs; harvests, publications and exports to the first
@@ -84,13 +84,13 @@ run_launcher:
 _SERVER = "      - {{host: {}, port: {}}}\n"
 _HOSTS = """\
 # the same on all hosts: how many there are, and that they lease the requests they send from the database below. With
-# "no" each sends its even share, whether the others work or not
+# "own" each sends its even share, whether the others work or not
 CC_PIPELINE_HOSTS={}
-CC_PIPELINE_LEASES=yes
+CC_PIPELINE_RATE_SOURCE=postgresql
 """
 
 _DAGSTER_YAML = """\
-# Written once by cc-pipeline automation init --team; yours to change. What is secret comes from the environment (.env).
+# Written once by cc-pipeline team init; yours to change. What is secret comes from the environment (.env).
 ${common}storage:
   postgres:
     postgres_db:

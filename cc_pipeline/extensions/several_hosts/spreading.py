@@ -9,11 +9,10 @@ from typing import Any
 import dagster as dg
 
 from cc_pipeline.defs.automation.flight import UNFINISHED, made_by
-from cc_pipeline.defs.instance import Server, launcher_of, server_listens, server_of
+from cc_pipeline.defs.instance import Server, server_listens, server_of
 from cc_pipeline.defs.internals import start_on, unreachable
 from cc_pipeline.defs.partitions import MACHINE_TAG
 from cc_pipeline.defs.watching import WatchingRunLauncher
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.processes import this_machine
 
 _CONFIG = {
@@ -73,14 +72,3 @@ class SpreadingRunLauncher(WatchingRunLauncher):
             return self.hosts[:1]
         busy = Counter(server_of(one) for one in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))))
         return sorted(self.hosts, key=lambda server: busy[server])
-
-
-def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
-    """Raises ``UserInputError`` where the instance has runs on more hosts than the settings' ``hosts``: this one would
-    spend more than its share of the source's budget."""
-    launcher = launcher_of(instance) if instance is not None else None
-    if isinstance(launcher, SpreadingRunLauncher) and len(launcher.hosts) > hosts:
-        raise UserInputError(
-            f"dagster.yaml gives runs to {len(launcher.hosts)} hosts, which share the source's request budget, and "
-            f"CC_PIPELINE_HOSTS is {hosts}. Set CC_PIPELINE_HOSTS={len(launcher.hosts)} on each of them"
-        )

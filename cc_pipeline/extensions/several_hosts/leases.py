@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.transport.rate_source import RateSourceAway
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import CLOCK_JUMP
 
@@ -47,13 +48,12 @@ KNOWN_LATE: Final = 0.004
 _DRIFT: Final = 1e-4
 #: Seconds that the database may take, for twice as long as that the clocks may drift apart before a slot is used.
 _PATIENCE: Final = 10.0
-_SETTING: Final = "CC_PIPELINE_LEASES"
+#: The name of leases from PostgreSQL as a rate source.
+RATE_SOURCE: Final = "postgresql"
+_SETTING: Final = f"CC_PIPELINE_RATE_SOURCE={RATE_SOURCE}"
+_INSTEAD: Final = "CC_PIPELINE_RATE_SOURCE=own"
 #: Variables of PostgreSQL's own that say where a server is.
 _WHERE: Final = ("PGHOST", "PGHOSTADDR", "PGSERVICE")
-
-
-class LeasesAway(Exception):
-    """The database does not answer. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def leased_spacing(rate: float) -> float:
 class Leases:
     """The turns of one process at ``host``, among all that have the same ledger. Used by one thread at a time.
 
-    Methods raise ``LeasesAway`` while the ledger does not answer, and what it raises where it cannot be used."""
+    Methods raise ``RateSourceAway`` while the ledger does not answer, and what it raises where it cannot be used."""
 
     host: str
     limits: SourceLimits
@@ -157,6 +157,8 @@ class Leases:
     monotonic: Callable[[], float] = time.monotonic
     #: Seconds after which the slots that were given last are void.
     life: float = LEASED_LIFE
+    look_again: float = LOOK_AGAIN
+    name: str = "the database that requests are leased from"
     _holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     _clock: DatabaseClock | None = None
 
@@ -177,7 +179,7 @@ class Leases:
         now = self.monotonic()
         clock.note(before, told, now)
         if clock.late(now) > late:
-            raise LeasesAway("its clock was set")
+            raise RateSourceAway("its clock was set")
         return start - clock.now(now), spacing, count
 
     def renew(self, in_flight: int) -> int:
@@ -190,7 +192,7 @@ class Leases:
 
     def close(self) -> None:
         """Gives back what this process claims; where the database is away, that ends by itself."""
-        with suppress(LeasesAway):
+        with suppress(RateSourceAway):
             self.ledger.leave(self.host, self._holder)
         self.ledger.close()
 
@@ -204,6 +206,11 @@ class Leases:
             clock.note(before, told, self.monotonic())
             self._clock = clock
         return self._clock
+
+
+def open_leases(host: str, limits: SourceLimits) -> Leases:
+    """The turns of this process at a host, from PostgreSQL."""
+    return Leases(host, limits, PostgresLedger())
 
 
 _TABLES: Final = """
@@ -224,7 +231,7 @@ set statement_timeout = '5s'; set idle_in_transaction_session_timeout = '5s'; se
 class PostgresLedger:
     """The ledger in the PostgreSQL that ``PGHOST`` and the like name: Dagster's own, where a team has one.
 
-    Methods raise ``LeasesAway`` while it does not answer, ``EnvironmentFault`` where it cannot be used, and
+    Methods raise ``RateSourceAway`` while it does not answer, ``EnvironmentFault`` where it cannot be used, and
     ``UserInputError`` where no variable says where it is."""
 
     def __init__(self, *, makes: bool = True) -> None:
@@ -314,12 +321,12 @@ class PostgresLedger:
         except (driver.OperationalError, driver.InterfaceError, driver.InternalError) as error:
             # what was asked may have been done: a turn that nobody uses, a claim that expires
             self.close()
-            raise LeasesAway(_first_line(error)) from error
+            raise RateSourceAway(_first_line(error)) from error
         except driver.Error as error:
             self.close()
             raise EnvironmentFault(
                 f"requests cannot be leased from {where()}: {_first_line(error)}",
-                f"Its user has to own a schema, as for Dagster's tables; or set {_SETTING}=no on all hosts.",
+                f"Its user has to own a schema, as for Dagster's tables; or set {_INSTEAD} on all hosts.",
             ) from error
         except BaseException:
             self.close()
@@ -332,7 +339,7 @@ def _driver() -> Any:
     except ImportError as error:
         raise EnvironmentFault(
             f"{_SETTING} is set, and there is no psycopg2 here, which asks PostgreSQL",
-            f"Install it: pip install 'cc-pipeline[team]'; or set {_SETTING}=no on all hosts.",
+            f"Install it: pip install 'cc-pipeline[several-hosts]'; or set {_INSTEAD} on all hosts.",
         ) from error
     return psycopg2
 

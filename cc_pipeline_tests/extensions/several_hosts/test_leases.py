@@ -17,14 +17,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline import progress
-from cc_pipeline.checks.health import budget_findings
+from cc_pipeline.checks.finding import Finding
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.settings import load_settings
-from cc_pipeline.transport import gate as of_gate
-from cc_pipeline.transport import leases as of_leases
-from cc_pipeline.transport import place as of_place
-from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.leases import (
+from cc_pipeline.extensions.several_hosts import leases as of_leases
+from cc_pipeline.extensions.several_hosts.findings import examine_leases
+from cc_pipeline.extensions.several_hosts.leases import (
     CLAIM_LIFE,
     LEASE_SECONDS,
     LEASED_LIFE,
@@ -33,15 +30,20 @@ from cc_pipeline.transport.leases import (
     Claim,
     DatabaseClock,
     Leases,
-    LeasesAway,
     PostgresLedger,
     claim,
     leased_spacing,
+    open_leases,
 )
+from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.transport import gate as of_gate
+from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.place import PlaceOptions
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+from cc_pipeline.transport.rate_source import RateSourceAway
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import RefusalPolicy
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.transport.test_budget import most_in_a_second
@@ -66,13 +68,17 @@ class World:
 
     def _asked(self) -> float:
         if self.is_away:
-            raise LeasesAway("gone")
+            raise RateSourceAway("gone")
         self._cross()
         return self.now + self.apart
 
     def answered(self, told: float) -> float:
         self._cross()
         return told
+
+    def open(self, host: str, limits: SourceLimits) -> Leases:
+        """A rate source of this world, which is looked at again at once."""
+        return Leases(host, limits, FakeLedger(self), look_again=0.05)
 
 
 @dataclass
@@ -208,7 +214,7 @@ def test_a_line_that_was_written_before_the_clock_was_set_back_is_begun_anew() -
     leases = Leases(HOST, SourceLimits(10.0, 8), FakeLedger(world), lambda: world.now)
     leases.slots(1, 10.0, 0.0)
     world.apart -= 40 * 86_400.0
-    with pytest.raises(LeasesAway, match="set"):
+    with pytest.raises(RateSourceAway, match="set"):
         for _ in range(2):
             # far from what it said before: neither is believed blindly
             world.way = 0.3
@@ -289,16 +295,11 @@ def test_shares_are_even_and_go_on_to_others() -> None:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    world = World(random.Random(1), 0.0)
-    monkeypatch.setattr(of_place, "PostgresLedger", lambda: FakeLedger(world))
-    monkeypatch.setattr(of_gate, "LOOK_AGAIN", 0.05)
-    yield world
+def fake() -> World:
+    return World(random.Random(1), 0.0)
 
 
-def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(
-    tmp_path: Path, fake: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(tmp_path: Path, fake: World) -> None:
     (tmp_path / "f").write_bytes(bytes(100))
     told: list[tuple[str, str]] = []
 
@@ -307,7 +308,9 @@ def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(
         if len(told) == 2:
             fake.is_away = False
 
-    options = PlaceOptions(rate=50.0, leases=True, budget_path=tmp_path / "b.sqlite", refusals=RefusalPolicy(wait=60.0))
+    options = PlaceOptions(
+        rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite", refusals=RefusalPolicy(wait=60.0)
+    )
     with FaultServer(tmp_path) as server, Transport(server.url, options) as transport, progress.progress_to(sink):
         fake.is_away = True
         assert len(transport.read("f", 0, 3).data) == 3
@@ -316,7 +319,9 @@ def test_while_nobody_gives_leases_nothing_is_sent_and_it_is_said(
         assert told[2][1] == "", "it is over"
         sent = len(server.hits)
         fake.is_away = True
-        fast = PlaceOptions(rate=50.0, leases=True, budget_path=tmp_path / "c.sqlite", refusals=RefusalPolicy(wait=0.0))
+        fast = PlaceOptions(
+            rate=50.0, rate_source=fake.open, budget_path=tmp_path / "c.sqlite", refusals=RefusalPolicy(wait=0.0)
+        )
         with Transport(server.url, fast) as impatient, pytest.raises(EnvironmentFault, match="leased from"):
             impatient.read("f", 0, 3)
         assert len(server.hits) == sent
@@ -326,7 +331,7 @@ def test_who_waits_for_a_turn_of_its_own_is_told(tmp_path: Path, fake: World, mo
     monkeypatch.setattr(of_gate, "_CROWDED_OUT", 0.3)
     (tmp_path / "f").write_bytes(bytes(100))
     told: list[str] = []
-    options = PlaceOptions(rate=50.0, leases=True, budget_path=tmp_path / "b.sqlite")
+    options = PlaceOptions(rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite")
     with (
         FaultServer(tmp_path) as server,
         Transport(server.url, options) as transport,
@@ -341,7 +346,6 @@ def test_who_waits_for_a_turn_of_its_own_is_told(tmp_path: Path, fake: World, mo
 def test_a_machine_that_misses_its_turns_is_told_and_goes_on(
     tmp_path: Path, fake: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del fake
     monkeypatch.setattr(of_gate, "_CROWDED_OUT", 0.0)
     (tmp_path / "f").write_bytes(bytes(100))
     told: list[str] = []
@@ -352,7 +356,7 @@ def test_a_machine_that_misses_its_turns_is_told_and_goes_on(
         return -0.4 if len(lateness) < 4 else 0.0, 0.02, 1
 
     monkeypatch.setattr(Leases, "slots", slots)
-    options = PlaceOptions(rate=50.0, leases=True, budget_path=tmp_path / "b.sqlite")
+    options = PlaceOptions(rate=50.0, rate_source=fake.open, budget_path=tmp_path / "b.sqlite")
     with (
         FaultServer(tmp_path) as server,
         Transport(server.url, options) as transport,
@@ -372,7 +376,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         PostgresLedger().now()
     monkeypatch.setenv("PGHOST", "127.0.0.1")
     monkeypatch.setenv("PGPORT", "9")
-    with pytest.raises(LeasesAway, match="refused"):
+    with pytest.raises(RateSourceAway, match="refused"):
         PostgresLedger().now()
     assert of_leases.where() == "PostgreSQL at 127.0.0.1:9, database None"
 
@@ -390,14 +394,28 @@ def named(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> Postgres:
     return postgres
 
 
+def examine(settings: Settings) -> list[Finding]:
+    return list(examine_leases(Workspace(settings)))
+
+
+def test_doctor_names_the_database_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    monkeypatch.setenv("PGPORT", "9")
+    env = {"CC_PIPELINE_HOSTS": "4", "CC_PIPELINE_RATE": "10", "CC_PIPELINE_RATE_SOURCE": "postgresql"}
+    [leased] = examine(load_settings(env, source=str(tmp_path), home=str(tmp_path)))
+    # the whole rate, not a quarter of it
+    assert (leased.level, "10 requests/s and 128 at the same time, for all" in leased.text) == ("bad", True)
+    assert "PostgreSQL at 127.0.0.1:9" in leased.text
+
+
 @pytest.mark.process
 def test_postgresql_does_what_the_fake_does(tmp_path: Path, named: Postgres) -> None:
     del named
     asked = load_settings({}, source="http://a", home=str(tmp_path))
     looks = PostgresLedger(makes=False)
     assert looks.last_used() is None
-    assert [finding.level for finding in budget_findings(asked)] == ["ok"]
-    leased = next(iter(budget_findings(replace(asked, leases=True))))
+    assert list(examine(asked)) == []
+    [leased] = examine(replace(asked, rate_source="postgresql"))
     assert (leased.level, "; 0 processes fetch now" in leased.text) == ("ok", True)
     assert looks.last_used() is None, "who looks makes no tables"
     one, other = (Leases("a", SourceLimits(10.0, 8), PostgresLedger()) for _ in range(2))
@@ -414,7 +432,7 @@ def test_postgresql_does_what_the_fake_does(tmp_path: Path, named: Postgres) -> 
     assert PostgresLedger().holders() == 2
     # a home that does not lease sends besides those that do
     assert looks.last_used() == 0.0
-    assert next(iter(budget_findings(asked))).level == "bad"
+    assert [finding.level for finding in examine(asked)] == ["bad"]
     looks.close()
     # another source is another matter
     beside = Leases("b", SourceLimits(10.0, 8), PostgresLedger())
@@ -424,7 +442,7 @@ def test_postgresql_does_what_the_fake_does(tmp_path: Path, named: Postgres) -> 
     with killer._statements() as ask:
         ask("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and usename = user")
     for leases in (one, other, beside):
-        with pytest.raises(LeasesAway):
+        with pytest.raises(RateSourceAway):
             leases.renew(4)
     assert one.renew(4) == 4
     # time ahead that nobody can have written
@@ -449,25 +467,27 @@ def test_a_host_that_hangs_in_the_middle_stops_nobody_for_long(
     hangs, other = PostgresLedger(), Leases("c", SourceLimits(10.0, 8), PostgresLedger())
 
     def decide(now: float, before: Claim | None, others: Sequence[Claim]) -> Claim:
-        with pytest.raises(LeasesAway):
+        with pytest.raises(RateSourceAway):
             other.renew(0)
         deadline = time.monotonic() + 30
         while True:
             try:
                 assert other.renew(0) == 8
-            except LeasesAway:
+            except RateSourceAway:
                 assert time.monotonic() < deadline
             else:
                 return Claim("x", 8, 0, now)
 
-    with pytest.raises(LeasesAway):
+    with pytest.raises(RateSourceAway):
         hangs.renew("c", "x", decide)
     assert other.renew(0) == 8, "it wrote nothing"
     other.close()
 
 
 def _reader(url: str, home: Path, rate: float, concurrency: int, seconds: float) -> None:
-    options = PlaceOptions(rate=rate, leases=True, concurrency=concurrency, budget_path=home / "budget.sqlite")
+    options = PlaceOptions(
+        rate=rate, rate_source=open_leases, concurrency=concurrency, budget_path=home / "budget.sqlite"
+    )
     with Transport(url, options) as transport:
         end = time.monotonic() + seconds
         while time.monotonic() < end:

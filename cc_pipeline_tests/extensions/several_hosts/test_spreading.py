@@ -10,10 +10,10 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterUserCodeUnreachableError
 
-from cc_pipeline.defs import spreading
-from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG, Server
-from cc_pipeline.defs.spreading import SpreadingRunLauncher, refuse_alone
+from cc_pipeline.defs.instance import MACHINE_TAG, SERVER_TAG, Server, refuse_alone
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.several_hosts import spreading
+from cc_pipeline.extensions.several_hosts.spreading import SpreadingRunLauncher
 from cc_pipeline.processes import this_machine
 
 ONE, TWO = ("one.internal", 4000), ("two.internal", 4001)

@@ -33,17 +33,17 @@ import yaml
 
 from benchmarks.report import Report, sized
 from cc_pipeline.defs.instance import DAEMON_VARIABLES
-from cc_pipeline.defs.team import Team as WrittenTeam
-from cc_pipeline.defs.team import team_files
+from cc_pipeline.extensions.several_hosts.team import Team as WrittenTeam
+from cc_pipeline.extensions.several_hosts.team import team_files
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.defs.test_dagster_process import free_port, until_listening
+from cc_pipeline_tests.extensions.several_hosts.soak.clock import Clock, missing, new_clock
+from cc_pipeline_tests.extensions.several_hosts.soak.location import is_bad
 from cc_pipeline_tests.postgres import Postgres, postgres_server
-from cc_pipeline_tests.soak.clock import Clock, missing, new_clock
-from cc_pipeline_tests.soak.location import is_bad
 
 BIN = Path(sys.executable).parent
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 #: Days of Dagster's history that are kept, and of what is compared: before, the home has not had its first deletion.
 HISTORY = 30
 SETTLED = 2 * HISTORY
@@ -102,7 +102,14 @@ class Team:
     def commands(self) -> dict[str, list[str]]:
         """The command of each process, by its name."""
         workspace = str(self.folder / "workspace.yaml")
-        server = ["-m", "cc_pipeline_tests.soak.location", "-h", "127.0.0.1", "-p", str(self.port)]
+        server = [
+            "-m",
+            "cc_pipeline_tests.extensions.several_hosts.soak.location",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+        ]
         return {
             "code": [str(BIN / "dagster"), "api", "grpc", *server, "--location-name", "cc_pipeline"],
             "daemon": [str(BIN / "dagster-daemon"), "run", "-w", workspace],

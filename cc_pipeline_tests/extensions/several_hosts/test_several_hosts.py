@@ -19,7 +19,7 @@ from cc_pipeline.defs.instance import SERVER_TAG
 from cc_pipeline.defs.partitions import PARTITION_TAG
 from cc_pipeline_tests.defs.published import published_rows, query
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port, serving, until_listening
-from cc_pipeline_tests.defs.test_team import fill_in, login, on_this_machine, until_healthy
+from cc_pipeline_tests.extensions.several_hosts.test_team import fill_in, login, on_this_machine, until_healthy
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.transport.test_budget import most_in_a_second
