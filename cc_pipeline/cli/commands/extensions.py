@@ -9,6 +9,7 @@ import typer
 from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, write_rows
 from cc_pipeline.python.meaning import checked_format
+from cc_pipeline.settings import load_settings
 
 
 def extensions(
@@ -26,10 +27,10 @@ def extensions(
 
       cc-pipeline extensions --format jsonl
     """
-    from cc_pipeline.checks.extensions import list_extensions
+    from cc_pipeline.python.extensions import installed_extensions
 
     checked_format(output)
-    listed = list_extensions()
+    listed = installed_extensions(load_settings())
     if output == "table" and not listed:
         console.print("no extensions are installed")
         return

@@ -1,0 +1,22 @@
+"""The installed extensions, with what each adds to a home."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cc_pipeline.checks.extensions import ListedExtension, is_used, list_extensions
+from cc_pipeline.extension import Extension
+from cc_pipeline.settings import Settings
+
+
+def installed_extensions(settings: Settings) -> list[ListedExtension]:
+    """All installed extensions, those of this project first. Dagster is loaded if one defines something for it."""
+    return list_extensions(settings, _definitions_of)
+
+
+def _definitions_of(extension: Extension) -> Any:
+    if not is_used(extension, "definitions"):
+        return None
+    from cc_pipeline.defs.placement import Placement
+
+    return extension.definitions(Placement())
