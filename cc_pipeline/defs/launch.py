@@ -193,14 +193,6 @@ class Launcher:
         keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
         return self._run_keys(job, keys, config)
 
-    def fill_facts(
-        self, crawls: Sequence[str], targets: Sequence[Target], datasets: Sequence[str] = ()
-    ) -> Iterator[LaunchedRun]:
-        """Materializes ``host_facts`` of ``targets`` in ``crawls`` from ``datasets`` (names; none: the usual
-        ones). Raises as :meth:`extract` does."""
-        self.add_targets(targets, crawls)
-        return self.make_listed("fill_facts_of_targets", crawls, targets, datasets=list(datasets))
-
     def read_policies(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
         """Materializes ``site_policies`` of ``targets`` in ``crawls``, whose robots.txt captures are fetched. Raises as
         :meth:`extract` does."""

@@ -23,7 +23,6 @@ from cc_pipeline.workspace.schemas import (
     CAPTURES_COLUMNS,
     CRAWLS_COLUMNS,
     FETCHES_COLUMNS,
-    HOST_FACTS_COLUMNS,
     LOOKUPS_COLUMNS,
     SITE_POLICIES_COLUMNS,
     SOURCE_FAULTS_COLUMNS,
@@ -118,7 +117,7 @@ _CAPTURES, _RECORDS, *_ = _BY_CAPTURE
 _PAGE_METADATA = _BY_CAPTURE[2]
 
 #: The target that a slice belongs to: of a part of a set the set.
-_WHOLE = f"split_part(target, '{SEPARATOR}', 1)"
+WHOLE_TARGET = f"split_part(target, '{SEPARATOR}', 1)"
 #: Which pages are shown: those that a condition rules out stay in the lake.
 _NOT_RULED_OUT = "meant IS DISTINCT FROM 'no'"
 #: What is so of a target, from the rows of its slices.
@@ -203,11 +202,11 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
         ViewSpec(
             "targets",
             # one row a target, also where the table has two by mistake
-            f"SELECT DISTINCT ON (slug) * FROM lake.targets WHERE NOT {_is_part('slug')} ORDER BY slug, version",
+            f"SELECT DISTINCT ON (slug) * FROM lake.targets WHERE NOT {is_part('slug')} ORDER BY slug, version",
             "Targets looked up: slug, definition, version.",
             all_but=(
                 "targets",
-                f"SELECT count(*) - count(DISTINCT slug) FILTER (NOT {_is_part('slug')}) FROM lake.targets",
+                f"SELECT count(*) - count(DISTINCT slug) FILTER (NOT {is_part('slug')}) FROM lake.targets",
             ),
             notes=notes_of(TARGETS_COLUMNS),
         ),
@@ -235,7 +234,7 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
         ),
         ViewSpec(
             "set_members",
-            f"SELECT crawl, {_WHOLE} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
+            f"SELECT crawl, {WHOLE_TARGET} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
             f"(SELECT crawl, target, unnest(members) AS one FROM {_of_slices('lookups')}) GROUP BY ALL",
             "Members of located sets and how many captures each has: with 0 nothing was found.",
             notes={
@@ -277,19 +276,6 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
             notes=notes_of(FETCHES_COLUMNS),
         ),
         ViewSpec(
-            "host_facts",
-            f"SELECT * FROM lake.host_facts WHERE NOT {_is_part('target')} UNION ALL BY NAME "
-            f"SELECT DISTINCT ON (crawl, target, surt_host_name) * FROM (SELECT * REPLACE ({_WHOLE} AS target) "
-            f"FROM lake.host_facts WHERE {_is_part('target')})",
-            "One row per host of a target in a crawl: what datasets keyed by host say of it.",
-            all_but=(
-                "host_facts",
-                f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE}, surt_host_name)) FROM lake.host_facts "
-                f"WHERE {_is_part('target')}",
-            ),
-            notes=notes_of(HOST_FACTS_COLUMNS),
-        ),
-        ViewSpec(
             "site_policies",
             _SITE_POLICIES,
             "What robots.txt captures say: a row for each line and robot it is for, and one for each capture.",
@@ -323,20 +309,20 @@ def _by_capture(table: _CaptureTable, sql: Sql) -> ViewSpec:
     return ViewSpec(table.name, sql, table.comment, all_but=all_but, notes=notes_of(table.columns))
 
 
-def _is_part(column: str) -> str:
+def is_part(column: str) -> str:
     return f"contains({column}, '{SEPARATOR}')"
 
 
 def _folded(table: str) -> str:
     """The query for how many rows of a table its view leaves out because it shows those of a target's slices as
     one."""
-    return f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE})) FROM lake.{table}"
+    return f"SELECT count(*) - count(DISTINCT (crawl, {WHOLE_TARGET})) FROM lake.{table}"
 
 
 def _of_targets(table: str, columns: Mapping[str, str]) -> str:
     """A table with a row for each slice, those of a target's parts and subsets as one."""
     summed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    return f"SELECT crawl, {_WHOLE} AS target, {summed} FROM {_of_slices(table)} GROUP BY ALL"
+    return f"SELECT crawl, {WHOLE_TARGET} AS target, {summed} FROM {_of_slices(table)} GROUP BY ALL"
 
 
 def _of_slices(table: str) -> str:
@@ -458,11 +444,11 @@ def _targets_of_captures(ask: Ask) -> str:
     """Whether a capture is meant is said as its page settled it, where any page had to."""
     said = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
     captures = _whole(_CAPTURES, ask)
-    plain = said.format(key=_KEY, whole=_WHOLE, meant="meant", captures=captures)
+    plain = said.format(key=_KEY, whole=WHOLE_TARGET, meant="meant", captures=captures)
     if not ask("SELECT 1 FROM lake.captures WHERE starts_with(meant, 'unknown') LIMIT 1"):
         return plain
     pages = f"(SELECT {_KEY}, target, meant AS settled FROM lake.page_metadata WHERE meant IS NOT NULL)"
-    settled = said.format(key=_KEY, whole=_WHOLE, meant="coalesce(settled, meant) AS meant", captures=captures)
+    settled = said.format(key=_KEY, whole=WHOLE_TARGET, meant="coalesce(settled, meant) AS meant", captures=captures)
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 
 

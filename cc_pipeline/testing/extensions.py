@@ -18,6 +18,7 @@ from cc_pipeline.defs.placement import Placement
 from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import COLLECTED, WITHOUT, Extension, collect, extensions, find_extensions
 from cc_pipeline.index.kinds import index_kinds
+from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.tables import all_tables, tables_by_extension
 
 #: What takes longer to load than a command that prints its help may take.
@@ -100,7 +101,7 @@ class ExtensionTests:
     def test_what_it_lacks_is_named_with_what_brings_it(self, extension: Extension) -> None:
         """An extension without its libraries is listed with the command that installs them."""
         assert all(extension.needs.values())
-        [listed] = [one for one in list_extensions() if one.name == extension.name]
+        [listed] = [one for one in list_extensions(load_settings({})) if one.name == extension.name]
         assert listed.state == ("lacks libraries" if extension.missing else "in use")
         assert all(extra in listed.advice for extra in extension.missing.values())
 

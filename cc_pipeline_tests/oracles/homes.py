@@ -18,15 +18,15 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.hostfacts.rank_text import parse_release
+from cc_pipeline.extensions.host_facts.rank_text import parse_release
 from cc_pipeline.pagefiles.sequencefile import SequenceFileWriter
 from cc_pipeline.settings.places import MINI_CRAWL_MARK
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import spec_for
 from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.extensions.host_facts.graph import GraphSpec, write_graph
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, plain_hosts, write_keyed
 from cc_pipeline_tests.pagefiles.written_whole import DOCUMENT
-from cc_pipeline_tests.testing.mini_crawl.graph import GraphSpec, write_graph
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, plain_hosts, write_keyed
 from cc_pipeline_tests.world import ARC, NEW, OLD
 
 CRAWLS: Final = (NEW, OLD, ARC)

@@ -10,8 +10,8 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.commands.lookup import Format, Harvest
+from cc_pipeline.cli.known_hosts import find_known_hosts, required_known_hosts
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
@@ -104,12 +104,17 @@ def _rows(
     from cc_pipeline.lake.slice import LOCATE
     from cc_pipeline.workspace.workspace import rate_now
 
+    known_hosts = find_known_hosts()
     rows: list[Sequence[object]] = []
     notes: list[str] = []
     settings, rate = question.settings, rate_now(question.workspace)
     for one in question.crawls:
-        show_predicted(question, one, ask=facts)
-        here = chosen_by(question, one, where)
+        if known_hosts is not None:
+            known_hosts.show_predicted(question, one, ask=facts)
+        here = question
+        if where is not None:
+            chosen = required_known_hosts().choose_hosts(question.workspace, one, question.targets, where)
+            here = replace(question, targets=chosen)
         if not here.targets:
             continue
         look = look_for(question.workspace, one, here.targets)

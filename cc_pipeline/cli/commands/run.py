@@ -203,11 +203,12 @@ def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done], *, st
 def _chosen(
     settings: Settings, crawl: Sequence[str], *, targets: Sequence[Target], where: str
 ) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
-    """The crawls, each with those of the targets that lie on hosts whose facts match in it; crawls that have the same
+    """The crawls, each with those of the targets that lie on hosts that match in it; crawls that have the same
     hosts are together, and those without any are left out."""
-    from cc_pipeline.cli.commands.facts_first import NoFacts, chosen
+    from cc_pipeline.cli.known_hosts import NothingKnown, required_known_hosts
     from cc_pipeline.workspace.workspace import open_workspace
 
+    known_hosts = required_known_hosts()
     found: dict[tuple[Target, ...], list[str]] = {}
     silent = 0
     claim_home(settings)
@@ -215,8 +216,8 @@ def _chosen(
         crawls = resolve_crawls(workspace, crawl)
         for number, one in enumerate(crawls):
             try:
-                left = chosen(workspace, one, targets, where)
-            except NoFacts as fault:
+                left = known_hosts.choose_hosts(workspace, one, targets, where)
+            except NothingKnown as fault:
                 # one crawl of many without facts is told of and passed over; where none has any, nothing was decided
                 if not found and number == len(crawls) - 1 and silent == number:
                     raise
