@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cc_pipeline.capture_columns import CAPTURE, CRAWL, KEY_COLUMNS, NO_STATUS
+from cc_pipeline.capture_columns import CAPTURE, CRAWL, NO_STATUS
 from cc_pipeline.columns import Column, notes_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, key_rule
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
@@ -16,7 +16,6 @@ from cc_pipeline.index.catalog.rows import table_query
 from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, SHOWN_ROW_GROUPS_COLUMNS
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.snapshot import Ask, Sql, ViewSpec
-from cc_pipeline.publish.consent import PAGE_POLICIES_NOTES, SITE_POLICIES_NOTES, page_policies
 from cc_pipeline.publish.sql import todays_key
 from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.workspace.schemas import (
@@ -24,7 +23,6 @@ from cc_pipeline.workspace.schemas import (
     CRAWLS_COLUMNS,
     FETCHES_COLUMNS,
     LOOKUPS_COLUMNS,
-    SITE_POLICIES_COLUMNS,
     SOURCE_FAULTS_COLUMNS,
     SOURCE_FILES_COLUMNS,
     TARGETS_COLUMNS,
@@ -133,22 +131,6 @@ _LOOKUPS = {
     "repeated": "sum(repeated)::BIGINT",
     "looked_up_at": "max(looked_up_at)",
 }
-#: Lines of a file stand once a slice in the lake, and here at each of its captures. The row ``robots.txt`` is the
-#: capture's own, and there whatever it says. Where two targets hold a capture, one of them may not have what it leads
-#: to.
-_SITE_POLICIES = """
-    WITH held AS (
-        SELECT DISTINCT ON (robots) * EXCLUDE (lines) FROM lake.site_policies
-        ORDER BY robots, state IN ('unresolved', 'unreadable'), target),
-    said AS (
-        SELECT crawl, target, content_digest, unnest(lines, recursive := true) FROM lake.site_policies
-        WHERE len(lines) > 0)
-    SELECT * EXCLUDE (target, state), NULL::VARCHAR AS agent, 'robots.txt' AS signal, NULL::VARCHAR AS path,
-        state AS value, NULL::VARCHAR[] AS uses, NULL::VARCHAR AS says, NULL::INTEGER AS line FROM held
-    UNION ALL
-    SELECT held.* EXCLUDE (target, state), unnest(CASE WHEN len(agents) > 0 THEN agents ELSE [NULL] END), signal, path,
-        value, uses, says, number
-    FROM held JOIN said USING (crawl, target, content_digest)"""
 _FETCHES = {
     **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "quarantined", "missing")},
     **{name: f"sum({name})::BIGINT" for name in ("unsettled", "given_up")},
@@ -274,18 +256,6 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
             "How each fetched partition stands: one row per target.",
             all_but=("fetches", _folded("fetches")),
             notes=notes_of(FETCHES_COLUMNS),
-        ),
-        ViewSpec(
-            "site_policies",
-            _SITE_POLICIES,
-            "What robots.txt captures say: a row for each line and robot it is for, and one for each capture.",
-            notes=notes_of(SITE_POLICIES_COLUMNS) | SITE_POLICIES_NOTES,
-        ),
-        ViewSpec(
-            "page_policies",
-            page_policies(),
-            "What pages and their headers say to robots of how they may be used.",
-            notes=notes_of(KEY_COLUMNS) | PAGE_POLICIES_NOTES,
         ),
         _plain("source_files", "Files read whole: kind, place, crawl, key.", SOURCE_FILES_COLUMNS),
         _plain("source_faults", "What in files read whole could not be read.", SOURCE_FAULTS_COLUMNS),

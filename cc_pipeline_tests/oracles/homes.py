@@ -69,7 +69,10 @@ def make_large(folder: Path) -> Path:
         for key, value in pairs:
             writer.append(key, value)
     domains = truth.domains()
-    _run_targets(folder, bucket, domains, "--with-policies")
+    _run_targets(folder, bucket, domains)
+    for crawl in (NEW, OLD):
+        found = [domain for domain in domains if truth.of(crawl, domain=domain)]
+        _run(folder, "policies", *found, "--crawl", crawl, "--yes", "--format", "csv", source=bucket)
     _run(folder, "facts", "ranks", _RELEASE, "--yes", source=bucket)
     _run(folder, "facts", "show", *domains[:5], "--crawl", NEW, "--keep", "--format", "csv", source=bucket)
     _run(folder, "files", "add", "metadata-00000", "--kind", "sequencefile", source=bucket)
@@ -99,13 +102,13 @@ def list_writers() -> dict[str, str]:
     return {"pyarrow": pa.__version__, "zlib": zlib.ZLIB_RUNTIME_VERSION}
 
 
-def _run_targets(folder: Path, bucket: Path, targets: list[str], *options: str) -> None:
+def _run_targets(folder: Path, bucket: Path, targets: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     listed = folder / "targets.txt"
     listed.write_text("\n".join(targets) + "\n", "utf-8")
     crawls = [word for crawl in CRAWLS for word in ("--crawl", crawl)]
     subsets = [word for subset in SUBSETS for word in ("--subset", subset)]
-    _run(folder, "run", *crawls, f"@{listed}", *subsets, "--yes", *options, source=bucket)
+    _run(folder, "run", *crawls, f"@{listed}", *subsets, "--yes", source=bucket)
 
 
 def _run(folder: Path, *arguments: str, source: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +23,7 @@ from cc_pipeline.cli.run_report import (
     say_what_was_done,
 )
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.python import meaning
 from cc_pipeline.python.choices import as_the_home_has_it
 from cc_pipeline.python.materializing import Part, run_targets
@@ -60,9 +60,6 @@ def run(
     strict: Annotated[
         bool, typer.Option("--strict", help="End with status 1 where any target was found in none of the crawls.")
     ] = False,
-    policies: Annotated[
-        bool, typer.Option("--with-policies", help="Then get and read the robots.txt captures of the targets' hosts.")
-    ] = False,
     details: Annotated[
         bool,
         typer.Option("--details", help="Every step, pair and note of many crawls, and the totals of the whole home."),
@@ -96,8 +93,6 @@ def run(
       cc-pipeline run "set:press = @press.txt" -c newest         (a member a line)
 
       cc-pipeline run @sites.txt -c newest --watched             (a target a line, and the watch list)
-
-      cc-pipeline run example.com -c newest --with-policies      (what its robots.txt ask of robots, too)
 
       cc-pipeline run suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100"
 
@@ -147,8 +142,6 @@ def run(
     narrowed = None if hosts is None else partial(_chosen, settings, targets=meant, where=hosts)
     with told_to(Spoken(details=details)):
         troubles = run_targets(settings, crawl, meant, narrowed=narrowed, yes=yes, told=say)
-        if policies:
-            troubles += _read_policies(settings, done, meant, say, yes=yes)
     if parts:
         say_summary(parts, details=details)
     if details:
@@ -158,23 +151,6 @@ def run(
     # where an index may lack files, nobody knows that a target is in none
     if strict or not settings.max_index_gaps:
         _refuse_unfound(meant, done, strict=strict)
-
-
-def _read_policies(
-    settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target], say: Callable[[Part], None], *, yes: bool
-) -> list[EnvironmentFault]:
-    """Of each crawl those of the targets that have captures there."""
-    from cc_pipeline.python.materializing import read_policies
-
-    found: dict[str, set[str]] = {}
-    for at, one in done.items():
-        if one.after.captures:
-            found.setdefault(at.crawl, set()).add(at.target)
-    troubles: list[EnvironmentFault] = []
-    for crawl, slugs in found.items():
-        own = [target for target in targets if target.slug in slugs]
-        troubles += read_policies(settings, [crawl], own, yes=yes, told=say)
-    return troubles
 
 
 def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:

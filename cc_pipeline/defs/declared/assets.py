@@ -24,13 +24,11 @@ from cc_pipeline.defs.lineage import (
 from cc_pipeline.defs.partitions import BACKFILL
 from cc_pipeline.documents.schemas import PAGE_COLUMNS, PARSER_VERSION
 from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_COLUMNS
-from cc_pipeline.policies import VERSION as POLICIES_VERSION
 from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.workspace.schemas import (
     CAPTURES_COLUMNS,
     CRAWLS_COLUMNS,
     INDEX_MANIFEST_COLUMNS,
-    SITE_POLICIES_COLUMNS,
     SOURCE_FAULTS_COLUMNS,
 )
 
@@ -249,29 +247,6 @@ def extraction() -> list[Step]:
             partitions="pairs",
             backfill=BACKFILL,
             options={"can_subset": True},
-        )
-    ]
-
-
-def policies() -> list[Step]:
-    """What sites ask of robots, from their robots.txt captures."""
-    return [
-        _made(
-            "facts.site_policies",
-            Asset(
-                name="site_policies",
-                group="content",
-                kinds=["deltalake"],
-                description="One row per robots.txt capture of the target's hosts in the crawl, with rules and "
-                "signals. Made on request.",
-                deps=["records"],
-                code_version=POLICIES_VERSION,
-                columns=SITE_POLICIES_COLUMNS,
-                is_published=True,
-            ),
-            partitions="pairs",
-            backfill=BACKFILL,
-            options={"output_required": False},
         )
     ]
 

@@ -14,7 +14,6 @@ def core_definitions(published: Iterable[str], *, alone: bool) -> HomeDefinition
     steps = [
         *assets.catalog(),
         *assets.extraction(),
-        *assets.policies(),
         *assets.exports(),
         *assets.sources(),
     ]

@@ -47,11 +47,6 @@ _ASSET_JOBS: Final = (
         assets=("page_metadata", "page_text", "page_links", "feed_items"),
     ),
     AssetJob(
-        name="read_policies",
-        description="Reads a target's stored robots.txt captures of a crawl into a table; fetches nothing.",
-        assets=("site_policies",),
-    ),
-    AssetJob(
         name="list_crawls",
         description="Reads the list of crawls again.",
         assets=("crawls",),
@@ -120,13 +115,6 @@ _OP_JOBS: Final = (
         "line launch it.",
         function="cc_pipeline.defs.assets.extraction.extract_listed",
         config=ExtractTargetsConfig,
-        is_listed=True,
-    ),
-    OpJob(
-        name="read_policies_of_targets",
-        description="Reads the stored robots.txt captures of any targets in any crawls into a table.",
-        function="cc_pipeline.defs.assets.facts.read_policies_listed",
-        config=PartitionsConfig,
         is_listed=True,
     ),
 )
