@@ -19,7 +19,7 @@ LONGEST = (
     "cli",
     "cli homes",
     "cli published",
-    "spark",
+    "extensions/spark",
     "killing",
     "bench soak",
     "defs/test_main_job.py",
