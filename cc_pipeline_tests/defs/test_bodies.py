@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, BrokenBarrierError
 from types import SimpleNamespace
@@ -27,3 +29,13 @@ def test_bodies_are_loaded_one_after_the_other(monkeypatch: pytest.MonkeyPatch) 
         done = list(pool.map(lambda place: bodies.later(place)(), ("one.called", "two.called")))
     assert done == ["one", "two"]
     assert not met
+
+
+def test_definitions_load_nothing_that_only_bodies_need() -> None:
+    heavy = {"duckdb", "deltalake", "aiohttp", "botocore", "jinja2", "matplotlib"}
+    code = (
+        "import sys, dagster; before = set(sys.modules); from cc_pipeline.definitions import defs; "
+        f"defs().get_repository_def(); print(sorted({heavy!r} & set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

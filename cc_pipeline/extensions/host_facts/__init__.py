@@ -46,7 +46,7 @@ def _known_hosts() -> Mapping[str, KnownHosts]:
 def _definitions(at: Placement) -> HomeDefinitions:
     from cc_pipeline.errors import CcPipelineError
     from cc_pipeline.extensions.host_facts.definitions import make_definitions
-    from cc_pipeline.extensions.host_facts.known import added_datasets
+    from cc_pipeline.extensions.host_facts.places import added_datasets
 
     try:
         settings = at.load_settings()
@@ -57,7 +57,7 @@ def _definitions(at: Placement) -> HomeDefinitions:
 
 def _checks(settings: Settings) -> Sequence[Check]:
     from cc_pipeline.extensions.host_facts.checks import dataset_checks
-    from cc_pipeline.extensions.host_facts.known import added_datasets
+    from cc_pipeline.extensions.host_facts.places import added_datasets
 
     return dataset_checks(added_datasets(settings))
 

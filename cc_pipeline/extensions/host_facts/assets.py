@@ -13,7 +13,8 @@ from cc_pipeline.extensions.host_facts.choosing import USUAL, hosts_only, known_
 from cc_pipeline.extensions.host_facts.dataset_files import dataset_transport, read_ahead
 from cc_pipeline.extensions.host_facts.definitions import AnnotationConfig, FactsConfig, FillFactsConfig
 from cc_pipeline.extensions.host_facts.fill import fill_facts
-from cc_pipeline.extensions.host_facts.known import Known, asset_of, known_datasets
+from cc_pipeline.extensions.host_facts.known import Known, known_datasets
+from cc_pipeline.extensions.host_facts.places import asset_of
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.workspace.workspace import Workspace
 

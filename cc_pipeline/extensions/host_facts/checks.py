@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def dataset_checks(datasets: Iterable[str]) -> list[Check]:
     """A check of the asset of each dataset, which are named."""
-    from cc_pipeline.extensions.host_facts.known import asset_of
+    from cc_pipeline.extensions.host_facts.places import asset_of
 
     return [_of(dataset, asset_of(dataset)) for dataset in datasets]
 

@@ -1,7 +1,7 @@
 """What this extension has in Dagster: the table of facts, the data that it is made of, and data that a person added."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 from pydantic import Field
@@ -10,13 +10,16 @@ from cc_pipeline.columns import Column
 from cc_pipeline.defs.declarations import Asset, AssetJob, Columns, ExternalAsset, HomeDefinitions, OpJob, Step
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
 from cc_pipeline.defs.partitions import BACKFILL
-from cc_pipeline.extensions.host_facts.known import ANNOTATION, Known, asset_of
+from cc_pipeline.extensions.host_facts.places import ANNOTATION, asset_of
 from cc_pipeline.extensions.host_facts.schemas import (
     DEGREES_COLUMNS,
     GNEISSWEB_COLUMNS,
     HOST_FACTS_COLUMNS,
     HOST_INDEX_COLUMNS,
 )
+
+if TYPE_CHECKING:
+    from cc_pipeline.extensions.host_facts.known import Known
 
 HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
 DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])
@@ -63,7 +66,7 @@ JOBS: Final = (
 )
 
 
-def make_definitions(added: Mapping[str, Known]) -> HomeDefinitions:
+def make_definitions(added: Mapping[str, "Known"]) -> HomeDefinitions:
     """The definitions of a home to which a person ``added`` these datasets, by name."""
     table = Asset(
         name="host_facts",
@@ -89,7 +92,7 @@ def make_definitions(added: Mapping[str, Known]) -> HomeDefinitions:
     return HomeDefinitions(external=_common_crawl(), steps=[fill, *annotations], jobs=JOBS, families=[ANNOTATION])
 
 
-def _annotation(name: str, known: Known) -> Step:
+def _annotation(name: str, known: "Known") -> Step:
     from cc_pipeline.defs.metadata import plain  # noqa: PLC0415  # heavy, and few homes have any
 
     text = plain(known.dataset.title) or f"The dataset {name}, which was added to this home."

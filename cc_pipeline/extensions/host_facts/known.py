@@ -29,8 +29,6 @@ from cc_pipeline.workspace.workspace import fetched_whole, open_named
 
 #: Bytes of a table on the web that is fetched whole to be joined.
 _MOST_FETCHED: Final = 256 << 20
-#: How the assets of datasets that a person added begin.
-ANNOTATION: Final = "annotation_"
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
 _OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullstr", "all_varchar")
 
@@ -67,22 +65,6 @@ def known_datasets(settings: Settings) -> dict[str, Known]:
         one = _read(text_of(file), file)
         found[one.name] = one
     return found
-
-
-def added_datasets(settings: Settings) -> dict[str, Known]:
-    """The datasets that a person added to the home, by name; none where a file of one is wrong, which the check of its
-    asset and ``cc-pipeline facts datasets`` say."""
-    if not datasets_path(settings).is_dir():
-        return {}
-    try:
-        return {name: known for name, known in known_datasets(settings).items() if known.file is not None}
-    except CcPipelineError:
-        return {}
-
-
-def asset_of(dataset: str) -> str:
-    """The asset of a dataset that was added."""
-    return ANNOTATION + dataset.replace("-", "_")
 
 
 def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, Step
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
 from cc_pipeline.defs.partitions import BACKFILL
-from cc_pipeline.extensions.policies.tables import SITE_POLICIES_COLUMNS, VERSION
+from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_COLUMNS, VERSION
 
 #: The job over partitions that its configuration names.
 LISTED_JOB = "read_policies_of_targets"

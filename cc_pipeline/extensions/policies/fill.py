@@ -27,7 +27,8 @@ from cc_pipeline.documents.html.urls import resolve_header
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extensions.policies.robots import parse_robots
-from cc_pipeline.extensions.policies.tables import POLICIES, SITE_POLICIES_SCHEMA, VERSION
+from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA, VERSION
+from cc_pipeline.extensions.policies.tables import POLICIES
 from cc_pipeline.extraction.lookup_notes import in_commits
 from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
 from cc_pipeline.extraction.standing import contents, stand

@@ -7,7 +7,7 @@ from typing import Final
 from cc_pipeline.capture_columns import KEY_COLUMNS
 from cc_pipeline.columns import notes_of
 from cc_pipeline.extensions.policies import consent
-from cc_pipeline.extensions.policies.tables import SITE_POLICIES_COLUMNS
+from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_COLUMNS
 from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
 from cc_pipeline.publish import sql
 from cc_pipeline.publish.macros import BY_SITE, rows_of_site

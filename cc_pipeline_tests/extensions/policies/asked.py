@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cc_pipeline.extensions.policies import consent
 from cc_pipeline.extensions.policies.robots import parse_robots
-from cc_pipeline.extensions.policies.tables import SITE_POLICIES_SCHEMA
+from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA
 
 _LINES = SITE_POLICIES_SCHEMA.field("lines").type
 

@@ -16,7 +16,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.export import table_files
 from cc_pipeline.extensions.policies.dataset import Recipe, Sieved, sieve
 from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
-from cc_pipeline.extensions.policies.tables import SITE_POLICIES_SCHEMA
+from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA
 from cc_pipeline.extensions.policies.views import _SITE_POLICIES, MACROS
 from cc_pipeline.lake.reading import open_settled
 from cc_pipeline.publish.macros import MACROS as CORE_MACROS
