@@ -79,7 +79,7 @@ def test_no_command_takes_targets_or_crawls_in_another_way() -> None:
             assert one.name != "crawl" or "-c" in one.opts, command
 
 
-NEEDS_EXAMPLES = ("plan", "lookup", "doctor", "report",
+NEEDS_EXAMPLES = ("plan", "lookup", "doctor",
                   "catalog coverage", "catalog export", "catalog import", "catalog athena",
                   "index harvest", "index build", "index repair", "index search",
                   "index verify")  # fmt: skip
@@ -104,7 +104,6 @@ BAD_INPUT = {
     "ARC files of a WARC crawl": ("index", "build", "--btree", "-c", NEW, "--arcs", "list.txt"),
     "a list that is not there": ("index", "build", "--btree", "-c", ARC, "--arcs", "no/list.txt"),
     "nothing to verify": ("index", "verify", "-c", ARC),
-    "a report of what nobody looked for": ("report", "nobody.example"),
     "a folder that is not there": ("lookup", "example.com", "-c", NEW, "--out", "no/such/folder.csv"),
     "a home of another source": ("lookup", "example.com", "-c", NEW, "--source", "/nowhere"),
 }
