@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from cc_pipeline.checks.check import Check
     from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.cli.known_hosts import KnownHosts
     from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
@@ -68,6 +69,7 @@ class Extension:
     - ``launchers``: classes of ``run_launcher`` in ``dagster.yaml``, from which Dagster imports them. The core asks the
       one in use for ``host_count``, how many hosts it gives runs to, and for ``hosts``.
     - ``commands``: functions, typer groups or ``cli.command.Command``, by name.
+    - ``known_hosts``, by name: say what is known of hosts before anything is located, for ``--hosts``.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.
     - ``maintenance`` is done with the weekly upkeep, and gives how many files it deleted.
@@ -88,6 +90,7 @@ class Extension:
     rate_sources: Callable[[], Mapping[str, RateSourceOpener]] = _no_names
     launchers: Callable[[], Mapping[str, type]] = _no_names
     commands: Callable[[], Mapping[str, Any]] = _no_names
+    known_hosts: Callable[[], Mapping[str, KnownHosts]] = _no_names
     definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
     checks: Callable[[Settings], Sequence[Check]] = lambda _: ()
     maintenance: Callable[[Workspace], int] | None = None

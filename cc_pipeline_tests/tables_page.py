@@ -1,6 +1,6 @@
-"""The lists of columns of docs/tables.md, made from a published file and the notes that it carries.
+"""The lists of columns of docs/tables.md and of pages of extensions, made from a published file and the notes in it.
 
-``make docs`` (``python -m cc_pipeline_tests.tables_page``) writes them between the page's markers; a test compares.
+``make docs`` (``python -m cc_pipeline_tests.tables_page``) writes them between the pages' markers; a test compares.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from pathlib import Path
 
 import duckdb
 
+from cc_pipeline.extension import collect
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline_tests.publish.lake_pages import make_workspace
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "tables.md"
+PAGES_OF_EXTENSIONS = sorted((PAGE.parent / "extensions").glob("*.md"))
 #: Columns that so many tables have, with one type and one note, stand in a table of their own.
 _MANY = 3
 SHARED = "columns of many tables"
@@ -41,20 +43,30 @@ def columns_by_table(folder: Path) -> dict[str, list[Column]]:
 
 
 def blocks(tables: dict[str, list[Column]]) -> dict[str, str]:
-    """Markdown by the name of a block: each table, and the columns that many have."""
-    count = Counter(column for columns in dict.fromkeys(map(tuple, tables.values())) for column in columns)
+    """Markdown by the name of a block: each table, and the columns that many tables of the core have."""
+    added = tables_of_extensions()
+    core = {name: columns for name, columns in tables.items() if name not in added}
+    count = Counter(column for columns in dict.fromkeys(map(tuple, core.values())) for column in columns)
     shared = {column: None for column, times in count.items() if times >= _MANY}
     made = {SHARED: _table(shared)}
     for name, columns in tables.items():
-        twin = max((each for each in tables if each != name and tables[each] == columns), default="")
+        twin = max((each for each in core if each != name and tables[each] == columns), default="")
         if name < twin:
             made[name] = f"The columns of [{twin}](#{twin}).\n"
             continue
         common = ", ".join(f"`{column[0]}`" for column in columns if column in shared)
         said = f"[Shared](#{SHARED.replace(' ', '-')}): {common}." if common else ""
         own = _table(column for column in columns if column not in shared)
+        if name in added:
+            # the pages of extensions lie in a folder of their own
+            said, own = (text.replace("](", "](../").replace("(../#", f"(../{PAGE.name}#") for text in (said, own))
         made[name] = "\n\n".join(filter(None, (textwrap.fill(said, 118, break_on_hyphens=False), own)))
     return made
+
+
+def tables_of_extensions() -> set[str]:
+    """The views that extensions add to a published file."""
+    return {view.name for views in collect("views").values() for view in views}
 
 
 def page_of(text: str, made: dict[str, str]) -> str:
@@ -92,4 +104,6 @@ def _linked(note: str) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        PAGE.write_text(page_of(PAGE.read_text("utf-8"), blocks(columns_by_table(Path(scratch)))), "utf-8")
+        made = blocks(columns_by_table(Path(scratch)))
+        for page in (PAGE, *PAGES_OF_EXTENSIONS):
+            page.write_text(page_of(page.read_text("utf-8"), made), "utf-8")

@@ -57,7 +57,7 @@ Hosts = Annotated[
     typer.Option(
         "--hosts",
         metavar="FILTER",
-        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100' (docs/facts.md).",
+        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100', by an extension that knows them.",
     ),
 ]
 Wait = Annotated[

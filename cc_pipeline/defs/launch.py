@@ -193,19 +193,6 @@ class Launcher:
         keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
         return self._run_keys(job, keys, config)
 
-    def fill_facts(
-        self, crawls: Sequence[str], targets: Sequence[Target], datasets: Sequence[str] = ()
-    ) -> Iterator[LaunchedRun]:
-        """Materializes ``host_facts`` of ``targets`` in ``crawls`` from ``datasets`` (names; none: the usual
-        ones). Raises as :meth:`extract` does."""
-        self.add_targets(targets, crawls)
-        return self.make_listed("fill_facts_of_targets", crawls, targets, datasets=list(datasets))
-
-    def read_policies(self, crawls: Sequence[str], targets: Sequence[Target]) -> Iterator[LaunchedRun]:
-        """Materializes ``site_policies`` of ``targets`` in ``crawls``, whose robots.txt captures are fetched. Raises as
-        :meth:`extract` does."""
-        return self.make_listed("read_policies_of_targets", crawls, targets)
-
     def read_source_files(self, slugs: Sequence[str]) -> list[LaunchedRun]:
         """Materializes the ``sources`` assets of registered files; ``slugs`` are their partition keys."""
         self.add_source_files(slugs)

@@ -17,7 +17,6 @@ from cc_pipeline.defs.placement import Placement
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS, SCHEMAS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.workspace.schemas import DEGREES_COLUMNS, GNEISSWEB_COLUMNS, HOST_INDEX_COLUMNS
 
 #: Assets of Common Crawl's, by what they are to us; ``defs/assets/commoncrawl`` describes them.
 COLLINFO: Final = dg.AssetKey(["commoncrawl", "collinfo"])
@@ -27,14 +26,6 @@ CLUSTER_INDEX: Final = dg.AssetKey(["commoncrawl", "cluster_index"])
 URL_INDEX_2012: Final = dg.AssetKey(["commoncrawl", "url_index_2012"])
 ARCHIVES: Final = dg.AssetKey(["commoncrawl", "archives"])
 WHOLE_FILES: Final = dg.AssetKey(["commoncrawl", "whole_files"])
-HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
-DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])
-GNEISSWEB: Final = dg.AssetKey(["commoncrawl", "gneissweb_hosts"])
-#: What is taken of those that are keyed by host, under the column ``HOST_KEY``.
-KEYED: Final[Mapping[dg.AssetKey, Sequence[Column]]] = {
-    HOST_INDEX: HOST_INDEX_COLUMNS, DEGREES: DEGREES_COLUMNS, GNEISSWEB: GNEISSWEB_COLUMNS,
-}  # fmt: skip
-HOST_KEY: Final = "surt_host_name"
 
 _OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s][^@\s.]*\.[^@\s]+")
 _Columns = dict[str, tuple[tuple[dg.AssetKey, str], ...]]
@@ -84,19 +75,10 @@ def _pages(schema: pa.Schema) -> _Columns:
     return found
 
 
-def _host_facts() -> _Columns:
-    hosts = tuple((asset, HOST_KEY) for asset in KEYED)
-    found: _Columns = {HOST_KEY: hosts, "host": hosts, "domain": hosts}
-    for asset, columns in KEYED.items():
-        found |= {column.name: ((asset, column.name),) for column in columns}
-    return found
-
-
 #: By table and column, the columns of other assets that it is made of.
 COLUMNS: Final[Mapping[str, Columns]] = {
     "captures": _captures(),
     "records": _records(),
-    "host_facts": _host_facts(),
     **{name: _pages(schema) for name, schema in SCHEMAS.items()},
 }
 

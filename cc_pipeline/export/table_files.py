@@ -1,12 +1,12 @@
-"""Published tables, queries and data sets as Parquet, JSON lines, CSV, or one DuckDB file with the rows inside.
+"""Published tables, queries and files as Parquet, JSON lines, CSV, or one DuckDB file with the rows inside.
 
 DuckDB writes them in a stream: rows are in no order, and memory stays flat however many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from cc_pipeline.export.files import Handed, files_in, whole_file, whole_folder,
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.export.text_rows import write_text
+from cc_pipeline.extension import collect
 from cc_pipeline.lake.reading import quoted, quoted_name, unended
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 from cc_pipeline.publish.macros import MACROS
@@ -40,10 +41,10 @@ _GROUP_ROWS_OF_DUCKDB: Final = 8_192
 #: did not fit into one.
 _GROUP_ROWS: Final = 2_048
 _GROUP_BYTES: Final = "16MB"
-#: Tables of a target's rows, in the order in which people ask for them.
+#: Tables of the core with a target's rows, in the order in which people ask for them.
 OF_TARGETS: Final = (
     "page_text", "page_metadata", "page_links", "feed_items", "captures", "records", "capture_targets", "targets",
-    "lookups", "fetches", "host_facts", "site_policies", "page_policies",
+    "lookups", "fetches", "host_facts",
 )  # fmt: skip
 _PLACE = ", ".join(CAPTURE)
 
@@ -69,10 +70,27 @@ def select_tables(
     for name in names:
         if name not in there:
             raise UserInputError(f"{name!r} is not published; there are: {', '.join(sorted(there))}")
-    chosen = [name for name in OF_TARGETS if name in there] if (targets or crawls) else sorted(there)
+    chosen = _about_targets(there) if (targets or crawls) else sorted(there)
     return [
         Selection(name, _rows_of(name, there[name], targets, crawls), name) for name in (dict.fromkeys(names) or chosen)
     ]
+
+
+def _about_targets(there: Mapping[str, Sequence[str]]) -> list[str]:
+    """The published tables that have rows of single targets: the core's, then those of extensions."""
+    added = [view.name for views in collect("views").values() for view in views]
+    about = [name for name in added if name in there and ("target" in there[name] or set(CAPTURE) <= {*there[name]})]
+    return [*(name for name in OF_TARGETS if name in there), *about]
+
+
+def _macros_for(tables: Collection[str | None]) -> list[Sequence[MacroSpec]]:
+    """The macros that go along with published ``tables``: those of the core where all tables of targets are there, and
+    then those of each extension all of whose views are."""
+    if not set(OF_TARGETS) <= {*tables}:
+        return []
+    views = collect("views")
+    added = [macros for name, macros in collect("macros").items() if {view.name for view in views[name]} <= {*tables}]
+    return [MACROS, *added]
 
 
 def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "query") -> Selection:
@@ -130,10 +148,10 @@ def write_duckdb(
     selections: Sequence[Selection],
     path: Path,
     about: Sequence[tuple[str, str]],
-    macros: Sequence[MacroSpec] = (),
+    macros: Sequence[Sequence[MacroSpec]] = (),
 ) -> list[Handed]:
     """Writes each selection as a table of one new DuckDB file, comments included, ``about`` as the table ``about``, and
-    ``macros``, which are to find all they read in it.
+    groups of ``macros``, which are to find all they read in it: one after the first that cannot be made is left out.
 
     Raises as :func:`write_table` does.
     """
@@ -167,7 +185,7 @@ def write_duckdb_file(request: RowsRequest) -> Written:
     """Writes the selections as tables of one DuckDB file. Macros read several tables: they go along where all tables
     of targets do. Raises as :func:`write_table` does."""
     with whole_file(request.out) as path:
-        macros = MACROS if {each.table for each in request.selections} >= set(OF_TARGETS) else ()
+        macros = _macros_for([each.table for each in request.selections])
         about = request.provenance.as_rows()
         handed = write_duckdb(request.connection, request.selections, path, about, macros)
     return written_tables(handed, write_papers(request.out, request.about, request.provenance, handed, [request.out]))
@@ -199,7 +217,7 @@ def written_tables(handed: Sequence[Handed], files: tuple[Path, ...]) -> Written
     )
 
 
-def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSpec]) -> None:
+def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[Sequence[MacroSpec]]) -> None:
     """Macros name tables as ``main.…``, and ``lake.captures`` where they ask for captures by target."""
     [(before,)] = connection.execute("SELECT current_database()").fetchall()
     connection.execute("USE handed")
@@ -207,13 +225,17 @@ def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[MacroSp
         connection.execute("CREATE SCHEMA lake")
         joined = f"JOIN (SELECT DISTINCT {_PLACE}, target FROM main.capture_targets) USING ({_PLACE})"
         connection.execute(f"CREATE VIEW lake.captures AS SELECT * FROM main.captures {joined}")
-        make_macros(connection, macros)
+        core, *added = macros
+        make_macros(connection, core)
+        for group in added:
+            with suppress(duckdb.Error):
+                make_macros(connection, group)
     finally:
         connection.execute(f"USE {quoted_name(before)}")
 
 
 def published_at(connection: duckdb.DuckDBPyConnection) -> datetime | None:
-    """When the file was published; ``None`` for a data set, which shows no tables."""
+    """When the file was published; ``None`` for files, which show no tables."""
     try:
         [(at,)] = connection.execute("SELECT max(published_at) FROM main.publication").fetchall()
     except duckdb.Error:

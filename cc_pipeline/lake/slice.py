@@ -417,8 +417,6 @@ GIVEN: Final = Stage("given", ("given_captures",), "given:{crawl}:{target}")
 LOCATE: Final = Stage("locate", ("captures",), "locate:{crawl}:{target}")
 FETCH: Final = Stage("fetch", ("records",), "fetch:{crawl}:{target}")
 PARSE: Final = Stage("parse", PAGE_TABLES, "parse:{crawl}:{target}")
-POLICIES: Final = Stage("policies", ("site_policies",), "policies:{crawl}:{target}")
-FACTS: Final = Stage("facts", ("host_facts",), "facts:{crawl}:{target}")
 #: An archive file that is indexed here: what of it could not be read.
 BUILT: Final = Stage("built index", ("source_faults",), "built:{crawl}:{target}")
 #: A file read whole: its partition key is the ``target`` of its rows, and is unique without the crawl.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from cc_pipeline.lake.snapshot import MacroSpec
-from cc_pipeline.publish import consent, sql
+from cc_pipeline.publish import sql
 
 
-def _of_site(table: str) -> str:
+def rows_of_site(table: str) -> str:
+    """The rows of a published table about the registered domain ``site``, a parameter; all where it is null."""
     # folded away where no site is named, and where one is it skips row groups
     return f"(FROM {sql.named(table)} WHERE site IS NULL OR domain = lower(site))"
 
@@ -18,7 +19,7 @@ def _from_elsewhere(table: str) -> str:
 
 
 #: No parameter has the name of a column: DuckDB would put its value for the column too.
-_SITE: Final = ("site := NULL",)
+BY_SITE: Final = ("site := NULL",)
 
 MACROS: Final[tuple[MacroSpec, ...]] = (
     MacroSpec(
@@ -36,8 +37,8 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
     ),
     MacroSpec(
         "timeline",
-        _SITE,
-        sql.timeline(_of_site),
+        BY_SITE,
+        sql.timeline(rows_of_site),
         "timeline(site := NULL): captures, pages and new pages by crawl, of a registered domain or of all.",
     ),
     MacroSpec(
@@ -48,46 +49,33 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
     ),
     MacroSpec(
         "changes_between",
-        ("before", "after", *_SITE),
-        sql.changes_between("before", "after", _of_site),
+        ("before", "after", *BY_SITE),
+        sql.changes_between("before", "after", rows_of_site),
         "changes_between(before, after, site := NULL): pages new, gone, same or changed (by main text) of two crawls.",
     ),
     MacroSpec(
         "feed_timeline",
-        _SITE,
-        sql.feed_timeline(_of_site),
+        BY_SITE,
+        sql.feed_timeline(rows_of_site),
         "feed_timeline(site := NULL): captures of feeds, with their items and how many are new.",
     ),
     MacroSpec(
         "feeds_advertised",
-        _SITE,
-        sql.feeds_advertised(_of_site),
+        BY_SITE,
+        sql.feeds_advertised(rows_of_site),
         "feeds_advertised(site := NULL): feeds that pages name, captured or not.",
     ),
     MacroSpec(
         "link_graph",
-        _SITE,
-        sql.link_graph(_of_site, _from_elsewhere),
+        BY_SITE,
+        sql.link_graph(rows_of_site, _from_elsewhere),
         "link_graph(site := NULL): which domains link to which, by crawl; of a site those to it too.",
     ),
     MacroSpec(
         "near_duplicates",
-        ("of_crawl", *_SITE, "least := 0.8", "least_words := 20"),
-        sql.near_duplicates("of_crawl", "least", "least_words", _of_site),
+        ("of_crawl", *BY_SITE, "least := 0.8", "least_words := 20"),
+        sql.near_duplicates("of_crawl", "least", "least_words", rows_of_site),
         "near_duplicates(of_crawl, site := NULL, least := 0.8, least_words := 20): pages with the same main text, "
         "then such that share a part of their five-word runs.",
-    ),
-    MacroSpec(
-        "policy_of",
-        ("page", "moment"),
-        consent.policy_of("page", "moment", sql.named),
-        "policy_of(page, moment): what robots.txt and the page said of access and uses when a URL was fetched, and "
-        "what they say by the newest captures known: allow, disallow or unknown.",
-    ),
-    MacroSpec(
-        "consent_timeline",
-        _SITE,
-        consent.consent_timeline(_of_site),
-        "consent_timeline(site := NULL): stretches of time in which an origin's robots.txt said the same, and what.",
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cc_pipeline.capture_columns import CAPTURE, CRAWL, KEY_COLUMNS, NO_STATUS
+from cc_pipeline.capture_columns import CAPTURE, CRAWL, NO_STATUS
 from cc_pipeline.columns import Column, notes_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, key_rule
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
@@ -16,16 +16,13 @@ from cc_pipeline.index.catalog.rows import table_query
 from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, SHOWN_ROW_GROUPS_COLUMNS
 from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.snapshot import Ask, Sql, ViewSpec
-from cc_pipeline.publish.consent import PAGE_POLICIES_NOTES, SITE_POLICIES_NOTES, page_policies
 from cc_pipeline.publish.sql import todays_key
 from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.workspace.schemas import (
     CAPTURES_COLUMNS,
     CRAWLS_COLUMNS,
     FETCHES_COLUMNS,
-    HOST_FACTS_COLUMNS,
     LOOKUPS_COLUMNS,
-    SITE_POLICIES_COLUMNS,
     SOURCE_FAULTS_COLUMNS,
     SOURCE_FILES_COLUMNS,
     TARGETS_COLUMNS,
@@ -118,7 +115,7 @@ _CAPTURES, _RECORDS, *_ = _BY_CAPTURE
 _PAGE_METADATA = _BY_CAPTURE[2]
 
 #: The target that a slice belongs to: of a part of a set the set.
-_WHOLE = f"split_part(target, '{SEPARATOR}', 1)"
+WHOLE_TARGET = f"split_part(target, '{SEPARATOR}', 1)"
 #: Which pages are shown: those that a condition rules out stay in the lake.
 _NOT_RULED_OUT = "meant IS DISTINCT FROM 'no'"
 #: What is so of a target, from the rows of its slices.
@@ -134,22 +131,6 @@ _LOOKUPS = {
     "repeated": "sum(repeated)::BIGINT",
     "looked_up_at": "max(looked_up_at)",
 }
-#: Lines of a file stand once a slice in the lake, and here at each of its captures. The row ``robots.txt`` is the
-#: capture's own, and there whatever it says. Where two targets hold a capture, one of them may not have what it leads
-#: to.
-_SITE_POLICIES = """
-    WITH held AS (
-        SELECT DISTINCT ON (robots) * EXCLUDE (lines) FROM lake.site_policies
-        ORDER BY robots, state IN ('unresolved', 'unreadable'), target),
-    said AS (
-        SELECT crawl, target, content_digest, unnest(lines, recursive := true) FROM lake.site_policies
-        WHERE len(lines) > 0)
-    SELECT * EXCLUDE (target, state), NULL::VARCHAR AS agent, 'robots.txt' AS signal, NULL::VARCHAR AS path,
-        state AS value, NULL::VARCHAR[] AS uses, NULL::VARCHAR AS says, NULL::INTEGER AS line FROM held
-    UNION ALL
-    SELECT held.* EXCLUDE (target, state), unnest(CASE WHEN len(agents) > 0 THEN agents ELSE [NULL] END), signal, path,
-        value, uses, says, number
-    FROM held JOIN said USING (crawl, target, content_digest)"""
 _FETCHES = {
     **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "quarantined", "missing")},
     **{name: f"sum({name})::BIGINT" for name in ("unsettled", "given_up")},
@@ -203,11 +184,11 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
         ViewSpec(
             "targets",
             # one row a target, also where the table has two by mistake
-            f"SELECT DISTINCT ON (slug) * FROM lake.targets WHERE NOT {_is_part('slug')} ORDER BY slug, version",
+            f"SELECT DISTINCT ON (slug) * FROM lake.targets WHERE NOT {is_part('slug')} ORDER BY slug, version",
             "Targets looked up: slug, definition, version.",
             all_but=(
                 "targets",
-                f"SELECT count(*) - count(DISTINCT slug) FILTER (NOT {_is_part('slug')}) FROM lake.targets",
+                f"SELECT count(*) - count(DISTINCT slug) FILTER (NOT {is_part('slug')}) FROM lake.targets",
             ),
             notes=notes_of(TARGETS_COLUMNS),
         ),
@@ -235,7 +216,7 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
         ),
         ViewSpec(
             "set_members",
-            f"SELECT crawl, {_WHOLE} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
+            f"SELECT crawl, {WHOLE_TARGET} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
             f"(SELECT crawl, target, unnest(members) AS one FROM {_of_slices('lookups')}) GROUP BY ALL",
             "Members of located sets and how many captures each has: with 0 nothing was found.",
             notes={
@@ -276,31 +257,6 @@ def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Shari
             all_but=("fetches", _folded("fetches")),
             notes=notes_of(FETCHES_COLUMNS),
         ),
-        ViewSpec(
-            "host_facts",
-            f"SELECT * FROM lake.host_facts WHERE NOT {_is_part('target')} UNION ALL BY NAME "
-            f"SELECT DISTINCT ON (crawl, target, surt_host_name) * FROM (SELECT * REPLACE ({_WHOLE} AS target) "
-            f"FROM lake.host_facts WHERE {_is_part('target')})",
-            "One row per host of a target in a crawl: what datasets keyed by host say of it.",
-            all_but=(
-                "host_facts",
-                f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE}, surt_host_name)) FROM lake.host_facts "
-                f"WHERE {_is_part('target')}",
-            ),
-            notes=notes_of(HOST_FACTS_COLUMNS),
-        ),
-        ViewSpec(
-            "site_policies",
-            _SITE_POLICIES,
-            "What robots.txt captures say: a row for each line and robot it is for, and one for each capture.",
-            notes=notes_of(SITE_POLICIES_COLUMNS) | SITE_POLICIES_NOTES,
-        ),
-        ViewSpec(
-            "page_policies",
-            page_policies(),
-            "What pages and their headers say to robots of how they may be used.",
-            notes=notes_of(KEY_COLUMNS) | PAGE_POLICIES_NOTES,
-        ),
         _plain("source_files", "Files read whole: kind, place, crawl, key.", SOURCE_FILES_COLUMNS),
         _plain("source_faults", "What in files read whole could not be read.", SOURCE_FAULTS_COLUMNS),
     )
@@ -323,20 +279,20 @@ def _by_capture(table: _CaptureTable, sql: Sql) -> ViewSpec:
     return ViewSpec(table.name, sql, table.comment, all_but=all_but, notes=notes_of(table.columns))
 
 
-def _is_part(column: str) -> str:
+def is_part(column: str) -> str:
     return f"contains({column}, '{SEPARATOR}')"
 
 
 def _folded(table: str) -> str:
     """The query for how many rows of a table its view leaves out because it shows those of a target's slices as
     one."""
-    return f"SELECT count(*) - count(DISTINCT (crawl, {_WHOLE})) FROM lake.{table}"
+    return f"SELECT count(*) - count(DISTINCT (crawl, {WHOLE_TARGET})) FROM lake.{table}"
 
 
 def _of_targets(table: str, columns: Mapping[str, str]) -> str:
     """A table with a row for each slice, those of a target's parts and subsets as one."""
     summed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    return f"SELECT crawl, {_WHOLE} AS target, {summed} FROM {_of_slices(table)} GROUP BY ALL"
+    return f"SELECT crawl, {WHOLE_TARGET} AS target, {summed} FROM {_of_slices(table)} GROUP BY ALL"
 
 
 def _of_slices(table: str) -> str:
@@ -458,11 +414,11 @@ def _targets_of_captures(ask: Ask) -> str:
     """Whether a capture is meant is said as its page settled it, where any page had to."""
     said = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
     captures = _whole(_CAPTURES, ask)
-    plain = said.format(key=_KEY, whole=_WHOLE, meant="meant", captures=captures)
+    plain = said.format(key=_KEY, whole=WHOLE_TARGET, meant="meant", captures=captures)
     if not ask("SELECT 1 FROM lake.captures WHERE starts_with(meant, 'unknown') LIMIT 1"):
         return plain
     pages = f"(SELECT {_KEY}, target, meant AS settled FROM lake.page_metadata WHERE meant IS NOT NULL)"
-    settled = said.format(key=_KEY, whole=_WHOLE, meant="coalesce(settled, meant) AS meant", captures=captures)
+    settled = said.format(key=_KEY, whole=WHOLE_TARGET, meant="coalesce(settled, meant) AS meant", captures=captures)
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 
 

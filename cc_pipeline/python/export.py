@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Export:
     """What was handed on. ``path`` is the file or folder, ``files`` are all that were written, those beside it too.
-    ``rows`` say what is in it: of tables each with its rows and columns, of records how many of each crawl, of a data
-    set what each filter took. ``notes`` are the lines of the command."""
+    ``rows`` say what is in it: of tables each with its rows and columns, of records how many of each crawl.
+    ``notes`` are the lines of the command."""
 
     path: Path
     files: tuple[Path, ...]
@@ -66,13 +66,14 @@ def export(
     format: str | None = None,
     tables: Sequence[str] = (),
     query: str | None = None,
-    dataset: Path | None = None,
+    folder: Path | None = None,
     allow_missing: bool = False,
     guard_formulas: bool = False,
     said: Said = NOBODY,
 ) -> Export:
     """Writes what the home has to ``out``, in ``format`` or as its name says: published tables (some, or their rows of
-    some targets and crawls), one query, a data set, or with a format of records those of targets.
+    some targets and crawls), one query, the Parquet files of a ``folder`` that this program wrote, or with a format of
+    records those of targets.
 
     Raises ``UserInputError`` for words that mean nothing or do not go together, ``EnvironmentFault`` where nothing was
     published or the disk refuses, and ``Incomplete`` for records that lack planned captures unless they are
@@ -83,22 +84,22 @@ def export(
     formats = find_formats()
     chosen = format or _format_of_name(out, formats)
     checked_format(chosen, tuple(formats))
-    if sum(bool(one) for one in (tables, query, dataset)) > 1:
-        raise UserInputError("choose one of --table, --query and --dataset")
+    if sum(bool(one) for one in (tables, query, folder)) > 1:
+        raise UserInputError("choose one of --table, --query and --folder")
     found = formats[chosen]
     if isinstance(found, RecordFormat):
-        if tables or query or dataset:
-            raise UserInputError(f"--format {chosen} hands on records; it takes no --table, --query or --dataset")
+        if tables or query or folder:
+            raise UserInputError(f"--format {chosen} hands on records; it takes no --table, --query or --folder")
         if not targets:
             raise UserInputError(f"--format {chosen} hands on the records of targets: name some")
         return _records(settings, out, found, targets, crawls, allow_missing, said)
     if found.only_table:
-        if tables or dataset:
-            raise UserInputError(f"--format {chosen} hands on {found.only_table}; it takes no --table and no --dataset")
+        if tables or folder:
+            raise UserInputError(f"--format {chosen} hands on {found.only_table}; it takes no --table and no --folder")
         tables = () if query else (found.only_table,)
-    if (query or dataset) and (targets or crawls):
+    if (query or folder) and (targets or crawls):
         raise UserInputError("targets and --crawl choose rows of tables; say it in the query instead")
-    return _rows(settings, out, chosen, found, targets, crawls, tables, query, dataset, said, guarded=guard_formulas)
+    return _rows(settings, out, chosen, found, targets, crawls, tables, query, folder, said, guarded=guard_formulas)
 
 
 def _format_of_name(out: Path, formats: Mapping[str, ExportFormat]) -> str:
@@ -117,7 +118,7 @@ def _rows(
     crawls: Sequence[str],
     tables: Sequence[str],
     query: str | None,
-    dataset: Path | None,
+    folder: Path | None,
     said: Said,
     *,
     guarded: bool,
@@ -132,15 +133,15 @@ def _rows(
 
     targets = chosen_targets(domains)
     slugs = [target.slug for target in targets]
-    with _opened(settings, dataset) as connection, scratch_beside(out) as scratch:
+    with _opened(settings, folder) as connection, scratch_beside(out) as scratch:
         table_files.bound_memory(connection, scratch)
         asked = [GUARDED] if chosen == "csv" and guarded else []
         if crawls:
             asked.append(f"crawls: {', '.join(crawls)}")
         selections: list[Selection]
-        if dataset is not None:
-            asked.append(f"data set: {dataset.resolve().name}")
-            selections = [table_files.select_query(connection, _dataset_query(dataset), "dataset")]
+        if folder is not None:
+            asked.append(f"folder: {folder.resolve().name}")
+            selections = [table_files.select_query(connection, _query_of(folder), "rows")]
         elif query is not None:
             selections = [table_files.select_query(connection, query)]
             asked.append(f"query: `{' '.join(selections[0].sql.split())}`")
@@ -148,8 +149,8 @@ def _rows(
             refuse_unknown(connection, settings, targets, domains)
             selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
         about = About(f"{out.name}: pages of Common Crawl", said.creator, said.url)
-        if dataset is not None:
-            provenance = provenance_of(dataset, asked)
+        if folder is not None:
+            provenance = provenance_of(folder, asked)
         else:
             with open_workspace(settings) as workspace:
                 provenance = gather(workspace, targets, crawl_ids(crawls), asked)
@@ -201,12 +202,12 @@ def _export_of(out: Path, written: Written) -> Export:
 
 
 @contextmanager
-def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnection]:
-    """The published file; of a data set nothing but DuckDB."""
+def _opened(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnection]:
+    """The published file; of a folder of files nothing but DuckDB."""
 
     from cc_pipeline.lake.reading import open_settled
 
-    if dataset is not None:
+    if folder is not None:
         from cc_pipeline.duck import connect
 
         with connect() as connection:
@@ -217,12 +218,12 @@ def _opened(settings: Settings, dataset: Path | None) -> Iterator[DuckDBPyConnec
         yield connection
 
 
-def _dataset_query(folder: Path) -> str:
+def _query_of(folder: Path) -> str:
     from cc_pipeline.lake.reading import quoted
 
     files = sorted(folder.glob("*.parquet"))
     if not files:
-        raise UserInputError(f"{folder} holds no data set; make one: cc-pipeline dataset … --out {folder}")
+        raise UserInputError(f"{folder} holds no Parquet files; name the folder that an export in parquet wrote")
     return f"SELECT * FROM read_parquet([{', '.join(quoted(str(path.resolve())) for path in files)}])"
 
 

@@ -258,7 +258,7 @@ class Home:
         format: str | None = None,
         tables: str | Sequence[str] = (),
         query: str | None = None,
-        dataset: str | Path | None = None,
+        folder: str | Path | None = None,
         allow_missing: bool = False,
         guard_formulas: bool = False,
         creator: str = "",
@@ -282,54 +282,9 @@ class Home:
                 format=format,
                 tables=_listed(tables),
                 query=query,
-                dataset=None if dataset is None else Path(dataset),
+                folder=None if folder is None else Path(folder),
                 allow_missing=allow_missing,
                 guard_formulas=guard_formulas,
-                said=Said(creator, url),
-            )
-
-    def dataset(
-        self,
-        out: str | Path,
-        targets: str | Sequence[str] = (),
-        crawls: str | Sequence[str] = (),
-        *,
-        languages: str | Sequence[str] = (),
-        words: str = "50..100000",
-        rules: str = "gopher,c4",
-        near: float = 0.8,
-        keep_copies: bool = False,
-        respect: str = "",
-        as_of: Literal["fetch", "latest"] = "fetch",
-        known_only: bool = False,
-        format: Literal["parquet", "jsonl"] = "parquet",
-        creator: str = "",
-        url: str = "",
-    ) -> Export:
-        """Makes a data set of published main texts: a folder with the texts, a datasheet of what each filter took, and
-        a card. The words are the command's.
-
-        Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the
-        disk refuses.
-        """
-        from cc_pipeline.python.export import Said
-        from cc_pipeline.python.handing import dataset
-
-        with told_to(self.voice):
-            return dataset(
-                self.settings,
-                Path(out),
-                _listed(targets),
-                _listed(crawls),
-                languages=_listed(languages),
-                words=words,
-                rules=rules,
-                near=near,
-                keep_copies=keep_copies,
-                respect=respect,
-                as_of=as_of,
-                known_only=known_only,
-                format=format,
                 said=Said(creator, url),
             )
 

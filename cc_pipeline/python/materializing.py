@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -430,67 +428,3 @@ def room_in(home: Path) -> Iterator[None]:
             f"the state in {home} cannot be written: {what}",
             "Free some space, or check the folder's permissions. Then run it again: what was committed before stays.",
         ) from error
-
-
-#: Said where somebody may think that the table answers more than it does.
-TO_CCBOT = (
-    "a page that is captured was allowed to Common Crawl's own robot, CCBot; what robots.txt adds is what it says to "
-    "other robots, and of uses"
-)
-
-
-def read_policies(
-    settings: Settings,
-    crawls: Sequence[str],
-    targets: Sequence[Target],
-    *,
-    yes: bool = False,
-    told: Callable[[Part], object] = lambda part: None,
-) -> list[EnvironmentFault]:
-    """Gets the robots.txt captures of the hosts of ``targets`` out of ``crawls`` (a person's words) and reads them.
-
-    They are looked up, priced and fetched as any subset is. Crawls that keep none apart are left out, which is said.
-    Gives why partitions failed; raises as ``run_targets``.
-    """
-    from cc_pipeline.policies.hosts import policy_targets, with_policies
-
-    wanted = policy_targets(targets)
-    own = replace(settings, subsets=("robotstxt",))
-    parts: list[Part] = []
-
-    def kept(chosen: Sequence[str]) -> list[tuple[Sequence[str], Sequence[Target]]]:
-        there = with_policies(chosen)
-        if left := [crawl for crawl in chosen if crawl not in there]:
-            voice().note(f"no robots.txt captures are kept apart in {', '.join(left)}: what was asked there is unknown")
-        return [(there, wanted)] if there else []
-
-    def say(part: Part) -> None:
-        parts.append(part)
-        # what other subsets have is no news to somebody who asked for this one
-        told(replace(part, notes=()))
-
-    troubles = run_targets(own, crawls, wanted, narrowed=kept, yes=yes, told=say)
-    _read(own, parts)
-    return troubles
-
-
-def _read(settings: Settings, parts: Sequence[Part]) -> None:
-    from cc_pipeline.policies.fill import due
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    with room_in(settings.home), open_workspace(settings) as workspace:
-        todo: list[tuple[str, list[Target]]] = []
-        for part in parts:
-            kept = {target.slug: target for target in part.targets if target.slug not in part.forgotten}
-            for crawl in dict.fromkeys(at.crawl for at in part.done):
-                if stale := due(workspace, crawl, [*kept]):
-                    todo.append((crawl, [kept[slug] for slug in stale]))
-        if not todo:
-            return
-        from cc_pipeline.defs.launch import Launcher
-
-        with Launcher(workspace) as launcher, voice().bars():
-            runs = chain.from_iterable(launcher.read_policies([crawl], some) for crawl, some in todo)
-            step("policies", partial(all_runs, runs), aside=False)
-            step("cc.duckdb", launcher.publish_what_is_new, aside=False)
-    voice().notice(TO_CCBOT)

@@ -375,16 +375,6 @@ class Settings:
         return self.home / "footers"
 
     @property
-    def keyed_path(self) -> Path:
-        """Path lists and footers of datasets published by host or URL key."""
-        return self.home / "keyed"
-
-    @property
-    def datasets_path(self) -> Path:
-        """Datasets that a person added: a YAML file each."""
-        return self.home / "datasets"
-
-    @property
     def cache_path(self) -> Path:
         """Small cached answers (collinfo, path lists)."""
         return self.home / "cache"

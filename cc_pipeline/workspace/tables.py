@@ -14,16 +14,14 @@ from cc_pipeline.home import ExtensionTable
 from cc_pipeline.index.catalog.schemas import CATALOG_ROW_GROUP, CATALOG_SCHEMA
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import RemovedWith, TableSpec
-from cc_pipeline.lake.slice import BUILT, FACTS, FETCH, GIVEN, HARVEST, LIST, LOCATE, PARSE, POLICIES, Stage
+from cc_pipeline.lake.slice import BUILT, FETCH, GIVEN, HARVEST, LIST, LOCATE, PARSE, Stage
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import (
     CAPTURES_SCHEMA,
     CRAWLS_SCHEMA,
     FETCHES_SCHEMA,
-    HOST_FACTS_SCHEMA,
     INDEX_MANIFEST_SCHEMA,
     LOOKUPS_SCHEMA,
-    SITE_POLICIES_SCHEMA,
     SOURCE_FAULTS_SCHEMA,
     SOURCE_FILES_SCHEMA,
     TARGETS_SCHEMA,
@@ -56,12 +54,6 @@ CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
     TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
     TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
-    # hosts belong to no subset
-    TableSpec(
-        "host_facts", HOST_FACTS_SCHEMA, SLICE, ("target", "surt_host_name"), ("facts_from",),
-        stage=FACTS, removed_with="target",
-    ),
-    TableSpec("site_policies", SITE_POLICIES_SCHEMA, SLICE, (), stage=POLICIES),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
     # the targets of its rows are files
     TableSpec(

@@ -76,7 +76,7 @@ def hints_in(told: str) -> list[list[str]]:
 
 def test_what_a_report_of_nothing_says_can_be_typed(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    asked = [("report",), ("dataset", "--out", tmp_path / "out"), ("export", "--out", tmp_path / "out.csv")]
+    asked = [("report",), ("export", "--out", tmp_path / "out.csv")]
     names = ("set:six", "host:www.example.net", "url:http://example.com/it's")
     for command, named in [*product(asked[:1], names), *product(asked[1:], names[:1])]:
         said = cli(*command, named, "--home", home)

@@ -1,8 +1,7 @@
-"""What data sets and exports say of their origin, read by the programs it is written for."""
+"""What exports say of their origin, read by the programs it is written for."""
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import os
@@ -16,7 +15,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
+from cc_pipeline_tests.cli.conftest import ARC, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli published")
 
@@ -32,38 +31,12 @@ def read(folder: Path, cache: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_data_set_is_read_by_croissant_by_hugging_face_and_by_a_reader_of_prov(
-    cli: Cli, rich: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "corpus"
-    said = cli("dataset", "--words", "5..", "--rules", "none", "--creator", "A lab", "--out", out, "--home", rich)
-    assert said.status == 0, said.err
-    rows = pq.read_table(out / "texts.parquet").to_pylist()
-    found = read(out, tmp_path / "cache")
-    assert not found["errors"]
-    assert found["sets"]["texts"] == [str(row["url"].encode()) for row in rows] != []
-    assert found["texts"] == [row["text"] for row in rows]
-    assert {row["crawl"] for row in rows} <= {one.split("/")[-2] for one in found["derived"]}
-    assert found["agents"]
-    for file in out.rglob("*"):
-        if file.suffix in (".json", ".md", ".csv"):
-            assert str(rich) not in file.read_text("utf-8"), file.name
-    provenance = json.loads((out / "provenance.json").read_text("utf-8"))
-    with (out / "targets.csv").open(encoding="utf-8") as stream:
-        targets = list(csv.DictReader(stream))
-    # every page is of a target that is named, and every target is told of
-    assert sum(int(one["pages"]) for one in targets) == len(rows)
-    assert provenance["targets"]["found"] == len([one for one in targets if one["outcome"] == "found"]) > 1
-    assert all(one["path_list"] and one["indexes"] for one in provenance["crawls"] if one["crawl"] == NEW)
-    assert {one["name"] for one in provenance["files"]} == {"texts.parquet", "datasheet.json", "targets.csv"}
-
-
 def test_a_list_of_targets_is_told_of_by_what_it_names(cli: Cli, rich: Path, tmp_path: Path) -> None:
     listed = tmp_path / "sites.txt"
     listed.write_text("example.com\n", "utf-8")
     for command, *out in (
         ("export", "--out", tmp_path / "pages.csv", "-t", "page_text"),
-        ("dataset", "--out", tmp_path / "corpus"),
+        ("export", "--format", "parquet", "--out", tmp_path / "tables"),
     ):
         said = cli(command, f"@{listed}", *out, "--home", rich)
         assert said.status == 0, said.err
@@ -119,8 +92,8 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
     out.mkdir()
     wide = ("--home", rich, "--creator", "A lab")
     said = [
-        cli("dataset", "--words", "5..", "--rules", "none", "--out", out / "corpus", *wide),
-        cli("export", "--dataset", out / "corpus", "--out", out / "again.jsonl", *wide),
+        cli("export", site, "-t", "page_text", "--format", "parquet", "--out", out / "corpus", *wide),
+        cli("export", "--folder", out / "corpus", "--out", out / "again.jsonl", *wide),
         cli("export", site, "--format", "parquet", "--out", out / "tables", *wide),
         cli("export", site, "--out", out / "all.duckdb", *wide),
         cli("export", site, "-t", "captures", "--out", out / "captures.csv", *wide),
@@ -138,26 +111,11 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
         for place in (rich, tmp_path, world.bucket):
             assert str(place).encode() not in data, path
     assert seen > 30
-    # what is made of a data set says what that was made of
+    # what is made of an export says what that was made of
     first, again = (
         json.loads((out / name).read_text("utf-8"))
         for name in ("corpus/provenance.json", "again.jsonl.provenance.json")
     )
     for name in ("sources", "crawls", "targets", "tables", "published_at"):
         assert first[name] == again[name] and first[name]
-    assert again["asked"] == [*first["asked"], "data set: corpus"]
-
-
-def test_of_a_list_those_that_are_not_here_are_told_of(cli: Cli, rich: Path, tmp_path: Path) -> None:
-    sites, out = tmp_path / "sites.txt", tmp_path / "corpus"
-    sites.write_text("example.com\nnowhere-example.net\n")
-    words = ("dataset", "--words", "5..", "--rules", "none", "--out", out, "--home", rich)
-    said = cli(*words, f"@{sites}")
-    assert (said.status, "nothing of 1 of 2 targets is in this home" in said.err) == (0, True), said.err
-    with (out / "targets.csv").open(encoding="utf-8") as stream:
-        told = {row["definition"]: row["outcome"] for row in csv.DictReader(stream)}
-    assert told == {"example.com": "found", "nowhere-example.net": "not here"}
-    for alone in (["nowhere-example.net", f"@{sites}"], [f"@{tmp_path / 'none.txt'}"]):
-        (tmp_path / "none.txt").write_text("nowhere-example.net\n")
-        said = cli(*words, *alone)
-        assert (said.status, "nowhere-example.net was not run in this home" in " ".join(said.err.split())) == (1, True)
+    assert again["asked"] == [*first["asked"], "folder: corpus"]

@@ -1,4 +1,4 @@
-"""Keys, lines of indexes, robots.txt and dates after reports."""
+"""Keys, lines of indexes and dates after reports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.documents.dates import parse_date
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.zipnum.locator import capture_of
-from cc_pipeline.policies.robots import parse_robots
 from cc_pipeline_tests.conformance.dates import DATES
 from cc_pipeline_tests.conformance.index_lines import LINES, Line
 from cc_pipeline_tests.conformance.keys import KEYS
-from cc_pipeline_tests.conformance.robots import ROBOTS
 
 
 def test_keys() -> None:
@@ -21,13 +19,6 @@ def test_keys() -> None:
 
 def test_dates() -> None:
     assert [(each.text, parse_date(each.text)) for each in DATES] == [(each.text, each.moment) for each in DATES]
-
-
-def test_robots() -> None:
-    for each in ROBOTS:
-        rules = (line for line in parse_robots(each.body) if line.signal in ("allow", "disallow"))
-        found = tuple((agent, line.signal, line.value) for line in rules for agent in line.agents)
-        assert found == each.rules, f"{each.report} {each.about}"
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line.report} {line.about}")

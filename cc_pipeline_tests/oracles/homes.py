@@ -18,15 +18,15 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.hostfacts.rank_text import parse_release
+from cc_pipeline.extensions.host_facts.rank_text import parse_release
 from cc_pipeline.pagefiles.sequencefile import SequenceFileWriter
 from cc_pipeline.settings.places import MINI_CRAWL_MARK
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import spec_for
 from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.extensions.host_facts.graph import GraphSpec, write_graph
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, plain_hosts, write_keyed
 from cc_pipeline_tests.pagefiles.written_whole import DOCUMENT
-from cc_pipeline_tests.testing.mini_crawl.graph import GraphSpec, write_graph
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, plain_hosts, write_keyed
 from cc_pipeline_tests.world import ARC, NEW, OLD
 
 CRAWLS: Final = (NEW, OLD, ARC)
@@ -69,7 +69,10 @@ def make_large(folder: Path) -> Path:
         for key, value in pairs:
             writer.append(key, value)
     domains = truth.domains()
-    _run_targets(folder, bucket, domains, "--with-policies")
+    _run_targets(folder, bucket, domains)
+    for crawl in (NEW, OLD):
+        found = [domain for domain in domains if truth.of(crawl, domain=domain)]
+        _run(folder, "policies", *found, "--crawl", crawl, "--yes", "--format", "csv", source=bucket)
     _run(folder, "facts", "ranks", _RELEASE, "--yes", source=bucket)
     _run(folder, "facts", "show", *domains[:5], "--crawl", NEW, "--keep", "--format", "csv", source=bucket)
     _run(folder, "files", "add", "metadata-00000", "--kind", "sequencefile", source=bucket)
@@ -99,13 +102,13 @@ def list_writers() -> dict[str, str]:
     return {"pyarrow": pa.__version__, "zlib": zlib.ZLIB_RUNTIME_VERSION}
 
 
-def _run_targets(folder: Path, bucket: Path, targets: list[str], *options: str) -> None:
+def _run_targets(folder: Path, bucket: Path, targets: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     listed = folder / "targets.txt"
     listed.write_text("\n".join(targets) + "\n", "utf-8")
     crawls = [word for crawl in CRAWLS for word in ("--crawl", crawl)]
     subsets = [word for subset in SUBSETS for word in ("--subset", subset)]
-    _run(folder, "run", *crawls, f"@{listed}", *subsets, "--yes", *options, source=bucket)
+    _run(folder, "run", *crawls, f"@{listed}", *subsets, "--yes", source=bucket)
 
 
 def _run(folder: Path, *arguments: str, source: Path | None) -> None:

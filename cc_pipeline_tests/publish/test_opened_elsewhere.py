@@ -47,7 +47,7 @@ def files(asked_home: Settings, asked_copy: Path, tmp_path_factory: pytest.TempP
     """Of one home: the published views, a copy, and an export of all tables."""
     export = tmp_path_factory.mktemp("exported") / "all.duckdb"
     with duckdb.connect(str(asked_home.published_path), read_only=True) as connection:
-        write_duckdb(connection, select_tables(connection, [], [], []), export, [("home", "here")], MACROS)
+        write_duckdb(connection, select_tables(connection, [], [], []), export, [("home", "here")], [MACROS])
     return {"views": asked_home.published_path, "copy": asked_copy, "export": export}
 
 

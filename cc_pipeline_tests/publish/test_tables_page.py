@@ -12,7 +12,17 @@ from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.publish.lake_pages import commit_pages, make_workspace, page
-from cc_pipeline_tests.tables_page import PAGE, SHARED, Column, blocks, columns_by_table, named_blocks, page_of
+from cc_pipeline_tests.tables_page import (
+    PAGE,
+    PAGES_OF_EXTENSIONS,
+    SHARED,
+    Column,
+    blocks,
+    columns_by_table,
+    named_blocks,
+    page_of,
+    tables_of_extensions,
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +51,18 @@ def test_the_file_says_what_every_table_and_column_holds(tmp_path: Path) -> None
         assert notes["feed_items", "content"] != notes["page_metadata", "content"]
 
 
-def test_the_page_has_exactly_the_published_tables(published: dict[str, list[Column]]) -> None:
-    assert sorted(named_blocks(PAGE.read_text("utf-8"))) == sorted([*published, SHARED])
+def test_the_pages_have_exactly_the_published_tables(published: dict[str, list[Column]]) -> None:
+    added = tables_of_extensions()
+    assert sorted(named_blocks(PAGE.read_text("utf-8"))) == sorted([*(published.keys() - added), SHARED])
+    told = [name for page in PAGES_OF_EXTENSIONS for name in named_blocks(page.read_text("utf-8"))]
+    assert sorted(told) == sorted(added)
 
 
-def test_the_page_has_exactly_their_columns(published: dict[str, list[Column]]) -> None:
-    text = PAGE.read_text("utf-8")
+def test_the_pages_have_exactly_their_columns(published: dict[str, list[Column]]) -> None:
     made = blocks(published)
-    assert page_of(text, made) == text, "make docs writes the page anew"
+    for path in (PAGE, *PAGES_OF_EXTENSIONS):
+        text = path.read_text("utf-8")
+        assert page_of(text, made) == text, f"make docs writes {path.name} anew"
     for name, columns in published.items():
         told = made[name] + made["records"] if name == "quarantine" else made[name]
         assert [column for column, _, _ in columns if f"`{column}`" not in told] == []

@@ -158,14 +158,10 @@ def test_an_export_has_the_rows_of_the_table_and_names_its_files(used: Home, tmp
     assert "'=1+1" in formula.path.read_text("utf-8") and [row["rows"] for row in formula.rows] == [1]
 
 
-def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> None:
-    made = used.dataset(tmp_path / "corpus", SITE, words="1..100000", rules="none", near=0, keep_copies=True)
-    left = {row["filter"]: row for row in made.rows}["left"]["came"]
-    texts = pl.read_parquet(tmp_path / "corpus" / "texts.parquet")
-    assert 0 < left == texts.height < used.table("page_text", SITE).to_arrow().num_rows
-    assert "datasheet" in made.notes[0] and {*made.files} == {*made.path.iterdir()}
-    again = used.export(tmp_path / "again.csv", dataset=made.path)
-    assert [row["rows"] for row in again.rows] == [left]
+def test_a_folder_of_an_export_is_exported_again(used: Home, tmp_path: Path) -> None:
+    first = used.export(tmp_path / "texts", SITE, format="parquet", tables="page_text")
+    again = used.export(tmp_path / "again.csv", folder=first.path)
+    assert [row["rows"] for row in again.rows] == [row["rows"] for row in first.rows] != [0]
 
 
 @pytest.mark.parametrize(
@@ -178,9 +174,6 @@ def test_a_data_set_says_what_each_filter_took(used: Home, tmp_path: Path) -> No
         ("export", "x.csv", {"query": "SELECT 1", "targets": SITE}, "say it in the query"),
         ("export", "x", {"format": "sequencefile"}, "name some"),
         ("export", "x.csv", {"targets": "exmaple.com"}, "did you mean example.com"),
-        ("dataset", "x", {"rules": "golf"}, "'golf' names no rules"),
-        ("dataset", "x", {"languages": "klingon"}, "'klingon' is no language"),
-        ("dataset", "x", {"as_of": "never"}, "not 'never'"),
     ],
 )
 def test_words_that_cannot_be_used_are_said_and_write_nothing(

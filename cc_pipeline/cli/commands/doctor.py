@@ -64,6 +64,9 @@ def doctor(
     live: Annotated[
         bool, typer.Option("--live", help="Only ask the source: some ten requests, checked as a run checks them.")
     ] = False,
+    checks: Annotated[
+        bool, typer.Option("--checks", help="Only run every check of the tables and files, over the whole lake.")
+    ] = False,
     migrate: Annotated[
         bool, typer.Option("--migrate", help="Only bring a home of an older version to the layout of this one.")
     ] = False,
@@ -76,6 +79,8 @@ def doctor(
 
     --live asks the source for the list of crawls, an index file's footer, and a page with its record, one request a
     second.
+
+    --checks runs the checks that the job check_everything runs, without Dagster; it may read a large lake for long.
 
     The next run does migrations that rewrite nothing by itself. --migrate does those that rewrite tables. It first
     shows how many bytes it will rewrite, and as many must be free: the old files stay until upkeep deletes them.
@@ -91,6 +96,8 @@ def doctor(
       cc-pipeline doctor --verify --repair
 
       cc-pipeline doctor --live
+
+      cc-pipeline doctor --checks
 
       cc-pipeline doctor --migrate
     """
@@ -109,6 +116,16 @@ def doctor(
         raise UserInputError("--live asks the source, --verify and --repair are about this home; take one of them")
     if migrate and (live or verify or repair):
         raise UserInputError("--migrate goes without --live, --verify and --repair")
+    if checks and (live or verify or repair or migrate):
+        raise UserInputError("--checks goes without --live, --verify, --repair and --migrate")
+    if checks:
+        from cc_pipeline.checks.evaluate import evaluate_checks
+        from cc_pipeline.workspace.workspace import open_workspace
+
+        with open_workspace(settings) as workspace, progress_bars():
+            findings = list(evaluate_checks(workspace))
+        _tell(findings)
+        return
     if live:
         from cc_pipeline.checks.live import look_live
 

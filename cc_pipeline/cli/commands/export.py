@@ -34,7 +34,9 @@ def export(
         list[str] | None, typer.Option("--table", "-t", help="A published table; may be repeated.")
     ] = None,
     query: Annotated[str | None, typer.Option("--query", "-q", help="One query, as in sql.")] = None,
-    dataset: Annotated[Path | None, typer.Option("--dataset", help="A folder that the command dataset wrote.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="A folder of Parquet files that cc-pipeline wrote.")
+    ] = None,
     allow_missing: Annotated[
         bool,
         typer.Option("--allow-missing", help="End with status 0 although a file of records lacks planned captures."),
@@ -70,7 +72,7 @@ def export(
             format=output,
             tables=table or (),
             query=query,
-            dataset=dataset,
+            folder=folder,
             allow_missing=allow_missing,
             guard_formulas=guarding(),
             said=Said(creator, url),

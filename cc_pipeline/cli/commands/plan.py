@@ -10,12 +10,12 @@ import typer
 
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.commands.facts_first import chosen_by, show_predicted
 from cc_pipeline.cli.commands.lookup import Format, Harvest
+from cc_pipeline.cli.known_hosts import find_known_hosts, required_known_hosts
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
-from cc_pipeline.python.asking import PLACE, Question, asked_in, captures_of, sources_for
+from cc_pipeline.python.asking import PLACE, Question, captures_of, sources_for
 from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings
 
@@ -44,9 +44,6 @@ def plan(
     harvest: Harvest = False,
     hosts: options.Hosts = None,
     facts: AskFacts = False,
-    policies: Annotated[
-        bool, typer.Option("--with-policies", help="The robots.txt captures of the targets' hosts too.")
-    ] = False,
     allow_gaps: options.AllowGaps = False,
     output: Format = "table",
     source: options.Source = None,
@@ -64,8 +61,6 @@ def plan(
 
       cc-pipeline plan example.com -c CC-MAIN-2025-18 --facts
 
-      cc-pipeline plan prefix:https://www.example.com/blog/ -c CC-MAIN-2024-22 --with-policies
-
       cc-pipeline plan suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100"
 
       cc-pipeline plan suffix:gov.uk example.org -c newest -c CC-MAIN-2018-05 --via parquet --locate
@@ -75,15 +70,6 @@ def plan(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
     ) as question:
         rows, notes = _rows(question, hosts, locate=locate, harvest=harvest, facts=facts)
-    if policies:
-        from cc_pipeline.policies.hosts import policy_targets, with_policies
-
-        own = replace(question.settings, subsets=("robotstxt",))
-        if crawls := with_policies(question.crawls):
-            with asked_in(own, policy_targets(question.targets), crawls) as of_hosts:
-                more = _rows(of_hosts, None, locate=locate, harvest=harvest, facts=False)
-            rows += [(row[0], f"robots.txt: {row[1]}", *row[2:]) for row in more[0]]
-            notes = [*dict.fromkeys((*notes, *more[1]))]
     columns = [
         "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds",
         "because",
@@ -104,12 +90,17 @@ def _rows(
     from cc_pipeline.lake.slice import LOCATE
     from cc_pipeline.workspace.workspace import rate_now
 
+    known_hosts = find_known_hosts()
     rows: list[Sequence[object]] = []
     notes: list[str] = []
     settings, rate = question.settings, rate_now(question.workspace)
     for one in question.crawls:
-        show_predicted(question, one, ask=facts)
-        here = chosen_by(question, one, where)
+        if known_hosts is not None:
+            known_hosts.show_predicted(question, one, ask=facts)
+        here = question
+        if where is not None:
+            chosen = required_known_hosts().choose_hosts(question.workspace, one, question.targets, where)
+            here = replace(question, targets=chosen)
         if not here.targets:
             continue
         look = look_for(question.workspace, one, here.targets)

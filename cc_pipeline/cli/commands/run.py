@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +19,7 @@ from cc_pipeline.cli.output import Spoken, coloured, console, notice, progress_b
 from cc_pipeline.cli.run_report import named_shortly, note, say_crawl, say_summary, say_totals, say_what_was_done
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, UserInputError
+from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.home import read_note
 from cc_pipeline.python import meaning
 from cc_pipeline.python.choices import as_the_home_has_it
@@ -60,9 +60,6 @@ def run(
     strict: Annotated[
         bool, typer.Option("--strict", help="End with status 1 where any target was found in none of the crawls.")
     ] = False,
-    policies: Annotated[
-        bool, typer.Option("--with-policies", help="Then get and read the robots.txt captures of the targets' hosts.")
-    ] = False,
     details: Annotated[
         bool,
         typer.Option("--details", help="Every step, pair and note of many crawls, and the totals of the whole home."),
@@ -96,8 +93,6 @@ def run(
       cc-pipeline run "set:press = @press.txt" -c newest         (a member a line)
 
       cc-pipeline run @sites.txt -c newest --watched             (a target a line, and the watch list)
-
-      cc-pipeline run example.com -c newest --with-policies      (what its robots.txt ask of robots, too)
 
       cc-pipeline run suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100"
 
@@ -147,8 +142,6 @@ def run(
     narrowed = None if hosts is None else partial(_chosen, settings, targets=meant, where=hosts)
     with told_to(Spoken(details=details)):
         troubles = run_targets(settings, crawl, meant, narrowed=narrowed, yes=yes, told=say)
-        if policies:
-            troubles += _read_policies(settings, done, meant, say, yes=yes)
     if parts:
         say_summary(parts, details=details)
     if details:
@@ -164,23 +157,6 @@ def _tell_a_new_home(settings: Settings) -> None:
     """Says once, where a home begins, that this installation parses slower than it could."""
     if read_note(settings.home) is None and (lacks := lacks_compiled()) is not None:
         notice(lacks)
-
-
-def _read_policies(
-    settings: Settings, done: Mapping[Slice, Done], targets: Sequence[Target], say: Callable[[Part], None], *, yes: bool
-) -> list[EnvironmentFault]:
-    """Of each crawl those of the targets that have captures there."""
-    from cc_pipeline.python.materializing import read_policies
-
-    found: dict[str, set[str]] = {}
-    for at, one in done.items():
-        if one.after.captures:
-            found.setdefault(at.crawl, set()).add(at.target)
-    troubles: list[EnvironmentFault] = []
-    for crawl, slugs in found.items():
-        own = [target for target in targets if target.slug in slugs]
-        troubles += read_policies(settings, [crawl], own, yes=yes, told=say)
-    return troubles
 
 
 def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
@@ -209,11 +185,12 @@ def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done], *, st
 def _chosen(
     settings: Settings, crawl: Sequence[str], *, targets: Sequence[Target], where: str
 ) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
-    """The crawls, each with those of the targets that lie on hosts whose facts match in it; crawls that have the same
+    """The crawls, each with those of the targets that lie on hosts that match in it; crawls that have the same
     hosts are together, and those without any are left out."""
-    from cc_pipeline.cli.commands.facts_first import NoFacts, chosen
+    from cc_pipeline.cli.known_hosts import NothingKnown, required_known_hosts
     from cc_pipeline.workspace.workspace import open_workspace
 
+    known_hosts = required_known_hosts()
     found: dict[tuple[Target, ...], list[str]] = {}
     silent = 0
     claim_home(settings)
@@ -221,8 +198,8 @@ def _chosen(
         crawls = resolve_crawls(workspace, crawl)
         for number, one in enumerate(crawls):
             try:
-                left = chosen(workspace, one, targets, where)
-            except NoFacts as fault:
+                left = known_hosts.choose_hosts(workspace, one, targets, where)
+            except NothingKnown as fault:
                 # one crawl of many without facts is told of and passed over; where none has any, nothing was decided
                 if not found and number == len(crawls) - 1 and silent == number:
                     raise

@@ -20,7 +20,6 @@ from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import MADE_TAG, StepContext
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.hostfacts.known import sweep_datasets
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.upkeep.upkeep import keep_up, merge_and_publish
@@ -120,13 +119,12 @@ def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue
 
 def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> None:
     """Merges small files, publishes the merged tables, and deletes files that were superseded a week ago or before."""
-    left = sweep_datasets(workspace.settings)
     report = keep_up(workspace)
     context.add_output_metadata(
         {
             "files merged": sum(report.merged.values()),
             "files deleted": sum(report.deleted.values()),
-            "left by killed processes, deleted": report.debris + left,
+            "left by killed processes, deleted": report.debris,
         }
     )
     for extension, problem in report.failed.items():

@@ -16,11 +16,6 @@ from cc_pipeline.defs.lineage import (
     COLLINFO,
     COLUMNAR_INDEX,
     COLUMNS,
-    DEGREES,
-    GNEISSWEB,
-    HOST_INDEX,
-    HOST_KEY,
-    KEYED,
     PATH_LISTS,
     RECORD_BYTES,
     URL_INDEX_2012,
@@ -29,14 +24,11 @@ from cc_pipeline.defs.lineage import (
 from cc_pipeline.defs.partitions import BACKFILL
 from cc_pipeline.documents.schemas import PAGE_COLUMNS, PARSER_VERSION
 from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_COLUMNS
-from cc_pipeline.policies import VERSION as POLICIES_VERSION
 from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.workspace.schemas import (
     CAPTURES_COLUMNS,
     CRAWLS_COLUMNS,
-    HOST_FACTS_COLUMNS,
     INDEX_MANIFEST_COLUMNS,
-    SITE_POLICIES_COLUMNS,
     SOURCE_FAULTS_COLUMNS,
 )
 
@@ -56,8 +48,6 @@ _TEN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 _ONE: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 _SITE: Final = "https://commoncrawl.org"
 _BODIES: Final = "cc_pipeline.defs.assets"
-#: How the assets of datasets that a person added begin.
-ANNOTATION: Final = "annotation_"
 
 
 class BuildConfig(dg.Config):
@@ -84,18 +74,6 @@ class ExtractConfig(dg.Config):
     )
 
 
-class FactsConfig(dg.Config):
-    """Which datasets are asked; by default the host index, degrees, and those of the home about hosts or domains."""
-
-    datasets: list[str] = Field(default=[], description="Names of datasets; none: the usual ones.")
-
-
-class AnnotationConfig(dg.Config):
-    """Of which crawls the files are looked at, where each crawl has its own."""
-
-    crawls: list[str] = Field(default=[], description="Crawl ids; none: the newest that is harvested here.")
-
-
 class SequenceFileConfig(dg.Config):
     """How the files are written; the defaults are those of 2012."""
 
@@ -103,11 +81,6 @@ class SequenceFileConfig(dg.Config):
     codec: str = Field(default="gzip", description="gzip (GzipCodec) or default (DefaultCodec, zlib).")
     records_per_file: int = Field(default=10_000, description="Records in each file but the last.")
     compat: str = Field(default="", description="2012: write the metadata JSON with the bugs of the writer of 2012.")
-
-
-def asset_of(dataset: str) -> str:
-    """The asset of a dataset that was added."""
-    return ANNOTATION + dataset.replace("-", "_")
 
 
 def _made(place: str, asset: Asset, **more: Any) -> Step:
@@ -278,62 +251,6 @@ def extraction() -> list[Step]:
     ]
 
 
-def facts(added: Mapping[str, Any]) -> list[Step]:
-    """What is known of hosts before anything of them is fetched: the table of facts, and data that a person added."""
-    made = [
-        _made(
-            "facts.host_facts",
-            Asset(
-                name="host_facts",
-                group="facts",
-                kinds=["deltalake", "parquet"],
-                description="One row per host of the target, with what datasets keyed by host say of it in the crawl. "
-                "Filled on request.",
-                deps=[asset_of(name) for name in added],
-                external=[HOST_INDEX, DEGREES, GNEISSWEB],
-                columns=HOST_FACTS_COLUMNS,
-                lineage=COLUMNS["host_facts"],
-                is_published=True,
-            ),
-            config=FactsConfig,
-            partitions="pairs",
-            backfill=BACKFILL,
-            options={"output_required": False},
-        )
-    ]
-    for name, one in added.items():
-        from cc_pipeline.defs.metadata import plain  # noqa: PLC0415  # heavy, and few homes have any
-
-        text = plain(one.dataset.title) or f"The dataset {name}, which was added to this home."
-        version = one.dataset.version[:16]
-        asset = Asset(name=asset_of(name), group="facts", kinds=["parquet"], description=text, code_version=version)
-        made.append(_made("facts.annotation", asset, config=AnnotationConfig))
-    return made
-
-
-def policies() -> list[Step]:
-    """What sites ask of robots, from their robots.txt captures."""
-    return [
-        _made(
-            "facts.site_policies",
-            Asset(
-                name="site_policies",
-                group="content",
-                kinds=["deltalake"],
-                description="One row per robots.txt capture of the target's hosts in the crawl, with rules and "
-                "signals. Made on request.",
-                deps=["records"],
-                code_version=POLICIES_VERSION,
-                columns=SITE_POLICIES_COLUMNS,
-                is_published=True,
-            ),
-            partitions="pairs",
-            backfill=BACKFILL,
-            options={"output_required": False},
-        )
-    ]
-
-
 def exports() -> list[Step]:
     """Partitions as Hadoop SequenceFiles, the way Common Crawl published parsed pages in 2012."""
 
@@ -431,10 +348,6 @@ def common_crawl() -> list[ExternalAsset]:
     def spec(key: dg.AssetKey, description: str, about: str, era: Any, *kinds: str, **more: Any) -> ExternalAsset:
         return ExternalAsset(key=key, description=description, about=about, era=era, kinds=kinds, **more)
 
-    def keyed(key: dg.AssetKey, description: str, about: str) -> ExternalAsset:
-        columns = [(HOST_KEY, "string"), *((column.name, str(column.type)) for column in KEYED[key])]
-        return spec(key, description, about, "columnar", "parquet", columns=columns)
-
     index = [("crawl", "string"), ("subset", "string"), *((column.name, str(column.type)) for column in INDEX_COLUMNS)]
     return [
         spec(
@@ -484,21 +397,6 @@ def common_crawl() -> list[ExternalAsset]:
             "arc",
             "file",
             deps=[ARCHIVES],
-        ),
-        keyed(
-            HOST_INDEX,
-            "The host index: a row a host of the web graph, with its ranks and how its fetches went.",
-            "https://github.com/commoncrawl/cc-host-index",
-        ),
-        keyed(
-            DEGREES,
-            "How many hosts each host of the web graph links to, and how many link to it.",
-            f"{_SITE}/web-graphs",
-        ),
-        keyed(
-            GNEISSWEB,
-            "What GneissWeb's classifiers say of hosts.",
-            "https://github.com/commoncrawl/cc-index-annotations",
         ),
         spec(
             WHOLE_FILES,

@@ -11,20 +11,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import dagster as dg
 
 from cc_pipeline.checks import asset_checks
 from cc_pipeline.checks.check import Check
 from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, Schedule, Sensor
-from cc_pipeline.defs.declared.assets import asset_of
-from cc_pipeline.defs.declared.bodies import later
 from cc_pipeline.defs.declared.core import core_definitions
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extension import collect, extensions, refuse
-from cc_pipeline.hostfacts.checks import dataset_checks
 from cc_pipeline.settings import Settings, load_settings
 
 
@@ -54,12 +50,8 @@ class Part:
 
 def parts(at: Placement) -> list[Part]:
     """The core's definitions of a home, then those of each extension that can be used."""
-    added = _added(at)
-    own_checks = (
-        *asset_checks.CHECKS,
-        *dataset_checks((name, asset_of(name)) for name in added),
-    )
-    kept = [Part("", core_definitions((), added, alone=at.alone), own_checks)]
+    own_checks = tuple(asset_checks.CHECKS)
+    kept = [Part("", core_definitions((), alone=at.alone), own_checks)]
     for part in _of_extensions(at):
         problem = _problem(part, kept)
         if problem:
@@ -67,7 +59,7 @@ def parts(at: Placement) -> list[Part]:
         else:
             kept.append(part)
     published = [asset.name for part in kept[1:] for asset in part.definitions.assets if asset.is_published]
-    return [Part("", core_definitions(published, added, alone=at.alone), own_checks), *kept[1:]]
+    return [Part("", core_definitions(published, alone=at.alone), own_checks), *kept[1:]]
 
 
 def _of_extensions(at: Placement) -> Iterator[Part]:
@@ -127,19 +119,6 @@ def _named(part: Part) -> Iterator[str]:
 
 #: The job of all checks.
 CHECK_EVERYTHING = "check_everything"
-
-
-def _added(at: Placement) -> Mapping[str, Any]:
-    """The datasets that a person added to the home. A file that is wrong must not take all assets along: the check of
-    its asset, and ``cc-pipeline facts datasets``, say what is wrong."""
-    try:
-        settings = at.load_settings()
-        if not settings.datasets_path.is_dir():
-            return {}
-        known: dict[str, Any] = later("cc_pipeline.hostfacts.known.known_datasets")(settings)
-    except CcPipelineError:
-        return {}
-    return {name: one for name, one in known.items() if one.file is not None}
 
 
 @dataclass(frozen=True, slots=True)

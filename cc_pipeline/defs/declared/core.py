@@ -1,7 +1,6 @@
 """What a home has in Dagster without any extension."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from cc_pipeline.defs.declarations import HomeDefinitions
 from cc_pipeline.defs.declared import assets
@@ -9,15 +8,12 @@ from cc_pipeline.defs.declared.automation import HISTORY, SCHEDULES, SENSORS
 from cc_pipeline.defs.declared.jobs import JOBS, TRIM_HISTORY
 
 
-def core_definitions(published: Iterable[str], added: Mapping[str, Any], *, alone: bool) -> HomeDefinitions:
-    """The definitions of the core. ``published`` are the assets of extensions that the published file shows; ``added``
-    the datasets (``hostfacts.known.Known``) that a person added to the home. A home that has an instance ``alone`` also
-    deletes old runs there."""
+def core_definitions(published: Iterable[str], *, alone: bool) -> HomeDefinitions:
+    """The definitions of the core. ``published`` are the assets of extensions that the published file shows. A home
+    that has an instance ``alone`` also deletes old runs there."""
     steps = [
         *assets.catalog(),
         *assets.extraction(),
-        *assets.facts(added),
-        *assets.policies(),
         *assets.exports(),
         *assets.sources(),
     ]
@@ -28,5 +24,4 @@ def core_definitions(published: Iterable[str], added: Mapping[str, Any], *, alon
         jobs=[*JOBS, TRIM_HISTORY] if alone else JOBS,
         sensors=SENSORS,
         schedules=[*SCHEDULES, HISTORY] if alone else SCHEDULES,
-        families=[assets.ANNOTATION],
     )

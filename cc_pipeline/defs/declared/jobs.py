@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.defs.declarations import AssetJob, OpJob
-from cc_pipeline.defs.declared.assets import ExtractConfig, FactsConfig
+from cc_pipeline.defs.declared.assets import ExtractConfig
 
 _ASSET_JOBS: Final = (
     AssetJob(
@@ -47,16 +47,6 @@ _ASSET_JOBS: Final = (
         assets=("page_metadata", "page_text", "page_links", "feed_items"),
     ),
     AssetJob(
-        name="fill_facts",
-        description="Writes down what datasets keyed by host say of a target's hosts in a crawl; fetches nothing else.",
-        assets=("host_facts",),
-    ),
-    AssetJob(
-        name="read_policies",
-        description="Reads a target's stored robots.txt captures of a crawl into a table; fetches nothing.",
-        assets=("site_policies",),
-    ),
-    AssetJob(
         name="list_crawls",
         description="Reads the list of crawls again.",
         assets=("crawls",),
@@ -93,10 +83,6 @@ class ExtractTargetsConfig(PartitionsConfig, ExtractConfig):
     tables: list[str] = Field(default=[], description="Names of tables, captures to feed_items; none: all of them.")
 
 
-class FillFactsConfig(PartitionsConfig, FactsConfig):
-    """Which datasets, for which partitions."""
-
-
 class PurgeConfig(dg.Config):
     """What to purge."""
 
@@ -129,20 +115,6 @@ _OP_JOBS: Final = (
         "line launch it.",
         function="cc_pipeline.defs.assets.extraction.extract_listed",
         config=ExtractTargetsConfig,
-        is_listed=True,
-    ),
-    OpJob(
-        name="fill_facts_of_targets",
-        description="Writes down what datasets keyed by host say of the hosts of any targets in any crawls.",
-        function="cc_pipeline.defs.assets.facts.fill_facts_listed",
-        config=FillFactsConfig,
-        is_listed=True,
-    ),
-    OpJob(
-        name="read_policies_of_targets",
-        description="Reads the stored robots.txt captures of any targets in any crawls into a table.",
-        function="cc_pipeline.defs.assets.facts.read_policies_listed",
-        config=PartitionsConfig,
         is_listed=True,
     ),
 )

@@ -205,7 +205,7 @@ def test_it_shows_what_robots_were_asked(found: Findings) -> None:
     row = {"scheme": "https", "host": SITE, "port": 443, "first_seen": moment, "last_seen": moment, "captures": 3}
     said = {"state": "read", "access": "allow", "search": "unknown", "ai_input": "disallow", "train": "disallow"}
     page = page_of(replace(found, consent=[{**row, **said, "agents_shut_out": ["GPTBot"]}]))
-    assert heading in page and "GPTBot" in page and f"https://{SITE}</td>" in page
+    assert heading in page and "GPTBot" in page and f"<bdi>https://{SITE}</bdi></td>" in page
 
 
 def test_it_needs_nothing_beside_it(asked_home: Settings, found: Findings) -> None:

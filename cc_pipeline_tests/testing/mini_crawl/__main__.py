@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.hostfacts.rank_text import parse_release
+from cc_pipeline.extensions.host_facts.rank_text import parse_release
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import DEMO, MiniCrawlSpec
-from cc_pipeline_tests.testing.mini_crawl.graph import GraphSpec, write_graph
-from cc_pipeline_tests.testing.mini_crawl.keyed import KeyedSpec, plain_hosts, write_keyed
+from cc_pipeline_tests.extensions.host_facts.graph import GraphSpec, write_graph
+from cc_pipeline_tests.extensions.host_facts.keyed import KeyedSpec, plain_hosts, write_keyed
 from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
 
 

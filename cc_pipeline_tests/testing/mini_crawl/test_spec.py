@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import DataFault, UserInputError
-from cc_pipeline.hostfacts.rank_text import parse_release
+from cc_pipeline.extensions.host_facts.rank_text import parse_release
 from cc_pipeline.testing.mini_crawl import (
     CrawlSpec,
     MiniCrawlSpec,
@@ -26,8 +26,8 @@ from cc_pipeline.testing.mini_crawl import (
 )
 from cc_pipeline.testing.mini_crawl.__main__ import main
 from cc_pipeline.testing.mini_crawl.visits import page_counts, site
+from cc_pipeline_tests.extensions.host_facts.keyed import HOST_INDEX_LIST
 from cc_pipeline_tests.testing.mini_crawl.__main__ import write_more
-from cc_pipeline_tests.testing.mini_crawl.keyed import HOST_INDEX_LIST
 
 SMALL = MiniCrawlSpec(
     pages=12, sites=2, crawls=(CrawlSpec("CC-MAIN-2024-22", segments=1, files_per_segment=1, parts=1),)

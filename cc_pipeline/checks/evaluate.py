@@ -1,0 +1,45 @@
+"""All checks over the whole lake, without Dagster: what its job ``check_everything`` evaluates, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from cc_pipeline.checks.asset_checks import CHECKS
+from cc_pipeline.checks.check import Check
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.checks.scope import Scope
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extension import collect
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from cc_pipeline.checks.check import Verdict
+
+#: Of a finding, by how severe the result of a check is.
+_LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
+
+
+def find_checks(settings: Settings) -> list[Check]:
+    """The checks of the core, then those of extensions, of a home with these settings."""
+    return [*CHECKS, *(check for own in collect("checks", settings).values() for check in own)]
+
+
+def evaluate_checks(workspace: Workspace) -> Iterator[Finding]:
+    """A finding for each check that looks at the lake or the home; those that ask Dagster are not evaluated. A check
+    that raises is a finding too."""
+    memo: dict[object, Any] = {}
+    for check in find_checks(workspace.settings):
+        if check.verdict is not None:
+            yield _evaluate(workspace, check, check.verdict, memo)
+
+
+def _evaluate(workspace: Workspace, check: Check, verdict: Verdict, memo: dict[object, Any]) -> Finding:
+    topic = f"{check.asset}: {check.name}"
+    try:
+        found = verdict(workspace, Scope(memo=memo))
+    except Exception as error:  # whatever it is: the other checks are evaluated
+        why = str(error) if isinstance(error, CcPipelineError) else repr(error)
+        return Finding("bad", topic, f"this could not be looked at: {why}")
+    return Finding(_LEVELS[found.severity], topic, found.message, found.advice)

@@ -1,0 +1,30 @@
+"""The checks of the datasets that a person added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from cc_pipeline.checks.check import Check, check
+
+if TYPE_CHECKING:
+    from cc_pipeline.checks.scope import CheckResult, Scope
+    from cc_pipeline.workspace.workspace import Workspace
+
+
+def dataset_checks(datasets: Iterable[str]) -> list[Check]:
+    """A check of the asset of each dataset, which are named."""
+    from cc_pipeline.extensions.host_facts.known import asset_of
+
+    return [_of(dataset, asset_of(dataset)) for dataset in datasets]
+
+
+def _of(dataset: str, asset: str) -> Check:
+    @check(asset, step="annotation_checks")
+    def can_be_read(workspace: Workspace, _: Scope) -> CheckResult:
+        """The files of the dataset can be read."""
+        from cc_pipeline.extensions.host_facts.verdicts import annotation_verdict
+
+        return annotation_verdict(workspace, dataset)
+
+    return can_be_read

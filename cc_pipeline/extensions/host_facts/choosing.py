@@ -1,0 +1,223 @@
+"""Facts of a target's hosts, of datasets keyed by host and by registered domain; and which hosts a filter chooses."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.commoncrawl.domains import is_ip
+from cc_pipeline.commoncrawl.expressions import Filter
+from cc_pipeline.commoncrawl.surt import reverse_labels
+from cc_pipeline.commoncrawl.target import MAY_BECOME_WWW, Target
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import UserInputError, no_such
+from cc_pipeline.extensions.host_facts.dataset_question import Facts, refuse_gaps
+from cc_pipeline.extensions.host_facts.host_facts import HOST, HOST_FIELDS, facts_of_hosts
+from cc_pipeline.extensions.host_facts.host_keys import HostRanges, host_index_key, host_of_surt
+from cc_pipeline.extensions.host_facts.known import Known, known_datasets
+from cc_pipeline.extensions.host_facts.ranks import ranks_datasets
+from cc_pipeline.progress import human_bytes
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Datasets that are asked where nobody names any: how large a site is and how important.
+USUAL: Final = ("host-index", "degrees")
+#: Asked too, where they were converted.
+_RANKS: Final = ("host-ranks", "domain-ranks")
+#: Kinds of targets that lie on one host.
+_ON_ONE_HOST: Final = frozenset({"host", "url", "prefix"})
+_ODD: Final = re.compile(r"[^a-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a filter left of ``target`` in a crawl: ``narrowed`` (``None``: nothing). Of ``hosts`` that are known,
+    ``matched`` match, and of ``unknown`` the filter cannot be told, since facts are missing. ``unnameable`` hosts match
+    and cannot be looked up by their name."""
+
+    crawl: str
+    target: Target
+    narrowed: Target | None
+    hosts: int
+    matched: int
+    unknown: int
+    facts: Facts
+    unnameable: tuple[str, ...] = ()
+
+
+def facts_of(workspace: Workspace, crawl: str, target: Target, known: Sequence[Known]) -> Facts:
+    """One row for each host of ``target`` with what all of ``known`` say of it, as :func:`facts_of_hosts` gives them,
+    and raises."""
+    return facts_of_hosts(workspace, crawl, target, [one.dataset for one in known])
+
+
+def known_for(workspace: Workspace, crawl: str) -> dict[str, Known]:
+    """The datasets that the home knows; ranks of the web graph are of a release that spans ``crawl`` where one that was
+    converted does."""
+    ranks = ranks_datasets(workspace.settings, crawl)
+    return known_datasets(workspace.settings) | {name: Known(one) for name, one in ranks.items()}
+
+
+def usual(known: Mapping[str, Known]) -> list[str]:
+    """The names of datasets that are asked where nobody names any: how large a site is, and how important."""
+    return [name for name in (*USUAL, *_RANKS) if name in known]
+
+
+def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
+    """The datasets of these names, each once.
+
+    Raises ``UserInputError`` for one that is not known, and for one about captures.
+    """
+    found = []
+    for name in dict.fromkeys(names):
+        if name not in known:
+            way = "; ranks are converted with: cc-pipeline facts ranks RELEASE" if name.startswith(_RANKS) else ""
+            raise UserInputError(no_such("dataset", name, known) + way)
+        if known[name].dataset.by_url:
+            raise UserInputError(f"the dataset {name} is about captures of URLs, not about hosts")
+        found.append(known[name])
+    return found
+
+
+def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] = ()) -> list[Known]:
+    """The datasets that a filter's columns are of, and those ``named``; the host index where that comes to none.
+
+    Raises ``UserInputError`` for a column that is nobody's, naming those that are known.
+    """
+    own = {field.name.lower() for field in HOST_FIELDS}
+    about_hosts = {name: one for name, one in known.items() if not one.dataset.by_url}
+    names = list(named)
+    declared = {field.name: None for field in HOST_FIELDS}
+    untold = [name for name, one in about_hosts.items() if one.columns() is None]
+    for one in about_hosts.values():
+        declared |= dict.fromkeys(one.columns() or ())
+    for column in (*where.columns, *where.perhaps):
+        owners = [
+            name
+            for name, one in about_hosts.items()
+            if column.lower() in {each.lower() for each in one.columns() or ()}
+        ]
+        if owners:
+            names += owners[:1] if not set(owners) & set(names) else []
+        elif column.lower() not in own and column not in where.perhaps:
+            if not untold:
+                raise UserInputError(f"the filter {where.text[:200]!r}: {no_such('column', column, declared)}")
+            names += untold
+    return hosts_only(known, with_hosts(known, names))
+
+
+def with_hosts(known: Mapping[str, Known], names: Sequence[str]) -> list[str]:
+    """``names`` of datasets, the host index before them where none of them says which hosts there are."""
+    giving = [one.dataset for one in hosts_only(known, names) if one.dataset.action == "join"]
+    return [*names] if any(not one.of_domains for one in giving) else ["host-index", *names]
+
+
+def choose(workspace: Workspace, crawl: str, target: Target, where: Filter, known: Sequence[Known]) -> Chosen:
+    """Which hosts of ``target`` match in ``crawl``, and the target of these alone.
+
+    Raises ``UserInputError`` for a filter that does not fit the facts, ``IndexIncomplete`` where files of a dataset
+    could not be read, and as :func:`facts_of` does.
+    """
+    facts = facts_of(workspace, crawl, target, known)
+    refuse_gaps(workspace, facts, crawl)
+    found = where.over(facts.table)
+    matched = facts.table[HOST].filter(found.rows).to_pylist()
+    narrowed, unnameable = narrow(target, matched)
+    if narrowed is not None and target.where:
+        narrowed = narrowed.where_too(target.where)
+    return Chosen(crawl, target, narrowed, facts.table.num_rows, len(matched), found.unknown, facts, unnameable)
+
+
+def narrow(target: Target, hosts: Sequence[str]) -> tuple[Target | None, tuple[str, ...]]:
+    """What of ``target`` lies on ``hosts`` (SURT host keys, all of them hosts of it), and the hosts that no target can
+    name.
+
+    Parts of the target that lie on one host stay as they are; wider ones become a prefix for each host, which is the
+    host with and without ``www``. Several are a set, named by what it holds.
+    """
+    members: dict[str, Target] = {}
+    wide = []
+    unnameable = []
+    for member in target.members or (target,):
+        if member.kind in _ON_ONE_HOST or (member.kind == "rev" and "/" in member.value):
+            ranges = HostRanges(member)
+            if any(ranges.holds(key) for key in hosts):
+                members[member.slug] = member
+        else:
+            wide.append(member)
+    if wide:
+        ranges = HostRanges(*wide)
+        whole = dict(filter(None, map(_www_alone, wide)))
+        for key in hosts:
+            if not ranges.holds(key):
+                continue
+            try:
+                one = parse_target(whole.get(key) or f"prefix:http://{_authority(key)}/")
+            except UserInputError:
+                unnameable.append(host_of_surt(key))
+                continue
+            members.setdefault(one.slug, one)
+    if len(members) <= 1:
+        return next(iter(members.values()), None), tuple(unnameable)
+    texts = sorted(member.written for member in members.values())
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:10]
+    base = _ODD.sub("-", target.slug.removeprefix("set-"))[:40].strip("-_") or "hosts"
+    return parse_target(f"set:{base}-where-{digest} = {', '.join(texts)}"), tuple(unnameable)
+
+
+def _www_alone(member: Target) -> tuple[str, str] | None:
+    """Of a target that begins with ``www``: the key that its host shares with the one without, and the host alone.
+
+    Raises ``UserInputError`` where a host cannot be told from others that the target does not have.
+    """
+    if member.kind == "rev" and MAY_BECOME_WWW.fullmatch(member.value.rpartition(".")[2]):
+        raise UserInputError(f"a filter on facts cannot narrow {member.written}: write domains or hosts")
+    place = member.place
+    if place is None or place.is_ip:
+        return None
+    if place.port is not None:
+        raise UserInputError(f"a filter on facts cannot narrow {member.written}: facts are of whole hosts")
+    key = host_index_key(place.host)
+    return None if key == reverse_labels(place.host) else (key, f"host:{place.host}")
+
+
+def _authority(key: str) -> str:
+    host = host_of_surt(key)
+    return f"[{host}]" if is_ip(host) and ":" in host else host
+
+
+def predicted(facts: Facts) -> str:
+    """How large and how important the hosts of an answer are, in words: counts are sums, ranks are the best one's."""
+    table = facts.table
+    if not table.num_rows:
+        return "no host of it is known"
+    said = [f"{table.num_rows:,} host{'' if table.num_rows == 1 else 's'}"]
+    pages = _sum(table, "fetch_200")
+    if pages is not None:
+        said.append(f"about {pages:,} pages fetched")
+        if "warc_record_length_av" in table.column_names:
+            sizes = pc.multiply(table["fetch_200"], table["warc_record_length_av"])
+            size = pc.sum(sizes).as_py()
+            said += [f"{human_bytes(size)} of records"] if size is not None else []
+    for name, word in (("hcrank10", "harmonic rank"), ("prank10", "page rank")):
+        if name in table.column_names and (best := pc.max(table[name]).as_py()) is not None:
+            at = table["host"][pc.index(table[name], pc.max(table[name])).as_py()].as_py()
+            said.append(f"{word} {best:.2f} of 10 ({at})")
+    for name, word in (("harmonicc_pos", "hosts"), ("domain_harmonicc_pos", "domains")):
+        if name in table.column_names and (first := pc.min(table[name]).as_py()) is not None:
+            said.append(f"number {first:,} of all {word} by harmonic centrality")
+    links = _sum(table, "webgraph_indegree")
+    said += [f"{links:,} links from other hosts"] if links is not None else []
+    return ", ".join(said)
+
+
+def _sum(table: pa.Table, name: str) -> int | None:
+    if name not in table.column_names:
+        return None
+    found = pc.sum(table[name]).as_py()
+    return None if found is None else int(found)

@@ -1,0 +1,389 @@
+"""``facts``: what data keyed by host says of sites, and which such data a home knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
+from cc_pipeline.cli.lookups import open_question
+from cc_pipeline.cli.output import console, notice, progress_bars, warn, write_rows
+from cc_pipeline.errors import EnvironmentFault, UserInputError, no_such
+from cc_pipeline.progress import human_bytes
+from cc_pipeline.python.meaning import checked_format
+from cc_pipeline.python.running import all_runs, step
+from cc_pipeline.settings import load_settings
+from cc_pipeline.workspace.claim import claim_home
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cc_pipeline.extensions.host_facts.annotations import Action
+    from cc_pipeline.extensions.host_facts.dataset_question import Facts
+    from cc_pipeline.extensions.host_facts.known import Known
+    from cc_pipeline.extensions.host_facts.ranks import Ranks, RanksPrice
+    from cc_pipeline.python.asking import Question
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="What is known of hosts and URLs: sizes, ranks, links, and data of your own (docs/extensions/host_facts.md).",
+)
+#: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
+_SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",
+          "webgraph_outdegree")  # fmt: skip
+
+
+@app.command("show")
+def facts(
+    targets: options.Targets,
+    crawl: options.Crawls,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset",
+            help="A dataset to ask; may be repeated (default: host-index, degrees, converted ranks, and those added).",
+        ),
+    ] = None,
+    hosts: options.Hosts = None,
+    action: Annotated[
+        Path | None, typer.Option("--action", help="An action file of cc-index-annotations: filter and columns.")
+    ] = None,
+    argument: Annotated[
+        list[str] | None, typer.Option("--arg", help="An argument of the action; may be repeated.")
+    ] = None,
+    columns: Annotated[str | None, typer.Option("--columns", help="Comma-separated columns, or 'all'.")] = None,
+    captures: Annotated[
+        bool,
+        typer.Option(
+            "--captures", help="A row a capture, of datasets keyed by URL (gneissweb-urls); for located ones."
+        ),
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Write them down too, as the table host_facts of cc.duckdb.")
+    ] = False,
+    price: Annotated[bool, typer.Option("--price", help="Only say what the look-up would read.")] = False,
+    output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
+    allow_gaps: options.AllowGaps = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Show what datasets say of a site's hosts: size, ranks, robots.txt, links, and what you added.
+
+    The first question about a crawl fetches the footers of a dataset's files (some 30 requests). What it cost goes to
+    standard error. An answer is kept: asked again, it costs nothing.
+
+    [bold]Examples[/]
+
+      cc-pipeline facts show example.com -c CC-MAIN-2025-18
+
+      cc-pipeline facts show suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100" --format csv
+
+      cc-pipeline facts show example.com -c CC-MAIN-2024-18 --captures --dataset gneissweb-urls --format csv
+
+      cc-pipeline facts show example.com -c 2024..2025 --dataset host-index --columns crawl,host,fetch_200
+    """
+    from cc_pipeline.extensions.host_facts.choosing import facts_of, known_for
+    from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
+
+    checked_format(output)
+    acting = _action(action, argument or (), hosts)
+    if captures and (keep or price):
+        raise UserInputError("--captures only shows: leave out --keep and --price")
+    with open_question(
+        targets, crawl, source=source, home=home, allow_gaps=allow_gaps
+    ) as question, progress_bars():  # fmt: skip
+        if captures:
+            located = _of_captures(question, dataset or ["gneissweb-urls"], acting, columns)
+            _write("what is known of the captures", located, output)
+            return
+        asked = {one: _asked(known_for(question.workspace, one), dataset, acting) for one in question.crawls}
+        if price:
+            _price(question, asked, output)
+            return
+        answers = []
+        for one in question.crawls:
+            for target in question.targets:
+                found = facts_of(question.workspace, one, target, asked[one])
+                say_cost(one, target.definition, found)
+                refuse_gaps(question.workspace, found, one)
+                table = _acted(found.table, acting, one)
+                answers.append(_columns(table, columns, acting, output))
+        if keep:
+            _keep(question, [] if dataset is None else dataset)
+    _write("what is known of the hosts", answers, output)
+
+
+def _write(title: str, answers: Sequence[pa.Table], output: str) -> None:
+    """Answers below each other. A dataset may have other columns in another crawl: each goes under its own name."""
+    names = list(dict.fromkeys(name for table in answers for name in table.column_names))
+    rows = [tuple(row.get(name) for name in names) for table in answers for row in table.to_pylist()]
+    write_rows(title, names, rows, output)
+
+
+def _of_captures(
+    question: Question, named: Sequence[str], acting: Action | None, columns: str | None
+) -> list[pa.Table]:
+    """The captures that runs have located with what datasets say of each, by crawl and target."""
+    from cc_pipeline.extensions.host_facts.choosing import known_for
+    from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
+    from cc_pipeline.extensions.host_facts.host_facts import facts_of_captures
+    from cc_pipeline.extraction.target_slices import part_slices
+    from cc_pipeline.lake.slice import LOCATE, Slice
+
+    lake = question.workspace.lake
+    answers = []
+    for crawl in question.crawls:
+        known = known_for(question.workspace, crawl)
+        if unknown := [name for name in named if name not in known]:
+            raise UserInputError(no_such("dataset", unknown[0], known))
+        datasets = [known[name].dataset for name in named]
+        for target in question.targets:
+            slices = part_slices(question.workspace, [Slice(crawl, target.slug)])
+            if None in LOCATE.made_from(lake, slices).values():
+                raise EnvironmentFault(
+                    f"the captures of {target.definition} in {crawl} are not located in this home",
+                    f"Locate them: cc-pipeline run {target.definition} -c {crawl}",
+                )
+            where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
+            located = lake.read("captures", where, ["crawl", "url", "url_surtkey", "fetch_time", "fetch_status"])
+            found = facts_of_captures(question.workspace, crawl, located, datasets)
+            say_cost(crawl, target.definition, found)
+            refuse_gaps(question.workspace, found, crawl)
+            table = _acted(found.table, acting, crawl)
+            answers.append(_columns(table, columns or "all", acting, "csv"))
+    return answers
+
+
+def _keep(question: Question, datasets: Sequence[str]) -> None:
+    """Fills the table of facts by a run, as it is done in the UI, and publishes."""
+    from cc_pipeline.defs.launch import Launcher
+
+    with Launcher(question.workspace) as launcher:
+        launcher.add_targets(question.targets, question.crawls)
+        filling = partial(
+            launcher.make_listed, "fill_facts_of_targets", question.crawls, question.targets, datasets=list(datasets)
+        )
+        step("facts", lambda: all_runs(filling()))
+        step("cc.duckdb", launcher.publish_what_is_new)
+
+
+def say_cost(crawl: str, target: str, found: Facts) -> None:
+    """Writes to standard error what facts cost, and what is missing in them."""
+    cost = f"{found.requests:,} requests, {human_bytes(found.bytes)}" if found.requests else "no request"
+    notice(f"{crawl}: facts of {target}: {found.table.num_rows:,} rows; {cost}, {found.seconds:.1f} s")
+    for note in found.notes:
+        notice(f"{crawl}: {note}")
+    if not found.table.num_rows and not found.gaps:
+        notice(f"{crawl}: no host of {target} is known to {', '.join(found.versions)}")
+    for name, gaps in found.gaps.items():
+        warn(f"{crawl}: {len(gaps):,} files of {name} could not be read: {gaps[0]}")
+
+
+def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action | None) -> list[Known]:
+    from cc_pipeline.extensions.host_facts.choosing import hosts_only, needed_for, usual, with_hosts
+
+    own = [name for name, one in known.items() if one.file is not None and not one.dataset.by_url]
+    names = list(named) if named else [*usual(known), *own]
+    return hosts_only(known, with_hosts(known, names)) if acting is None else needed_for(acting.where, known, names)
+
+
+def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> Action | None:
+    from cc_pipeline.commoncrawl.expressions import parse_filter
+    from cc_pipeline.extensions.host_facts.annotations import Action, read_action
+    from cc_pipeline.extensions.host_facts.datasets import read_yaml, text_of
+
+    if arguments and file is None:
+        raise UserInputError("--arg is an argument of an action file; name it with --action")
+    if file is None:
+        return None if where is None else Action(parse_filter(where), ())
+    if where is not None:
+        raise UserInputError("--hosts and --action both say which hosts are meant; give one of them")
+    return read_action(read_yaml(text_of(file), str(file)), str(file), arguments)
+
+
+def _acted(table: pa.Table, acting: Action | None, crawl: str) -> pa.Table:
+    if acting is None:
+        return table
+    found = acting.where.over(table)
+    if found.unknown:
+        notice(f"{crawl}: of {found.unknown:,} hosts it cannot be told, since a fact is missing: they do not match")
+    if table.num_rows and not found.count:
+        notice(f"{crawl}: none of {table.num_rows:,} hosts matches")
+    table = table.filter(found.rows)
+    for name, downwards in reversed(acting.order):
+        _known_column(table, name)
+        table = table.sort_by([(name, "descending" if downwards else "ascending")])
+    return table if acting.limit is None else table.slice(0, acting.limit)
+
+
+def _columns(table: pa.Table, said: str | None, acting: Action | None, output: str) -> pa.Table:
+    if said == "all":
+        return table
+    names = [name.strip() for name in said.split(",")] if said else list(acting.columns) if acting else []
+    for name in names:
+        _known_column(table, name)
+    if not names and output == "table":
+        more = [name for name in acting.where.columns if name not in _SHOWN] if acting else []
+        names = [name for name in (*_SHOWN, *more) if name in table.column_names]
+    return table.select(names) if names else table
+
+
+def _known_column(table: pa.Table, name: str) -> None:
+
+    if name not in table.column_names:
+        raise UserInputError(no_such("column", name, table.column_names))
+
+
+def _price(question: Question, asked: dict[str, list[Known]], output: str) -> None:
+    from cc_pipeline.extensions.host_facts.dataset_files import price_harvest
+    from cc_pipeline.extensions.host_facts.host_facts import price_of_hosts
+
+    rows: list[Sequence[object]] = []
+    for crawl in question.crawls:
+        for one in asked[crawl]:
+            first = price_harvest(question.workspace, one.dataset, crawl)
+            if first.files:
+                rows.append((crawl, one.name, "footers", first.files, None, first.requests, first.bytes, first.bytes))
+                continue
+            for target in question.targets:
+                cost = price_of_hosts(question.workspace, crawl, target, [one.dataset])[one.name]
+                rows.append(
+                    (crawl, one.name, target.definition, None, cost.to_read, cost.requests, cost.bytes,
+                     cost.likely_bytes)
+                )  # fmt: skip
+    columns = ["crawl", "dataset", "what", "files", "row groups", "requests", "bytes at most", "bytes likely"]
+    write_rows("what it would cost", columns, rows, output)
+
+
+@app.command("datasets")
+def list_(output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
+          home: options.Home = None) -> None:  # fmt: skip
+    """List the datasets that this home knows: those that come with the program, and those that were added."""
+    from cc_pipeline.extensions.host_facts.known import known_datasets
+
+    checked_format(output)
+    rows = []
+    for one in known_datasets(load_settings(home=home)).values():
+        columns = one.columns()
+        about = "captures" if one.dataset.by_url else "domains" if one.dataset.of_domains else "hosts"
+        what = "all" if columns is None else f"{len(columns):,}"
+        where = one.dataset.root or "the source"
+        rows.append((one.name, about, one.dataset.action, what, where, "" if one.file is None else str(one.file)))
+    write_rows("datasets", ["name", "about", "action", "columns", "where", "added in"], rows, output)
+
+
+@app.command()
+def add(
+    file: Annotated[Path, typer.Argument(help="A YAML file: a dataset, or a join of cc-index-annotations.")],
+    name: Annotated[str | None, typer.Option("--name", help="What it is called here.")] = None,
+    home: options.Home = None,
+) -> None:
+    """Add data of your own that is keyed by host, registered domain or URL: a list of sites, scores, labels.
+
+    It is kept in the home. A CSV or JSON table becomes Parquet there.
+
+    [bold]Examples[/]
+
+      cc-pipeline facts add tranco.yaml
+
+      cc-pipeline facts add join_spam.yaml --name spam
+    """
+    from cc_pipeline.extensions.host_facts.known import add_dataset
+
+    added = add_dataset(load_settings(home=home), file, name)
+    columns = added.columns()
+    gives = "all its columns" if columns is None else ", ".join(columns) or "no column: it filters"
+    notice(f"{added.name} is known in this home now, and gives {gives}")
+
+
+@app.command()
+def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")], home: options.Home = None) -> None:
+    """Forget a dataset that was added. Facts that a run wrote down stay."""
+    from cc_pipeline.extensions.host_facts.known import remove_dataset
+
+    remove_dataset(load_settings(home=home), name)
+    notice(f"{name} is forgotten")
+
+
+@app.command()
+def ranks(
+    release: Annotated[
+        str | None,
+        typer.Argument(metavar="RELEASE", help="A release, such as cc-main-2026-may-jun-jul; none: what is here."),
+    ] = None,
+    level: Annotated[str, typer.Option("--level", help="host or domain.")] = "host",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Read the ranks of a release of Common Crawl's web graph into this home.
+
+    They are published as one file of gigabytes, in the order of rank. This command shows what reading it costs, asks,
+    and keeps the ranks by host. Look-ups then take a few kilobytes. The datasets host-ranks and domain-ranks answer
+    from them, for the crawls that the release spans. A stopped conversion leaves nothing behind.
+
+    [bold]Examples[/]
+
+      cc-pipeline facts ranks cc-main-2026-may-jun-jul
+
+      cc-pipeline facts ranks cc-main-2025-26-nov-dec-jan --level domain --yes
+
+      cc-pipeline facts ranks
+    """
+    from cc_pipeline.extensions.host_facts.rank_text import LEVELS, parse_release
+    from cc_pipeline.extensions.host_facts.ranks import all_ranks, convert_ranks, find_ranks, price_ranks
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    wanted = next((one for one in LEVELS if one == level), None)
+    if wanted is None:
+        raise UserInputError(f"--level is {' or '.join(LEVELS)}, not {level}")
+    named = None if release is None else parse_release(release)
+    settings = load_settings(source=source, home=home)
+    if named is not None:
+        claim_home(settings)
+    with open_workspace(settings) as workspace:
+        if named is None:
+            here_now = all_ranks(settings)
+            for one in here_now:
+                _show(one)
+            if not here_now:
+                notice(
+                    "no ranks were read into this home. To read those of a release: cc-pipeline facts ranks RELEASE "
+                    "(https://commoncrawl.org/web-graphs lists them)"
+                )
+            return
+        here = find_ranks(settings, named, wanted)
+        if here is None:
+            price = price_ranks(workspace, named, wanted)
+            _show_price(price)
+            if not yes and not typer.confirm("Go on?"):
+                raise typer.Exit(1)
+            with progress_bars():
+                here = convert_ranks(workspace, named, wanted, price)
+        _show(here)
+        if here.skipped:
+            warn(f"{here.skipped:,} lines of {here.key} say no rank of a host; they were left out")
+
+
+def _show_price(price: RanksPrice) -> None:
+    notice(
+        f"{price.key}: {human_bytes(price.bytes)} to read in {price.requests:,} requests, about {price.rows:,} rows; "
+        f"{human_bytes(price.disk)} of disk for good, {human_bytes(price.scratch)} more while it is sorted, and "
+        f"about {max(price.seconds / 60, 1):,.0f} min of work where the source keeps up"
+    )
+
+
+def _show(one: Ranks) -> None:
+    console.print(
+        f"{one.release} {one.level}: {one.rows:,} {one.level}s of {one.nodes:,} nodes, converted {one.converted_at}",
+        soft_wrap=True,
+    )
+
+
+COMMANDS = {"facts": Command(app, FEATURES, 30)}

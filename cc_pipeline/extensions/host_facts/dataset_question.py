@@ -1,0 +1,274 @@
+"""One question to one dataset: its shards harvested, its price held against the settings, its answer read or kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline import progress
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.errors import IndexIncomplete, UserInputError
+from cc_pipeline.extensions.host_facts.dataset_files import (
+    Shards,
+    dataset_transport,
+    harvest_dataset,
+    kept_shards,
+    page_indexes,
+)
+from cc_pipeline.extensions.host_facts.datasets import OWN_COLUMNS, Dataset
+from cc_pipeline.extensions.host_facts.keyed_lookup import Endings, Keep, KeyedLookup, KeyedPrice, KeyedRows
+from cc_pipeline.extensions.host_facts.shards import Gap, Shard, column_types, stored_shards
+from cc_pipeline.index.etags import same_files
+from cc_pipeline.index.kept_answers import KeptAnswers
+from cc_pipeline.index.parquet.fetch import PageIndexes
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import FaultKind
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Faults of reading a file whose footer is of another time.
+_OTHERWISE_NOW: Final = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.NOT_FOUND})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Rows of all datasets, and how they were had.
+
+    ``gaps`` are, by dataset, the files that could not be read: rows may be missing. ``absent`` are the datasets that
+    say nothing about the crawl. ``kept`` are those whose answer was on this disk already. ``versions`` are digests of
+    the files that each answer was made from, ``files`` how many these are.
+    """
+
+    table: pa.Table
+    requests: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    gaps: dict[str, tuple[Gap, ...]] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    files: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one dataset says: a table with one row a key, and how it was had."""
+
+    table: pa.Table
+    gaps: tuple[Gap, ...]
+    kept: bool
+    absent: bool
+    notes: tuple[str, ...]
+    version: str
+    requests: int
+    bytes: int
+    files: int
+
+
+class Question(Protocol):
+    """What is asked of a dataset: key ranges in its form, what decides within them, and rows made one a key.
+
+    ``endings`` is a shorter way to pass over row groups. ``columns`` are read beside the dataset's own; a file that
+    lacks one is a gap. ``named`` says all that the answer depends on beside the dataset, as JSON-like values.
+    """
+
+    ranges: Sequence[KeyRange]
+    keep: Keep | None
+    endings: Endings | None
+    columns: Mapping[str, pa.DataType]
+    named: object
+
+    def rows(self, table: pa.Table) -> pa.Table: ...
+
+
+def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, *, keep: bool) -> Answer:
+    """The answer of a dataset, kept for the next time if ``keep``; raises as ``answers.facts_of_hosts`` does."""
+    with dataset_transport(workspace, dataset) as reader:
+        before = (reader.stats.requests, reader.stats.bytes)
+        shards = harvest_dataset(workspace, dataset, crawl, reader)
+        kept = KeptAnswers(workspace.settings.cache_path / "facts")
+        name = _name_of(dataset, shards, question)
+        table, gaps = kept.find(name) if keep else None, shards.gaps
+        known = table is not None
+        if table is None:
+            found = _read(workspace, crawl, dataset, shards, question, reader)
+            changed = [gap.path for gap in found.gaps if gap.kind in _OTHERWISE_NOW]
+            if changed:
+                # footers of files that were replaced since: those of now are asked for, once
+                shards = harvest_dataset(workspace, dataset, crawl, reader, anew=changed)
+                name = _name_of(dataset, shards, question)
+                found = _read(workspace, crawl, dataset, shards, question, reader)
+            table = question.rows(found.table)
+            gaps = (*gaps, *found.gaps)
+            if keep and not found.gaps:
+                kept.keep(name, table)
+        after = (reader.stats.requests, reader.stats.bytes)
+    notes = shards.notes if shards.paths else (*shards.notes, _absent(dataset, crawl, shards))
+    spent = (after[0] - before[0], after[1] - before[1])
+    return Answer(table, gaps, known, not shards.paths, notes, shards.version, *spent, len(shards.paths))
+
+
+def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> Answer | None:
+    """The answer that was kept, without a request; ``None`` where it, or what it depends on, is not here."""
+    shards = kept_shards(workspace, dataset, crawl)
+    if shards is None:
+        return None
+    table = KeptAnswers(workspace.settings.cache_path / "facts").find(_name_of(dataset, shards, question))
+    if table is None:
+        return None
+    return Answer(table, shards.gaps, True, not shards.paths, (), shards.version, 0, 0, len(shards.paths))
+
+
+def _name_of(dataset: Dataset, shards: Shards, question: Question) -> str:
+    """What an answer is kept under: all that it depends on."""
+    return json.dumps([dataset.version, shards.version, question.named])
+
+
+def _read(
+    workspace: Workspace, crawl: str, dataset: Dataset, shards: Shards, question: Question, reader: Transport
+) -> KeyedRows:
+    lookup, unread = _lookup(dataset, shards, question)
+    told = lookup.price()
+    _refuse_dear(workspace, dataset, told, crawl)
+    if told.to_read:
+        said = f"{dataset.name}: about {progress.human_bytes(told.likely_bytes)}, {told.requests:,} requests at most"
+        progress.report("look-up", 0, told.to_read, said)
+    indexes = PageIndexes(page_indexes(workspace, dataset))
+    found = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
+    return KeyedRows(found.table, [*unread, *found.gaps], found.cost)
+
+
+def price(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> KeyedPrice:
+    """What the look-up would read; footers that are not here yet are fetched, no data is read."""
+    with dataset_transport(workspace, dataset) as reader:
+        return _lookup(dataset, harvest_dataset(workspace, dataset, crawl, reader), question)[0].price()
+
+
+def all_facts(table: pa.Table, answers: dict[str, Answer], seconds: float) -> Facts:
+    """``table``, made of ``answers`` by dataset, with how they were had."""
+    return Facts(
+        table,
+        sum(one.requests for one in answers.values()),
+        sum(one.bytes for one in answers.values()),
+        seconds,
+        {name: one.gaps for name, one in answers.items() if one.gaps},
+        tuple(name for name, one in answers.items() if one.absent),
+        tuple(name for name, one in answers.items() if one.kept),
+        tuple(note for one in answers.values() for note in one.notes),
+        {name: one.version for name, one in answers.items()},
+        {name: one.files for name, one in answers.items()},
+    )
+
+
+def gaps_allowed(workspace: Workspace, facts: Facts) -> bool:
+    """Whether no dataset lacks more than the share of its files that the settings allow, and none lacks all."""
+    most = workspace.settings.max_index_gaps
+    lacking = [(len(gaps), facts.files[name]) for name, gaps in facts.gaps.items()]
+    return all(unread < expected and unread / expected <= most for unread, expected in lacking)
+
+
+def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
+    """Raises ``IndexIncomplete`` where files could not be read and the settings do not allow them to be missing."""
+    if gaps_allowed(workspace, facts):
+        return
+    name, gaps = next(iter(facts.gaps.items()))
+    count = sum(len(each) for each in facts.gaps.values())
+    raise IndexIncomplete(
+        f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be missing; the first "
+        f"of {name}: {gaps[0]}",
+        "They are asked for again after ten minutes. To go without them: --allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS "
+        "(the share of the files that may be missing).",
+    )
+
+
+def check_kinds(datasets: Sequence[Dataset], *, by_url: bool) -> None:
+    """Raises ``UserInputError`` where ``datasets`` cannot be asked together about hosts, or about captures."""
+    if not datasets:
+        raise UserInputError("no dataset was named")
+    names = [dataset.name for dataset in datasets]
+    if len(set(names)) != len(names):
+        raise UserInputError("a dataset is named twice")
+    for dataset in datasets:
+        if dataset.by_url != by_url:
+            what = "captures of URLs" if dataset.by_url else "hosts"
+            raise UserInputError(f"the dataset {dataset.name} is about {what}")
+
+
+def labelled(place: pa.Array, *, whole: bool) -> pa.Array:
+    """What a label says of rows that a dataset has at ``place``. Where files of it were not read (not ``whole``) they
+    may have the others: null, not false."""
+    here = pc.is_valid(place)
+    return here if whole else pc.if_else(here, here, pa.scalar(None, pa.bool_()))
+
+
+class Columns:
+    """The columns of an answer, put together dataset by dataset; two of one name are refused."""
+
+    def __init__(self, own: dict[str, pa.ChunkedArray | pa.Array]) -> None:
+        self._columns = own
+        self._owner: dict[str, str] = dict.fromkeys((*OWN_COLUMNS, *own), "the answer itself")
+
+    def add(self, dataset: Dataset, answer: Answer, keys: Sequence[str], place: pa.Array) -> None:
+        """What a dataset says of each row: ``place`` is where its answer has the row's key, null where it lacks it."""
+        if dataset.action == "label":
+            self._add(dataset, dataset.label, labelled(place, whole=not answer.gaps))
+        elif dataset.action == "join":
+            for name in answer.table.column_names:
+                if name not in keys:
+                    self._add(dataset, dataset.prefix + name, answer.table[name].take(place))
+
+    def table(self) -> pa.Table:
+        """All of them."""
+        return pa.table(self._columns).combine_chunks()
+
+    def _add(self, dataset: Dataset, name: str, values: pa.ChunkedArray | pa.Array) -> None:
+        if name in self._owner:
+            raise UserInputError(
+                f"the column {name} is of {self._owner[name]} and of {dataset.name}; give {dataset.name} a prefix in "
+                f"{dataset.written_in or 'its file'}"
+            )
+        self._owner[name] = dataset.name
+        self._columns[name] = values
+
+
+def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[KeyedLookup, list[Gap]]:
+    unread: list[Gap] = []
+    known: list[Shard] = []
+    for each in stored_shards(shards.footers, shards.paths, dataset.key, tuple(question.columns)):
+        if isinstance(each, Gap):
+            unread.append(each)
+        else:
+            known.append(each)
+    schema = result_schema(dataset, known, question.columns)
+    return KeyedLookup(known, question.ranges, schema, question.keep, question.endings), unread
+
+
+def result_schema(dataset: Dataset, shards: Sequence[Shard], more: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The columns of a dataset with their types: as declared, else the widest that its files have; and ``more``."""
+    types = column_types(shard.file for shard in shards)
+    if dataset.columns is None:
+        named = {name: kind for name, kind in types.items() if name != dataset.key}
+    else:
+        named = {name: kind or types.get(name, pa.string()) for name, kind in dataset.columns.items()}
+    return pa.schema([pa.field(name, kind) for name, kind in (named | dict(more)).items()])
+
+
+def _absent(dataset: Dataset, crawl: str, shards: Shards) -> str:
+    has = f"; it has {len(shards.crawls)} crawls, {shards.crawls[0]} to {shards.crawls[-1]}" if shards.crawls else ""
+    return f"{dataset.name} says nothing about {crawl}{has}"
+
+
+def _refuse_dear(workspace: Workspace, dataset: Dataset, price: KeyedPrice, crawl: str) -> None:
+    most = workspace.settings.max_bytes
+    if price.likely_bytes > most:
+        raise UserInputError(
+            f"the look-up in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
+            f"{price.bytes:,} in {price.requests:,} requests: {price.to_read:,} of {price.row_groups:,} row groups may "
+            f"have what is sought), more than the {most:,} allowed. Set CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or "
+            "name a narrower target"
+        )

@@ -1,0 +1,271 @@
+"""What a dataset is: a small YAML file that says where it lies, by what it is keyed, and what is taken of it.
+
+Each field is checked here, and an error names the file and the field. docs/extensions/host_facts.md tells the
+fields to a person.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import pyarrow as pa
+import yaml
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.host_facts.host_keys import HostForm, WwwRule
+from cc_pipeline.extensions.host_facts.shards import TYPES
+from cc_pipeline.lake.digests.digest import input_digest
+
+#: A dataset's file has a few lines; nothing larger is one.
+_MOST_BYTES: Final = 1 << 20
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
+_COLUMN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,118}")
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_]{0,30}")
+
+URL_KEY: Final = "url_key"
+DOMAINS: Final = "domains"
+FORMS: Final = (*get_args(HostForm), URL_KEY)
+#: How rows of one host (with and without ``www``) become one: of ``first`` the host without ``www`` goes first.
+FOLDS: Final = ("first", "min", "max", "sum", "any")
+ACTIONS: Final = ("join", "filter", "label")
+#: Columns that every answer has itself.
+OWN_COLUMNS: Final = ("crawl", "target", "surt_host_name", "host", "domain", "url_surtkey", "fetch_time")
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset of Parquet files that has a row for a host, or for a capture of a URL.
+
+    ``paths`` is the key of a path list (``{crawl}`` in it stands for the crawl), or ``files`` are the keys themselves;
+    both lie in ``root`` (empty: the source). With ``by_crawl`` a file belongs to the crawl whose ``crawl=`` is in its
+    path, otherwise every file says the same of all crawls. ``key`` is the column of hosts in ``form`` with ``www``, or
+    of SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``ending`` is a small column with the
+    last label of each host, if there is one. With ``of_domains`` its hosts are registered domains, and what it says of
+    one is said of every host of the domain. ``columns`` are those that are taken, with their types (``None``: the
+    widest that the files have); ``None`` are all there are. ``prefix`` goes before their names. ``inner`` drops hosts
+    that the dataset lacks. ``action`` is ``join`` (its columns), ``filter`` (only hosts that it has) or ``label`` (one
+    column that says whether it has them). ``fold`` says how rows of one host become one. ``written_in`` is the file
+    that said so.
+    """
+
+    name: str
+    key: str
+    form: str
+    paths: str = ""
+    files: tuple[str, ...] = ()
+    root: str = ""
+    by_crawl: bool = True
+    www: str = "folded"
+    time: str = ""
+    ending: str = ""
+    of_domains: bool = False
+    columns: Mapping[str, pa.DataType | None] | None = None
+    prefix: str = ""
+    inner: bool = False
+    action: str = "join"
+    fold: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    written_in: str = ""
+
+    @property
+    def by_url(self) -> bool:
+        """Whether its rows are about captures of URLs, not about hosts."""
+        return self.form == URL_KEY
+
+    @property
+    def place(self) -> str:
+        """A digest of where it lies and what its files are keyed by: whose footers and path list these are."""
+        return input_digest({"root": self.root, "paths": self.paths, "files": list(self.files), "key": self.key})
+
+    @property
+    def version(self) -> str:
+        """A digest of the whole definition: another one may give other columns or rows."""
+        named = None if self.columns is None else [(name, str(kind)) for name, kind in self.columns.items()]
+        said = [self.place, self.by_crawl, self.form, self.www, self.time, named, self.prefix, self.inner, self.action]
+        digested = {"dataset": said, "fold": sorted(self.fold.items()), "name": self.name}
+        # said only where it is so: what was made of others before there was this field stays as good
+        return input_digest(digested | ({"of": DOMAINS} if self.of_domains else {}))
+
+    def only(self, names: Collection[str]) -> Dataset:
+        """The same with those of its columns alone that are called so with its prefix: fewer bytes are read."""
+        if self.columns is None:
+            here = {name.removeprefix(self.prefix): None for name in names if name.startswith(self.prefix)}
+            return replace(self, columns=here, fold={name: how for name, how in self.fold.items() if name in here})
+        kept = {name: kind for name, kind in self.columns.items() if self.prefix + name in names}
+        return replace(self, columns=kept, fold={name: how for name, how in self.fold.items() if name in kept})
+
+    @property
+    def label(self) -> str:
+        """The name of the one column that ``label`` gives."""
+        return self.prefix + self.name.replace("-", "_")
+
+
+def ready_made() -> dict[str, Dataset]:
+    """The datasets that come with this program, by name."""
+    folder = files("cc_pipeline.extensions.host_facts").joinpath("ready")
+    texts = {each.name: each.read_text("utf-8") for each in folder.iterdir() if each.name.endswith(".yaml")}
+    found = [parse_dataset(texts[name], name) for name in sorted(texts)]
+    return {dataset.name: dataset for dataset in found}
+
+
+def text_of(file: Path) -> str:
+    """The text of a small YAML file that a person named. Raises ``UserInputError``."""
+    try:
+        with file.open("rb") as handle:
+            data = handle.read(_MOST_BYTES + 1)
+        text = data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserInputError(f"{file} cannot be read: {error}") from error
+    if len(data) > _MOST_BYTES:
+        raise UserInputError(f"{file} is larger than {_MOST_BYTES:,} bytes; a dataset is described in a few lines")
+    return text
+
+
+def parse_dataset(text: str, name: str) -> Dataset:
+    """The dataset that YAML ``text`` of the file ``name`` describes. Raises ``UserInputError`` with file and field."""
+    return _Reader(name).dataset(read_yaml(text, name))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which ``no`` and ``yes`` are words, as they are in names of columns: only true and false are not.
+
+    A few lines of aliases can stand for more text than memory holds, and nobody needs one here.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.MarkedYAMLError(problem="aliases are not read here", problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:bool"]
+    for letter, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false", re.IGNORECASE), list("tTfF"))
+
+
+def read_yaml(text: str, name: str) -> object:
+    """What YAML ``text`` of the file ``name`` says: plain values alone. Raises ``UserInputError``."""
+    try:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UserInputError(f"{name} is no YAML: {' '.join(str(error).split())}") from error
+
+
+_FIELDS: Final = ("name", "title", "where", "key", "columns", "prefix", "join", "action", "fold")
+_WHERE: Final = ("paths", "files", "root", "crawl")
+_KEY: Final = ("column", "form", "of", "www", "time", "ending")
+
+
+class _Reader:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def dataset(self, said: object) -> Dataset:
+        top = self.mapping(said, "", _FIELDS)
+        where = self.mapping(top.get("where"), "where", _WHERE)
+        key = self.mapping(top.get("key"), "key", _KEY)
+        form = self.choice(key.get("form"), "key.form", FORMS)
+        paths, listed = self.text(where.get("paths", ""), "where.paths"), where.get("files", [])
+        names = [self.text(one, "where.files") for one in self.sequence(listed, "where.files")]
+        if bool(paths) == bool(names):
+            raise self.wrong("where", "needs either paths (the key of a path list) or files (keys of Parquet files)")
+        crawl = self.choice(where.get("crawl", "partition"), "where.crawl", ("partition", "none"))
+        www = self.choice(key.get("www", "folded"), "key.www", get_args(WwwRule))
+        if (form == "surt_host") != (www == "folded") and form != URL_KEY:
+            raise self.wrong(
+                "key.www",
+                f"is {www}, but keys of the form {form} have www kept or stripped"
+                if form != ("surt_host")
+                else "must be folded: SURT keys have no www",
+            )
+        time = self.text(key.get("time", ""), "key.time")
+        if (form == URL_KEY) != bool(time):
+            raise self.wrong("key.time", f"names the column of fetch times, for the form {URL_KEY} and no other")
+        of_domains = self.choice(key.get("of", "hosts"), "key.of", ("hosts", DOMAINS)) == DOMAINS
+        if of_domains and form == URL_KEY:
+            raise self.wrong("key.of", f"is {DOMAINS}, but keys of the form {URL_KEY} are of captures")
+        columns = self.columns(top.get("columns", "all"))
+        fold = self.mapping(top.get("fold", {}), "fold", None)
+        for column, how in fold.items():
+            self.choice(how, f"fold.{column}", FOLDS)
+            if columns is not None and column not in columns:
+                raise self.wrong(f"fold.{column}", "is none of the columns")
+        return Dataset(
+            name=self.pattern(top.get("name"), "name", _NAME, "letters, digits, - and _, in lower case"),
+            key=self.required(key.get("column"), "key.column"),
+            form=form,
+            paths=paths,
+            files=tuple(names),
+            root=self.text(where.get("root", ""), "where.root"),
+            by_crawl=crawl == "partition",
+            www=www,
+            time=time,
+            ending=self.text(key.get("ending", ""), "key.ending"),
+            of_domains=of_domains,
+            columns=columns,
+            prefix=self.pattern(top.get("prefix", ""), "prefix", _PREFIX, "letters, digits and _"),
+            inner=self.choice(top.get("join", "outer"), "join", ("outer", "inner")) == "inner",
+            action=self.choice(top.get("action", "join"), "action", ACTIONS),
+            fold=fold,
+            title=self.text(top.get("title", ""), "title"),
+            written_in=self.name,
+        )
+
+    def columns(self, said: object) -> dict[str, pa.DataType | None] | None:
+        if said == "all":
+            return None
+        if isinstance(said, list):
+            said = dict.fromkeys([self.text(one, "columns") for one in said])
+        if not isinstance(said, dict) or not said:
+            raise self.wrong("columns", "is neither all, nor a list of names, nor names with their types")
+        found: dict[str, pa.DataType | None] = {}
+        for name, kind in said.items():
+            column = self.pattern(name, "columns", _COLUMN, "a name of at most 120 letters")
+            found[column] = None if kind is None else TYPES[self.choice(kind, f"columns.{column}", tuple(TYPES))]
+        return found
+
+    def wrong(self, field: str, reason: str) -> UserInputError:
+        return UserInputError(f"{self.name}: {f'field {field} ' if field else ''}{reason}")
+
+    def mapping(self, said: object, field: str, known: tuple[str, ...] | None) -> dict[str, Any]:
+        if not isinstance(said, dict):
+            raise self.wrong(field, "must be a list of names with values" if field else "is no list of fields")
+        for name in said:
+            if not isinstance(name, str) or (known is not None and name not in known):
+                whole = f"{field}.{name}" if field else str(name)
+                raise self.wrong(whole[:80], f"is not known; known are: {', '.join(known or ('names',))}")
+        return said
+
+    def sequence(self, said: object, field: str) -> list[object]:
+        if not isinstance(said, list):
+            raise self.wrong(field, "must be a list")
+        return said
+
+    def text(self, said: object, field: str) -> str:
+        if not isinstance(said, str) or any(ord(letter) < 32 for letter in said):
+            raise self.wrong(field, f"must be text on one line (in quotes, if need be), not {str(said)[:60]!r}")
+        return said
+
+    def required(self, said: object, field: str) -> str:
+        if said is None or said == "":
+            raise self.wrong(field, "is missing")
+        return self.text(said, field)
+
+    def pattern(self, said: object, field: str, pattern: re.Pattern[str], what: str) -> str:
+        text = self.text("" if said is None else said, field)
+        if not pattern.fullmatch(text):
+            raise self.wrong(field, f"must be {what}, not {text[:60]!r}")
+        return text
+
+    def choice(self, said: object, field: str, known: tuple[str, ...]) -> str:
+        if said not in known or not isinstance(said, str):
+            raise self.wrong(field, f"must be one of {', '.join(known)}, not {str(said)[:60]!r}")
+        return said

@@ -1,0 +1,139 @@
+"""What this extension has in Dagster: the table of facts, the data that it is made of, and data that a person added."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import dagster as dg
+from pydantic import Field
+
+from cc_pipeline.columns import Column
+from cc_pipeline.defs.declarations import Asset, AssetJob, Columns, ExternalAsset, HomeDefinitions, OpJob, Step
+from cc_pipeline.defs.declared.jobs import PartitionsConfig
+from cc_pipeline.defs.partitions import BACKFILL
+from cc_pipeline.extensions.host_facts.known import ANNOTATION, Known, asset_of
+from cc_pipeline.extensions.host_facts.schemas import (
+    DEGREES_COLUMNS,
+    GNEISSWEB_COLUMNS,
+    HOST_FACTS_COLUMNS,
+    HOST_INDEX_COLUMNS,
+)
+
+HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
+DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])
+GNEISSWEB: Final = dg.AssetKey(["commoncrawl", "gneissweb_hosts"])
+#: The columns that are taken of data by host, beside its key.
+KEYED: Final[Mapping[dg.AssetKey, Sequence[Column]]] = {
+    HOST_INDEX: HOST_INDEX_COLUMNS,
+    DEGREES: DEGREES_COLUMNS,
+    GNEISSWEB: GNEISSWEB_COLUMNS,
+}
+_KEY: Final = "surt_host_name"
+_BODIES: Final = "cc_pipeline.extensions.host_facts.assets"
+
+
+class FactsConfig(dg.Config):
+    """Which datasets are asked; by default the host index, degrees, and those of the home about hosts or domains."""
+
+    datasets: list[str] = Field(default=[], description="Names of datasets; none: the usual ones.")
+
+
+class FillFactsConfig(PartitionsConfig, FactsConfig):
+    """Which datasets, for which partitions."""
+
+
+class AnnotationConfig(dg.Config):
+    """Of which crawls the files are looked at, where each crawl has its own."""
+
+    crawls: list[str] = Field(default=[], description="Crawl ids; none: the newest that is harvested here.")
+
+
+JOBS: Final = (
+    AssetJob(
+        name="fill_facts",
+        description="Writes down what datasets keyed by host say of a target's hosts in a crawl; fetches nothing else.",
+        assets=["host_facts"],
+    ),
+    OpJob(
+        name="fill_facts_of_targets",
+        description="Writes down what datasets keyed by host say of the hosts of any targets in any crawls.",
+        function=f"{_BODIES}.fill_facts_listed",
+        config=FillFactsConfig,
+        is_listed=True,
+    ),
+)
+
+
+def make_definitions(added: Mapping[str, Known]) -> HomeDefinitions:
+    """The definitions of a home to which a person ``added`` these datasets, by name."""
+    table = Asset(
+        name="host_facts",
+        group="facts",
+        kinds=["deltalake", "parquet"],
+        description="One row per host of the target, with what datasets keyed by host say of it in the crawl. "
+        "Filled on request.",
+        deps=[asset_of(name) for name in added],
+        external=[*KEYED],
+        columns=HOST_FACTS_COLUMNS,
+        lineage=_lineage(),
+        is_published=True,
+    )
+    fill = Step(
+        function=f"{_BODIES}.host_facts",
+        assets=[table],
+        config=FactsConfig,
+        partitions="pairs",
+        backfill=BACKFILL,
+        options={"output_required": False},
+    )
+    annotations = [_annotation(name, known) for name, known in added.items()]
+    return HomeDefinitions(external=_common_crawl(), steps=[fill, *annotations], jobs=JOBS, families=[ANNOTATION])
+
+
+def _annotation(name: str, known: Known) -> Step:
+    from cc_pipeline.defs.metadata import plain  # noqa: PLC0415  # heavy, and few homes have any
+
+    text = plain(known.dataset.title) or f"The dataset {name}, which was added to this home."
+    asset = Asset(
+        name=asset_of(name),
+        group="facts",
+        kinds=["parquet"],
+        description=text,
+        code_version=known.dataset.version[:16],
+    )
+    return Step(function=f"{_BODIES}.annotation", assets=[asset], config=AnnotationConfig)
+
+
+def _lineage() -> Columns:
+    hosts = tuple((asset, _KEY) for asset in KEYED)
+    lineage: dict[str, Sequence[tuple[dg.AssetKey, str]]] = {_KEY: hosts, "host": hosts, "domain": hosts}
+    for asset, columns in KEYED.items():
+        lineage |= {column.name: ((asset, column.name),) for column in columns}
+    return lineage
+
+
+def _common_crawl() -> list[ExternalAsset]:
+    """Data by host that Common Crawl publishes."""
+
+    def external(key: dg.AssetKey, description: str, about: str) -> ExternalAsset:
+        columns = [(_KEY, "string"), *((column.name, str(column.type)) for column in KEYED[key])]
+        return ExternalAsset(
+            key=key, description=description, about=about, era="columnar", kinds=["parquet"], columns=columns
+        )
+
+    return [
+        external(
+            HOST_INDEX,
+            "The host index: a row a host of the web graph, with its ranks and how its fetches went.",
+            "https://github.com/commoncrawl/cc-host-index",
+        ),
+        external(
+            DEGREES,
+            "How many hosts each host of the web graph links to, and how many link to it.",
+            "https://commoncrawl.org/web-graphs",
+        ),
+        external(
+            GNEISSWEB,
+            "What GneissWeb's classifiers say of hosts.",
+            "https://github.com/commoncrawl/cc-index-annotations",
+        ),
+    ]

@@ -1,0 +1,162 @@
+"""The table ``host_facts`` filled: what datasets say of the hosts of targets in a crawl, a slice a target."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from cc_pipeline import progress
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
+from cc_pipeline.commoncrawl.target import Target, version_of
+from cc_pipeline.extensions.host_facts.dataset_files import dataset_transport, harvest_dataset
+from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
+from cc_pipeline.extensions.host_facts.datasets import Dataset
+from cc_pipeline.extensions.host_facts.host_facts import HOST_FIELDS, RowsOfTargets, facts_of_targets
+from cc_pipeline.extensions.host_facts.schemas import HOST_FACTS_SCHEMA
+from cc_pipeline.extensions.host_facts.tables import FACTS
+from cc_pipeline.extraction.lookup_notes import in_commits, in_passes
+from cc_pipeline.extraction.run_inputs import planned_again
+from cc_pipeline.extraction.target_slices import Asked, retire_others
+from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.slice import Figures, Slice, StageReport, slices_of
+from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.lake.target_definitions import definitions, parts_of
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Raised when the same inputs would give other rows.
+VERSION = "1"
+_OWN = tuple(field.name for field in HOST_FIELDS)
+_OTHERS = HOST_FACTS_SCHEMA.field("other_facts").type
+
+
+def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
+    """Writes what ``datasets`` say of the hosts of ``slugs`` in ``crawl``; slices whose inputs are unchanged stay, and
+    those that a divided set no longer has are emptied.
+
+    Raises ``IndexIncomplete`` where files of a dataset could not be read and the settings do not allow that;
+    ``UserInputError`` for keys without a definition, datasets that do not go together, and a look-up that is too dear;
+    ``EnvironmentFault`` when the source or the lake fails, and as
+    :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
+    """
+    return planned_again(
+        workspace, crawl, slugs, lambda _: _fill_all(workspace, crawl, slugs, datasets), relocates=True
+    )
+
+
+def _fill_all(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
+    # facts know no subsets: what is asked for are the parts of divided sets, in their place
+    parts = parts_of(workspace.lake, slugs)
+    own = {slug: tuple(slices_of(crawl, several)) for slug, several in parts.items()}
+    asked = Asked(crawl, own, dict.fromkeys(own, ()))
+    report = _fill(workspace, crawl, [one.target for one in asked.slices], datasets)
+    retire_others(workspace, FACTS, asked)
+    return asked.folded(report)
+
+
+def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
+    started = time.monotonic()
+    wanted = wanted_facts(workspace, crawl, slugs, datasets)
+    stale = _stale(workspace, wanted)
+    requests = size = done = 0
+    notes: dict[str, None] = {}
+    for some in in_passes(workspace, stale):
+        progress.report("facts", done, len(stale), crawl)
+        found = facts_of_targets(workspace, crawl, list(some.values()), datasets)
+        refuse_gaps(workspace, found, crawl)
+        requests, size = requests + found.requests, size + found.bytes
+        notes |= dict.fromkeys(found.notes)
+        for name, gaps in found.gaps.items():
+            notes[f"{len(gaps):,} of {found.files[name]:,} files of {name} could not be read: {gaps[0]}"] = None
+        made_from = {one: _with_gaps(wanted[one]) if found.gaps else wanted[one] for one in some}
+        for together in in_commits(made_from):
+            FACTS.commit(workspace.lake, together, {"host_facts": _rows(found.table, some, together, datasets)})
+        done += len(some)
+    if stale:
+        progress.report("facts", done, len(stale), crawl)
+    figures = _figures(workspace, crawl, slugs)
+    return FACTS.report(figures, stale, started, bytes=size, requests=requests, notes=tuple(notes))
+
+
+def wanted_facts(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]
+) -> dict[Slice, str]:
+    """The digest that each slice would get: of its target and of the files of each dataset. It costs the request for
+    each path list that is not fresh, and for footers that are not here."""
+    single = [slug for slug in slugs if SEPARATOR not in slug]
+    texts = definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
+    versions = {slug: target.version for slug, target in workspace.targets(single).items()}
+    versions |= {slug: version_of(text) for slug, text in texts.items()}
+    made_from = []
+    for dataset in datasets:
+        with dataset_transport(workspace, dataset) as reader:
+            made_from.append([dataset.version, harvest_dataset(workspace, dataset, crawl, reader).version])
+    return {
+        Slice(crawl, slug): FACTS.digest(version=VERSION, crawl=crawl, target=versions[slug], datasets=made_from)
+        for slug in slugs
+    }
+
+
+def _stale(workspace: Workspace, wanted: Mapping[Slice, str]) -> list[Slice]:
+    """Slices to fill: what was filled over gaps counts as long as the settings allow any."""
+    here = FACTS.made_from(workspace.lake, wanted.keys())
+    allowed = workspace.settings.max_index_gaps > 0
+    return [
+        one
+        for one, digest in wanted.items()
+        if here[one] not in ((digest, _with_gaps(digest)) if allowed else (digest,))
+    ]
+
+
+def _with_gaps(digest: str) -> str:
+    """The digest of a slice that was filled over gaps: never that of the whole answer."""
+    return input_digest({"gaps": digest})
+
+
+def _rows(
+    facts: pa.Table, targets: Mapping[Slice, Target], slices: Mapping[Slice, str], datasets: Sequence[Dataset]
+) -> pa.Table:
+    """The table's rows of ``slices``: an answer's, once for each target that has the host."""
+    known = [name for name in facts.column_names if name not in _OWN and _is_known(facts.schema.field(name))]
+    others = [name for name in facts.column_names if name not in _OWN and name not in known]
+    parts = [HOST_FACTS_SCHEMA.empty_table()]
+    by_target = RowsOfTargets(facts)
+    for one in slices:
+        mine = by_target.of(targets[one])
+        columns = {name: mine[name] for name in (*_OWN, *known)}
+        columns["target"] = pa.repeat(pa.scalar(one.target), mine.num_rows)
+        columns["other_facts"] = _texts(mine, others)
+        columns["facts_from"] = pa.repeat(
+            pa.scalar([dataset.name for dataset in datasets], pa.list_(pa.string())), mine.num_rows
+        )
+        filled = [
+            columns[field.name] if field.name in columns else pa.nulls(mine.num_rows, field.type)
+            for field in HOST_FACTS_SCHEMA
+        ]
+        parts.append(pa.Table.from_arrays(filled, schema=HOST_FACTS_SCHEMA))
+    return pa.concat_tables(parts)
+
+
+def _is_known(field: pa.Field) -> bool:
+    place = HOST_FACTS_SCHEMA.get_field_index(field.name)
+    return place >= 0 and HOST_FACTS_SCHEMA.field(place).type == field.type
+
+
+def _texts(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+    """Columns that the table does not have, as text."""
+    if not names:
+        return pa.nulls(rows.num_rows, _OTHERS)
+    texts = {name: rows[name].cast(pa.string()).to_pylist() for name in names}
+    said = [
+        [(name, values[place]) for name, values in texts.items() if values[place] is not None]
+        for place in range(rows.num_rows)
+    ]
+    return pa.array(said, _OTHERS)
+
+
+def _figures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[Slice, Figures]:
+    counts = count_rows(workspace.lake, "host_facts", {"crawl": crawl, "target": list(slugs)})
+    slices = slices_of(crawl, slugs)
+    versions = FACTS.versions(workspace.lake, slices)
+    return {one: {"rows:host_facts": counts.get((crawl, one.target), 0), **versions[one]} for one in slices}

@@ -1,0 +1,345 @@
+"""Rows of some keys out of the shards of a dataset: its price before, the pages that can hold them, and one row a key
+of what they gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.extensions.host_facts.shards import Bounds, Gap, Shard, typed
+from cc_pipeline.index.parquet.cost_estimate import likely_bytes, most_requests
+from cc_pipeline.index.parquet.decoding import decode_pages
+from cc_pipeline.index.parquet.fetch import Cost, ManyReader, PageIndexes, Piece, fetch_pieces
+from cc_pipeline.index.parquet.locator import as_text
+from cc_pipeline.index.parquet.places import ColumnPlace, RowGroupPlace
+from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
+
+#: What any whole number fits into, and the sum of many.
+_WIDE = pa.decimal128(38, 0)
+#: How Arrow calls what a dataset may ask for.
+_AGGREGATES = {"first": "first", "min": "min", "max": "max", "sum": "sum", "any": "max"}
+
+#: Bytes of column chunks that one round may have to hold in memory.
+_ROUND_BYTES = 192 << 20
+#: Rows that an answer may have, and the bytes they may take: a join holds them twice.
+MOST_ROWS = 4_000_000
+MOST_HELD = 1500 << 20
+#: Row groups of an unsorted dataset that are expected to have rows of what is asked.
+_LIKELY_GROUPS = 4
+#: How many times smaller than the keys the endings of a row group must be.
+_WORTH = 8
+T = TypeVar("T")
+Keep = Callable[[pa.Array], npt.NDArray[np.bool_]]
+#: The column of an answer that has the key as the dataset writes it.
+KEY_TEXT = "_key"
+
+
+def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, str]) -> pa.Table:
+    """``table`` with one row for equal values of its first ``keys`` columns, sorted by them; other columns by ``fold``,
+    ``first`` where it says nothing.
+
+    ``first`` is the first value that is not null, of rows whose host has no ``www`` before others, in their order.
+    Raises ``UserInputError`` for values that cannot be put together as ``fold`` says.
+    """
+    schema = table.schema
+    # a stranger's columns may be called anything: here they are numbers
+    names = [str(place) for place in range(len(schema))]
+    table = table.rename_columns(names)
+    order = [(key, "ascending") for key in names[:keys]]
+    if table.group_by(names[:keys]).aggregate([]).num_rows == table.num_rows:
+        return table.sort_by(order).rename_columns(schema.names)
+    later = pa.array([False] * table.num_rows) if www is None else www.fill_null(False)
+    sortable = table.append_column("later", later.cast(pa.int8()))
+    sortable = sortable.append_column("place", pa.array(range(table.num_rows), pa.int64()))
+    ordered = sortable.sort_by([*order, ("later", "ascending"), ("place", "ascending")])
+    asked = {name: _AGGREGATES[fold.get(schema.names[int(name)], "first")] for name in names[keys:]}
+    for name, how in asked.items():
+        if how == "sum" and pa.types.is_integer(ordered[name].type):
+            # sums of whole numbers that are too large for one begin again below zero
+            ordered = ordered.set_column(int(name), name, ordered[name].cast(_WIDE))
+    try:
+        grouped = ordered.group_by(names[:keys], use_threads=False).aggregate(list(asked.items()))
+        columns = [grouped[name if name not in asked else f"{name}_{asked[name]}"] for name in names]
+        return pa.table(columns, names=names).cast(_renamed(names, schema)).sort_by(order).rename_columns(schema.names)
+    except pa.ArrowException as error:
+        said = ", ".join(f"{name}: {how}" for name, how in fold.items())
+        raise UserInputError(f"rows of one key cannot be put together as fold says ({said}): {error}") from error
+
+
+def _renamed(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
+    """``schema`` under other names."""
+    return pa.schema([field.with_name(name) for name, field in zip(names, schema, strict=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPrice:
+    """What a look-up reads at most (``bytes``, ``requests``), and what it likely does.
+
+    ``pruned`` of ``row_groups`` row groups are passed over by the statistics of their keys; ``unknown`` of the others
+    have none, and ``searched`` lie in files in no order, so that all their keys are read. ``files`` are those with row
+    groups to read.
+    """
+
+    files: int
+    row_groups: int
+    pruned: int
+    unknown: int
+    searched: int
+    requests: int
+    bytes: int
+    likely_bytes: int
+
+    @property
+    def to_read(self) -> int:
+        """Row groups that are looked into."""
+        return self.row_groups - self.pruned
+
+
+@dataclass(slots=True)
+class KeyedRows:
+    """Rows in the order of shards and row groups: the key as text, and the columns asked for."""
+
+    table: pa.Table
+    gaps: list[Gap] = field(default_factory=list)
+    cost: Cost = field(default_factory=Cost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    shard: Shard
+    place: RowGroupPlace
+    bounds: Bounds
+    in_order: bool
+    ending: ColumnPlace | None = None
+
+    @property
+    def path(self) -> str:
+        return self.shard.file.path
+
+    @property
+    def size(self) -> int:
+        return sum(column.size for column in self.place.columns.values())
+
+    def lies_in(self, ranges: Sequence[KeyRange]) -> bool:
+        """Whether every key is asked for, as far as the footer knows."""
+        low, high = self.bounds
+        return any(low is not None and high is not None and low in one and high in one for one in ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """A small ``column`` that says of each host its last label: row groups of files in no order that have none of
+    ``values`` (and no null) in it are not looked into."""
+
+    column: str
+    values: frozenset[str]
+
+
+class KeyedLookup:
+    """One question to the shards of a dataset: the rows whose key lies in ``ranges``, with the columns of ``schema``.
+
+    ``keep`` decides about keys within the ranges, ``endings`` is a shorter way to find out where none can be. Shards
+    whose places cannot be are ``gaps``.
+    """
+
+    def __init__(
+        self,
+        shards: Iterator[Shard] | Sequence[Shard],
+        ranges: Sequence[KeyRange],
+        schema: pa.Schema,
+        keep: Keep | None,
+        endings: Endings | None = None,
+    ) -> None:
+        self.schema = schema
+        self.gaps: list[Gap] = []
+        self._ranges = RangeSet(ranges)
+        self._keep = keep
+        self._endings = endings
+        self._groups = self._unknown = 0
+        self._candidates: list[_Candidate] = []
+        for shard in shards:
+            bounds = shard.bounds()
+            self._groups += len(bounds)
+            numbers = shard.may_hold(self._ranges)
+            if not numbers:
+                continue
+            try:
+                names = schema.names if endings is None else [*schema.names, endings.column]
+                places = shard.row_groups(numbers, names)
+            except DataFault as fault:
+                self.gaps.append(_gap(fault))
+                continue
+            in_order = shard.in_order()
+            self._candidates += [
+                _Candidate(
+                    shard, place, bounds[place.number], in_order, None if in_order else self._ending(shard, place)
+                )
+                for place in places
+            ]
+            self._unknown += sum(bounds[number] == (None, None) for number in numbers)
+
+    def price(self) -> KeyedPrice:
+        """What it costs; nothing is read."""
+        likely = most = requests = 0
+        searched: list[int] = []
+        # where sorted files have these hosts, those in no order have but strays
+        strays = any(each.in_order for each in self._candidates)
+        for each in self._candidates:
+            key = each.place.columns[each.shard.key]
+            columns = list(each.place.columns.values())
+            most += each.size
+            requests += most_requests(each.place, columns)
+            asked = self._ranges.near(*each.bounds)
+            others = likely_bytes(each.place, [one for one in columns if one is not key])
+            if each.lies_in(asked):
+                likely += each.size
+            elif each.in_order:
+                likely += min(each.size, len(asked) * likely_bytes(each.place, columns))
+            elif each.ending is not None and strays:
+                likely += each.ending.size
+                searched.append(key.size + others)
+            else:
+                # all its keys are read, and the other columns of the few row groups that have a host
+                likely += key.size
+                searched.append(others)
+        likely += sum(sorted(searched)[-_LIKELY_GROUPS:])
+        files = len({each.path for each in self._candidates})
+        read = len(self._candidates)
+        return KeyedPrice(
+            files, self._groups, self._groups - read, self._unknown, len(searched), requests, most, min(likely, most)
+        )
+
+    def read(self, reader: ManyReader, indexes: PageIndexes, most_bytes: int | None = None) -> KeyedRows:
+        """The rows. A shard that cannot be read, or contradicts its footer, becomes a gap, with all its rows.
+
+        Raises ``EnvironmentFault`` when the source fails, ``UserInputError`` for more than ``most_bytes`` bytes to
+        read, ``MOST_ROWS`` rows or ``MOST_HELD`` bytes of them.
+        """
+        cost, found, rows, size = Cost(), list[tuple[str, pa.Table]](), 0, 0
+        gaps = {gap.path: gap for gap in self.gaps}
+
+        def check(more_rows: int = 0, more_bytes: int = 0) -> None:
+            _check(cost.bytes, most_bytes, rows + more_rows, size + more_bytes)
+
+        def rows_of(some: Sequence[_Candidate]) -> list[tuple[str, pa.Table]]:
+            answers = list(read_rows(reader, [self._wanted(each) for each in some], indexes, cost, check))
+            return [(each.path, self._table(each, one)) for each, one in zip(some, answers, strict=True)]
+
+        def promising(some: Sequence[_Candidate]) -> list[_Candidate]:
+            return self._promising(reader, some, cost)
+
+        candidates: list[_Candidate] = []
+        for some in _rounds(self._candidates, lambda each: 0 if each.ending is None else each.ending.size):
+            candidates += _without_faulty(some, gaps, promising)
+            check()
+        for some in _rounds(candidates, lambda each: each.size):
+            tables = _without_faulty(some, gaps, rows_of)
+            rows += sum(table.num_rows for _, table in tables)
+            size += sum(table.nbytes for _, table in tables)
+            found += tables
+            check()
+        whole = [table for path, table in found if path not in gaps]
+        rows = pa.concat_tables([self._result().empty_table(), *whole]).combine_chunks()
+        return KeyedRows(rows, list(gaps.values()), cost)
+
+    def _ending(self, shard: Shard, place: RowGroupPlace) -> ColumnPlace | None:
+        """The column of endings where it is worth its bytes."""
+        column = None if self._endings is None else place.columns.get(self._endings.column)
+        if column is None or column.layout.physical != "BYTE_ARRAY":
+            return None
+        return column if column.size * _WORTH <= place.columns[shard.key].size else None
+
+    def _promising(self, reader: ManyReader, some: Sequence[_Candidate], cost: Cost) -> list[_Candidate]:
+        """Those of ``some`` that are in order, or have an ending that is asked for."""
+        pieces = [
+            None if each.ending is None else Piece(each.path, each.ending.offset, each.ending.size) for each in some
+        ]
+        etags = {each.path: each.shard.file.etag for each in some}
+        sizes = {each.path: each.shard.file.size for each in some}
+        found = fetch_pieces(reader, [piece for piece in pieces if piece is not None], etags, cost, sizes)
+        kept = []
+        for each, piece in zip(some, pieces, strict=True):
+            if piece is None or each.ending is None or self._endings is None:
+                kept.append(each)
+                continue
+            pages = [(piece.offset, found[piece])]
+            values = decode_pages(each.ending.layout, pages, each.place.rows, source=each.path)
+            wanted = pa.array([value.encode() for value in sorted(self._endings.values)], pa.binary())
+            if values.null_count or pc.any(pc.is_in(values, value_set=wanted)).as_py():
+                kept.append(each)
+        return kept
+
+    def _wanted(self, each: _Candidate) -> Wanted:
+        names = tuple(name for name in self.schema.names if name in each.place.columns)
+        return Wanted(each.place, self._ranges, names, each.shard.key, self._keep, each.bounds)
+
+    def _table(self, each: _Candidate, found: Found) -> pa.Table:
+        file, key = each.shard.file, each.shard.key
+        arrays = [as_text(found.columns[key])]
+        for column in self.schema:
+            values = found.columns.get(column.name)
+            if values is None:
+                arrays.append(pa.nulls(len(found.rows), column.type))
+            else:
+                arrays.append(typed(values, file, column.name, column.type))
+        return pa.Table.from_arrays(arrays, schema=self._result())
+
+    def _result(self) -> pa.Schema:
+        return pa.schema([pa.field(KEY_TEXT, pa.string()), *self.schema])
+
+
+def _rounds(candidates: Sequence[_Candidate], size: Callable[[_Candidate], int]) -> Iterator[list[_Candidate]]:
+    """``candidates`` in rounds whose bytes fit the memory bound together; a larger one makes a round of its own."""
+    some: list[_Candidate] = []
+    held = 0
+    for each in candidates:
+        if some and held + size(each) > _ROUND_BYTES:
+            yield some
+            some, held = [], 0
+        some.append(each)
+        held += size(each)
+    if some:
+        yield some
+
+
+def _without_faulty(
+    some: Sequence[_Candidate], gaps: dict[str, Gap], work: Callable[[Sequence[_Candidate]], list[T]]
+) -> list[T]:
+    """What ``work`` gives of those candidates whose files have no gap; a file that it finds faulty becomes one."""
+    while True:
+        left = [each for each in some if each.path not in gaps]
+        if not left:
+            return []
+        try:
+            return work(left)
+        except DataFault as fault:
+            if fault.source not in {each.path for each in left}:
+                raise
+            gaps[fault.source] = _gap(fault)
+
+
+def _gap(fault: DataFault) -> Gap:
+    return Gap(fault.source, f"{fault.kind.value}: {fault.reason}", fault.offset, fault.kind)
+
+
+def _check(read: int, most: int | None, rows: int, held: int) -> None:
+    if most is not None and read > most:
+        raise UserInputError(
+            f"the look-up read {read:,} bytes, more than the {most:,} allowed. To allow more, set "
+            "CC_PIPELINE_MAX_BYTES, or name a narrower target"
+        )
+    if rows > MOST_ROWS:
+        raise UserInputError(f"the target has more than {MOST_ROWS:,} rows; name a narrower one")
+    if held > MOST_HELD:
+        raise UserInputError(
+            f"what is said of the target takes more than {MOST_HELD:,} bytes in memory; name a narrower target, or "
+            "fewer columns in the dataset's file"
+        )

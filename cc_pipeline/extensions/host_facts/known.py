@@ -1,0 +1,223 @@
+"""The datasets that a home knows: those that come with this program, and those that a person added to it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import duckdb
+import yaml
+
+from cc_pipeline.addresses import scheme_of
+from cc_pipeline.atomic import write_whole
+from cc_pipeline.duck import connect
+from cc_pipeline.errors import CcPipelineError, UserInputError, disk_trouble, no_such
+from cc_pipeline.extensions.host_facts.annotations import Unpacked, read_join
+from cc_pipeline.extensions.host_facts.dataset_files import forget_files, forget_unknown
+from cc_pipeline.extensions.host_facts.datasets import Dataset, parse_dataset, read_yaml, ready_made, text_of
+from cc_pipeline.extensions.host_facts.places import datasets_path
+from cc_pipeline.extensions.host_facts.ranks import is_name_of_ranks, ranks_datasets
+from cc_pipeline.lake.reading import quoted_name
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.workspace import fetched_whole, open_named
+
+#: Bytes of a table on the web that is fetched whole to be joined.
+_MOST_FETCHED: Final = 256 << 20
+#: How the assets of datasets that a person added begin.
+ANNOTATION: Final = "annotation_"
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
+_OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullstr", "all_varchar")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A dataset, and the home's file of it (``None`` for one that comes with this program)."""
+
+    dataset: Dataset
+    file: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The dataset's."""
+        return self.dataset.name
+
+    def columns(self) -> dict[str, Any] | None:
+        """The columns it gives, with their types where these are declared; ``None`` where only its files tell."""
+        one = self.dataset
+        if one.action == "label":
+            return {one.label: None}
+        if one.action == "filter":
+            return {}
+        return None if one.columns is None else {one.prefix + name: kind for name, kind in one.columns.items()}
+
+
+def known_datasets(settings: Settings) -> dict[str, Known]:
+    """All datasets by name, ranks that were converted among them. Raises ``UserInputError`` for a file of the home that
+    is wrong, and names it."""
+    found = {name: Known(dataset) for name, dataset in ready_made().items()}
+    found |= {name: Known(one) for name, one in ranks_datasets(settings).items()}
+    folder = datasets_path(settings)
+    for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
+        one = _read(text_of(file), file)
+        found[one.name] = one
+    return found
+
+
+def added_datasets(settings: Settings) -> dict[str, Known]:
+    """The datasets that a person added to the home, by name; none where a file of one is wrong, which the check of its
+    asset and ``cc-pipeline facts datasets`` say."""
+    if not datasets_path(settings).is_dir():
+        return {}
+    try:
+        return {name: known for name, known in known_datasets(settings).items() if known.file is not None}
+    except CcPipelineError:
+        return {}
+
+
+def asset_of(dataset: str) -> str:
+    """The asset of a dataset that was added."""
+    return ANNOTATION + dataset.replace("-", "_")
+
+
+def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Known:
+    """Keeps the dataset or annotation that a YAML file describes in the home, in the place of one of that name.
+
+    A table that is no Parquet is made one, in the home. Raises ``UserInputError`` naming file and field, and
+    ``EnvironmentFault`` where a table cannot be fetched.
+    """
+    text = text_of(file)
+    joined = read_join(read_yaml(text, str(file)), file)
+    if joined is None:
+        found = _read(text, file)
+        if name not in (None, found.name):
+            raise UserInputError(f"{file} names itself {found.name}; change the field name there")
+    else:
+        name = name or re.sub(r"[^a-z0-9]+", "-", file.stem.lower().removeprefix("join_")).strip("-")
+        found = _read(_text({"name": _valid(name), **joined.described}), file)
+    if found.name in ready_made() or is_name_of_ranks(found.name):
+        raise UserInputError(f"{file}: the name {found.name} is taken by a dataset that comes with this program")
+    if joined is not None:
+        described = {"name": found.name, **joined.described}
+        if joined.unpacked is not None:
+            made = _as_parquet(settings, joined.unpacked, found.name, found.dataset.key)
+            described["where"] |= {"root": str(made.parent), "files": [made.name]}
+        text = _text(described)
+    if root := found.dataset.root:
+        open_named(settings, root).close()  # to be refused now and not when it is asked
+    place = datasets_path(settings) / f"{found.name}.yaml"
+    with disk_trouble(place):
+        write_whole(place, text, durable=True)
+    kept = _read(text, place)
+    _forget_tables(settings, found.name, but=kept.dataset.files)
+    forget_files(settings, found.name, but=kept.dataset.place)
+    return kept
+
+
+def remove_dataset(settings: Settings, name: str) -> None:
+    """Forgets a dataset that was added, and what was kept of its files. Raises ``UserInputError`` for another name."""
+    file = datasets_path(settings) / f"{_valid(name)}.yaml"
+    if not file.is_file():
+        if name in ready_made() or is_name_of_ranks(name):
+            raise UserInputError(f"{name} was not added to this home: it comes with this program, and stays")
+        added = [one.stem for one in sorted(datasets_path(settings).glob("*.yaml"))]
+        if added:
+            raise UserInputError(no_such("dataset", name, added) + " that was added to this home")
+        raise UserInputError(f"there is no dataset {name}: none was added to this home")
+    with disk_trouble(file):
+        file.unlink()
+    _forget_tables(settings, name)
+    forget_files(settings, name)
+
+
+def sweep_datasets(settings: Settings) -> int:
+    """Deletes what is kept of files of datasets that this home does not know any more; gives how many those were.
+    Nothing where a dataset's description cannot be read: it may be the one whose files they are."""
+    try:
+        known = known_datasets(settings)
+    except CcPipelineError:
+        return 0
+    return forget_unknown(settings, {(one.name, one.dataset.place) for one in known.values()})
+
+
+def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> None:
+    """Deletes tables that were made for a dataset."""
+    for table in datasets_path(settings).glob(f"{name}.????????.parquet"):
+        if table.name not in but:
+            table.unlink(missing_ok=True)
+
+
+def _text(described: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(described), sort_keys=False, allow_unicode=True)
+
+
+def _read(text: str, file: Path) -> Known:
+    return Known(parse_dataset(text, str(file)), file)
+
+
+def _valid(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UserInputError(f"{name[:60]!r} is no name of a dataset: letters, digits, - and _, in lower case")
+    return name
+
+
+def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Path:
+    """A csv or json table as a Parquet file of the home, sorted by its key. Its name is made of its content, so that
+    nothing that was kept of another one is taken for it."""
+    options = _checked(table)
+    folder = datasets_path(settings)
+    # DuckDB tells by its name whether a file is packed
+    packed = ".gz" if urlsplit(table.where).path.endswith(".gz") else ""
+    fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in (f"fetched{packed}", "part"))
+    with disk_trouble(beside):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            if scheme_of(table.where):
+                fetched.write_bytes(fetched_whole(settings, table.where, _MOST_FETCHED))
+            _convert(str(fetched if scheme_of(table.where) else table.where), table, options, key, beside)
+            with beside.open("rb") as made:
+                digest = hashlib.file_digest(made, "sha256").hexdigest()[:8]
+            return beside.replace(folder / f"{name}.{digest}.parquet")
+        finally:
+            fetched.unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
+
+
+def _checked(table: Unpacked) -> Mapping[str, Any]:
+    known = _OPTIONS if table.format == "csv" else ("columns",)
+    for name, value in table.options.items():
+        fits = isinstance(value, dict) if name == "columns" else isinstance(value, bool | int | str)
+        if name not in known or not fits:
+            raise UserInputError(f"the option {name} of {table.where} is not known; known are: {', '.join(known)}")
+    return table.options
+
+
+def _convert(source: str, table: Unpacked, options: Mapping[str, Any], key: str, to: Path) -> None:
+    """Every name is quoted, every value is a parameter or a literal of ours: nothing of a file becomes SQL."""
+    reader = "read_csv" if table.format == "csv" else "read_json"
+    said = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
+    columns = ", ".join(quoted_name(column) for column in table.columns)
+    try:
+        with connect(memory_limit="1GB", threads="1") as session:
+            session.execute("SET temp_directory = ?", [str(to.parent)])
+            session.execute(
+                f"COPY (SELECT {columns} FROM {reader}({_literal(source)}{said}) WHERE {quoted_name(key)} IS NOT NULL "
+                f"ORDER BY {quoted_name(key)}) TO {_literal(str(to))} (FORMAT parquet, ROW_GROUP_SIZE 100000)"
+            )
+    except duckdb.Error as error:
+        raise UserInputError(f"{table.where} cannot be read as {table.format}: {str(error).splitlines()[0]}") from error
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_literal(str(name))}: {_literal(str(kind))}" for name, kind in value.items()) + "}"
+    return "'" + str(value).replace("'", "''") + "'"

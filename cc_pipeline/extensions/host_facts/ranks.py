@@ -1,0 +1,394 @@
+"""The web graph's ranks as a dataset of the home: gzip text in the order of rank becomes Parquet in the order of keys.
+
+One release has a few gigabytes, so it is read only when somebody asks for it, and after its price was shown. It is
+read once, piece by piece, and sorted range by range in the home's scratch, with flat memory. The folder appears whole,
+or not at all.
+
+One ``COPY (… FROM read_csv(…) ORDER BY …)`` of DuckDB is shorter and was measured on 5 million lines: 15.2 s of
+processor where this takes 13.6, 662 MB where this has 385, and it writes no page index, so that a look-up of one host
+reads whole column chunks (350 KB where a page has 32).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cc_pipeline import progress
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, PlaceFault, UserInputError, disk_trouble
+from cc_pipeline.extensions.host_facts.datasets import Dataset
+from cc_pipeline.extensions.host_facts.places import keyed_path
+from cc_pipeline.extensions.host_facts.rank_text import (
+    HOSTS,
+    KEY,
+    LEVELS,
+    POSITIONS,
+    SCHEMA,
+    SCORES,
+    Level,
+    Release,
+    Tally,
+    inflated_stream,
+    parse_release,
+    rank_rows,
+)
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.workspace import Workspace
+
+#: The column that says of which release a rank is.
+RELEASE: Final = "graph_release"
+#: Of rows of one key: the best position, the best score, the most hosts. Never a sum: they are one site's two names.
+FOLDS: Final = {**dict.fromkeys(POSITIONS, "min"), **dict.fromkeys((*SCORES, HOSTS), "max")}
+
+#: Bytes of a request, and how many are under way.
+_STEP: Final = 8 << 20
+_AHEAD: Final = 3
+#: Rows of a range of keys that is sorted by itself, how many ranges there are at most, and bytes of rows that all of
+#: them hold in memory.
+_RANGE_ROWS: Final = 2_000_000
+_MOST_RANGES: Final = 256
+_HELD: Final = 64 << 20
+#: Rows of a file, of its row groups, and bytes of its pages: what a look-up of one host reads.
+_FILE_ROWS: Final = 8_000_000
+_GROUP_ROWS: Final = 1 << 16
+_PAGE_BYTES: Final = 32 << 10
+#: Bytes of the gzip that a row takes: the release of spring 2026 has 262 million hosts in some 2.8 GB.
+_BYTES_A_ROW: Final = 10.7
+#: What a row takes as Parquet, and in scratch until it is sorted; and rows a second on one core where the source keeps
+#: up. Measured on up to twelve million generated hosts, whose numbers are harder to pack than published ones.
+_PARQUET_BYTES: Final = 26
+_SCRATCH_BYTES: Final = 65
+_ROWS_A_SECOND: Final = 300_000
+#: Of all lines, those that may say no rank of a host.
+_MOST_SKIPPED: Final = 0.01
+_NOTE: Final = "ranks.json"
+_FOLDER: Final = "web-graph-ranks"
+
+
+@dataclass(frozen=True, slots=True)
+class RanksPrice:
+    """What a conversion costs: ``bytes`` to read in ``requests``, about so many ``rows``, bytes of ``disk`` for good
+    and of ``scratch`` while it runs, and ``seconds`` of work where the source keeps up."""
+
+    key: str
+    bytes: int
+    requests: int
+    rows: int
+    disk: int
+    scratch: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Converted ranks: of ``nodes`` of the release, folded to ``rows`` keys; ``skipped`` lines said no rank of a host.
+
+    ``files`` are the names of the Parquet files, in the order of their keys.
+    """
+
+    release: str
+    level: str
+    key: str
+    source: str
+    bytes: int
+    nodes: int
+    rows: int
+    skipped: int
+    www_kept: bool
+    converted_at: str
+    files: tuple[str, ...]
+
+
+def price_ranks(workspace: Workspace, release: Release, level: Level) -> RanksPrice:
+    """What :func:`convert_ranks` would cost: one request. Raises ``UserInputError`` where the source has no such ranks,
+    ``EnvironmentFault`` or ``DataFault`` where it does not say."""
+    key = release.ranks_key(level)
+    found = workspace.transport.head(key)
+    if found is None:
+        raise UserInputError(
+            f"{workspace.settings.source} has no {key}. Name a release that is there "
+            "(https://commoncrawl.org/web-graphs lists them)"
+        )
+    size = workspace.transport.read(key, 0, 1).size if found.size is None else found.size
+    rows = round(size / _BYTES_A_ROW)
+    return RanksPrice(
+        key, size, -(-size // _STEP), rows, rows * _PARQUET_BYTES, rows * _SCRATCH_BYTES, rows / _ROWS_A_SECOND
+    )
+
+
+def convert_ranks(workspace: Workspace, release: Release, level: Level, price: RanksPrice) -> Ranks:
+    """Reads the ranks of a release and keeps them in the home, by SURT host key; nothing where they are here already.
+
+    ``price`` is what :func:`price_ranks` gave and a person said yes to. Raises ``PlaceFault`` where the disk has too
+    little room, ``EnvironmentFault`` where the source fails, ``DataFault`` for bytes that are no ranks; the home is as
+    before then.
+    """
+    here = find_ranks(workspace.settings, release, level)
+    if here is not None:
+        return here
+    folder = _folder(workspace.settings, release.name, level)
+    with disk_trouble(folder), workspace.scratch_folder("ranks") as scratch:
+        _check_room(scratch, price)
+        made = scratch / "made"
+        made.mkdir()
+        tally = Tally()
+        text = inflated_stream(_pieces(workspace, price), price.key)
+        rows = rank_rows(text, price.key, tally, www_kept=release.www_kept)
+        files, count = _write(made, folded_runs(_sorted(rows, price.rows, scratch)), release, level)
+        if tally.skipped > _MOST_SKIPPED * (tally.rows + tally.skipped) or not tally.rows:
+            raise DataFault(
+                DataKind.MALFORMED,
+                price.key,
+                None,
+                f"has {tally.skipped:,} lines that say no rank of a host, beside {tally.rows:,}: {tally.example!r}",
+            )
+        ranks = Ranks(
+            release.name,
+            level,
+            price.key,
+            workspace.settings.source,
+            price.bytes,
+            tally.rows,
+            count,
+            tally.skipped,
+            release.www_kept,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            tuple(files),
+        )
+        (made / _NOTE).write_text(json.dumps(asdict(ranks), indent=1), "utf-8")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            made.rename(folder)
+        except OSError:
+            # another process was faster
+            if (there := find_ranks(workspace.settings, release, level)) is not None:
+                return there
+            raise
+    return ranks
+
+
+def find_ranks(settings: Settings, release: Release, level: Level) -> Ranks | None:
+    """The converted ranks of a release; ``None`` where there are none."""
+    return _read_note(_folder(settings, release.name, level))
+
+
+def all_ranks(settings: Settings) -> list[Ranks]:
+    """All converted ranks of the home, the newest release first. Raises ``EnvironmentFault``."""
+    folders = (keyed_path(settings) / _FOLDER).glob("*/*")
+    found = [ranks for ranks in map(_read_note, folders) if ranks is not None]
+    return sorted(found, key=lambda one: (parse_release(one.release).last, one.release, one.level), reverse=True)
+
+
+def ranks_datasets(settings: Settings, crawl: str | None = None) -> dict[str, Dataset]:
+    """Converted ranks as datasets by name, each for any crawl: ``host-ranks-2026-may-jun-jul`` is of one release.
+
+    ``host-ranks`` and ``domain-ranks`` are of the newest that is here, and of the newest that spans ``crawl`` where one
+    is given and any does. Raises ``EnvironmentFault`` where a home's note of them cannot be read.
+    """
+    found: dict[str, Dataset] = {}
+    every = all_ranks(settings)
+    for level in LEVELS:
+        own = [ranks for ranks in every if ranks.level == level]
+        spanning = [ranks for ranks in own if crawl is not None and parse_release(ranks.release).spans(crawl)]
+        name = f"{level}-ranks"
+        for ranks in (spanning or own)[:1]:
+            found[name] = ranks_dataset(settings, ranks, name)
+        for ranks in own:
+            full = f"{name}-{ranks.release.removeprefix('cc-main-')}"
+            found[full] = ranks_dataset(settings, ranks, full)
+    return found
+
+
+def is_name_of_ranks(name: str) -> bool:
+    """Whether that may be the name of a dataset of :func:`ranks_datasets`, so that no other can have it."""
+    return name.startswith(tuple(f"{level}-ranks" for level in LEVELS))
+
+
+def ranks_dataset(settings: Settings, ranks: Ranks, name: str) -> Dataset:
+    """Converted ranks as a dataset. The columns of domains begin with ``domain_``, and their keys are those of domains'
+    own hosts."""
+    folder = _folder(settings, ranks.release, ranks.level)
+    left_out = {KEY} if ranks.level == "domain" else {KEY, HOSTS}
+    columns = {field.name: field.type for field in SCHEMA if field.name not in left_out}
+    return Dataset(
+        name,
+        key=KEY,
+        form="surt_host",
+        root=str(folder),
+        files=ranks.files,
+        by_crawl=False,
+        of_domains=ranks.level == "domain",
+        columns={**columns, RELEASE: pa.string()},
+        prefix="domain_" if ranks.level == "domain" else "",
+        fold={name: FOLDS[name] for name in columns},
+        title=f"Ranks of {ranks.level}s in Common Crawl's web graph ({ranks.release})",
+        written_in=str(folder / _NOTE),
+    )
+
+
+def _folder(settings: Settings, release: str, level: str) -> Path:
+    return keyed_path(settings) / _FOLDER / release / level
+
+
+def _read_note(folder: Path) -> Ranks | None:
+    try:
+        said: dict[str, Any] = json.loads((folder / _NOTE).read_text("utf-8"))
+        return Ranks(**{**said, "files": tuple(said["files"])})
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise EnvironmentFault(
+            f"{folder / _NOTE} cannot be read: {error}", "Delete its folder, and convert the release again."
+        ) from error
+
+
+def _check_room(folder: Path, price: RanksPrice) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < price.disk + price.scratch:
+        raise PlaceFault(
+            f"converting {price.key} needs {(price.disk + price.scratch) / 1e9:,.1f} GB free, and {folder} has "
+            f"{free / 1e9:,.1f} GB",
+            "Free some space, then run it again. Nothing was read.",
+        )
+
+
+def _pieces(workspace: Workspace, price: RanksPrice) -> Iterator[bytes]:
+    """The file in its order, some requests ahead. Raises ``RangeFault``."""
+    starts = deque(range(0, price.bytes, _STEP))
+    ahead: deque[Future[bytes]] = deque()
+
+    def read(start: int) -> bytes:
+        return workspace.transport.read(price.key, start, min(_STEP, price.bytes - start)).data
+
+    done = 0
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        try:
+            while starts or ahead:
+                while starts and len(ahead) < _AHEAD:
+                    ahead.append(pool.submit(read, starts.popleft()))
+                data = ahead.popleft().result()
+                done += len(data)
+                progress.report("ranks", done, price.bytes)
+                yield data
+        finally:
+            for one in ahead:
+                one.cancel()
+
+
+def _sorted(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Iterator[pa.RecordBatch]:
+    """``rows``, about ``expected`` of them, in the order of their keys, with flat memory.
+
+    They are put apart by ranges of keys, as the first of them tell, so that each range is sorted by itself.
+    """
+    ranges: list[OrderedRows] = []
+    bounds: list[str] = []
+    for batch in rows:
+        order = pc.sort_indices(batch.column(KEY))
+        keys = batch.column(KEY).take(order)
+        if not ranges:
+            count = max(1, min(-(-expected // _RANGE_ROWS), _MOST_RANGES))
+            bounds = sorted({keys[len(keys) * place // count].as_py() for place in range(1, count)})
+            for number in range(len(bounds) + 1):
+                folder = scratch / f"range-{number:03}"
+                folder.mkdir()
+                ranges.append(OrderedRows(SCHEMA, [KEY], folder, _HELD // count))
+        ends = [bisect_left(range(len(keys)), bound, key=lambda at: keys[at].as_py()) for bound in bounds]
+        whole = pa.Table.from_batches([batch])
+        for own, start, end in zip(ranges, [0, *ends], [*ends, len(keys)], strict=True):
+            if end > start:
+                # a copy: a slice would keep the whole batch in memory until its range has enough
+                own.add(whole.take(order.slice(start, end - start)))
+    for number, own in enumerate(ranges):
+        yield from own.batches()
+        shutil.rmtree(scratch / f"range-{number:03}")
+
+
+def folded_runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Rows in the order of their keys, one a key: of several the smallest positions and the largest scores."""
+    held: pa.Table | None = None
+    for batch in batches:
+        rows = pa.Table.from_batches([batch]).cast(SCHEMA)
+        if held is not None:
+            rows = pa.concat_tables([held, rows])
+        folded = _folded(rows)
+        # the next batch may begin with the same key
+        held = folded.slice(folded.num_rows - 1)
+        if folded.num_rows > 1:
+            yield folded.slice(0, folded.num_rows - 1)
+    if held is not None and held.num_rows:
+        yield held
+
+
+def _folded(rows: pa.Table) -> pa.Table:
+    keys = rows.column(KEY).combine_chunks()
+    if not pc.any(pc.equal(keys.slice(1), keys.slice(0, max(len(keys) - 1, 0))), min_count=0).as_py():
+        return rows
+    grouped = rows.group_by(KEY, use_threads=False).aggregate(list(FOLDS.items()))
+    columns = [grouped[KEY], *(grouped[f"{name}_{how}"] for name, how in FOLDS.items())]
+    # groups come in no order
+    return pa.table(columns, names=[KEY, *FOLDS]).select(SCHEMA.names).cast(SCHEMA).sort_by(KEY)
+
+
+def _write(folder: Path, tables: Iterator[pa.Table], release: Release, level: Level) -> tuple[list[str], int]:
+    """Parquet files below ``folder``, in the order of their keys; their names, and how many rows they have."""
+    schema = SCHEMA if level == "domain" else SCHEMA.remove(SCHEMA.get_field_index(HOSTS))
+    schema = schema.append(pa.field(RELEASE, pa.string()))
+    names: list[str] = []
+    total = 0
+    writer: pq.ParquetWriter | None = None
+    rows_here = 0
+    try:
+        for group in _groups(tables):
+            if writer is None or rows_here >= _FILE_ROWS:
+                if writer is not None:
+                    writer.close()
+                names.append(f"part-{len(names):05}.parquet")
+                writer, rows_here = _writer(folder / names[-1], schema), 0
+            named = group.append_column(RELEASE, pa.repeat(pa.scalar(release.name), group.num_rows))
+            writer.write_table(named.select(schema.names), row_group_size=_GROUP_ROWS)
+            rows_here += group.num_rows
+            total += group.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    return names, total
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        write_page_index=True,
+        data_page_size=_PAGE_BYTES,
+        write_batch_size=1024,
+        use_dictionary=[RELEASE],
+    )
+
+
+def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, as many at a time as a row group has."""
+    held: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        held.append(table)
+        rows += table.num_rows
+        while rows >= _GROUP_ROWS:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, _GROUP_ROWS)
+            held, rows = [whole.slice(_GROUP_ROWS)], rows - _GROUP_ROWS
+    if rows:
+        yield pa.concat_tables(held)

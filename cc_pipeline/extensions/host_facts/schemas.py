@@ -1,0 +1,104 @@
+"""The columns of facts of hosts, by the datasets that come with this program, and of the table ``host_facts``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.capture_columns import CRAWL
+from cc_pipeline.columns import Column, schema_of
+
+_ANSWERS: Final = {
+    "3xx": "other redirects than 301, 302, 304, 307, 308",
+    "4xx": "other errors of the 400s than 404, 410",
+    "5xx": "errors of the 500s",
+    "gone": "404 and 410",
+    "notModified": "304",
+    "other": "anything else",
+    "redirPerm": "301 and 308",
+    "redirTemp": "302 and 307",
+}
+_DATABASE: Final = {
+    "fetched": "fetched",
+    "gone": "gone",
+    "notModified": "not modified",
+    "redirPerm": "redirected for good",
+    "redirTemp": "redirected for now",
+    "unfetched": "not fetched yet",
+}
+
+HOST_INDEX_COLUMNS: Final = (
+    Column("url_host_registered_domain", pa.string(), "Registered domain, as the host index has it"),
+    Column("url_host_tld", pa.string(), "Last part of the host, as the host index has it"),
+    Column(
+        "hcrank",
+        pa.float64(),
+        "Harmonic centrality in the web graph, a score: larger is nearer to all others; null where not ranked",
+    ),
+    Column("prank", pa.float64(), "PageRank in the web graph, a score; null where not ranked"),
+    Column("hcrank10", pa.float64(), "Harmonic centrality scaled to 0 to 10"),
+    Column("prank10", pa.float64(), "PageRank scaled to 0 to 10"),
+    Column("warc_record_length_av", pa.int64(), "Average compressed bytes of a fetched page's record"),
+    Column("warc_record_length_median", pa.int64(), "Median of the same"),
+    Column("fetch_200", pa.int64(), "Pages of the crawl fetched with status 200"),
+    Column("fetch_200_lote", pa.int64(), "Those of them whose first language is not English"),
+    Column("fetch_200_lote_pct", pa.int64(), "Their share of fetch_200, 0 to 100"),
+    *(Column(f"fetch_{name}", pa.int64(), f"Page fetches answered with {what}") for name, what in _ANSWERS.items()),
+    Column("robots_200", pa.int64(), "Fetches of robots.txt answered with status 200"),
+    *(
+        Column(f"robots_{name}", pa.int64(), f"Fetches of robots.txt answered with {what}")
+        for name, what in _ANSWERS.items()
+    ),
+    *(
+        Column(f"nutch_{name}", pa.int64(), f"URLs of the crawl database that are {what}")
+        for name, what in _DATABASE.items()
+    ),
+    Column(
+        "nutch_numRecords",
+        pa.int64(),
+        "URLs of the host in the crawl database, which is over a year: not of this crawl alone",
+    ),
+    *(
+        Column(f"nutch_{name}_pct", pa.int64(), f"Share of nutch_numRecords that is {what}, 0 to 100")
+        for name, what in _DATABASE.items()
+    ),
+)
+DEGREES_COLUMNS: Final = (
+    Column("webgraph_outdegree", pa.int64(), "Hosts of the crawl's web graph that it links to"),
+    Column("webgraph_indegree", pa.int64(), "Hosts of the crawl's web graph that link to it"),
+)
+GNEISSWEB_COLUMNS: Final = (
+    *(
+        Column(f"gneissweb_{topic}", pa.float64(), f"How much its pages are about {topic} by GneissWeb, 0 to 1")
+        for topic in ("technology", "science", "education", "medical")
+    ),
+    Column("in_gneissweb", pa.bool_(), "Whether GneissWeb has pages of it"),
+)
+
+#: What is said of a host, by the datasets that come with this program.
+FACT_COLUMNS: Final = (*HOST_INDEX_COLUMNS, *DEGREES_COLUMNS, *GNEISSWEB_COLUMNS)
+
+#: ``facts_from`` are the datasets that were asked, ``other_facts`` columns of datasets that this version does not know.
+HOST_FACTS_COLUMNS: Final = (
+    CRAWL,
+    Column("target", pa.string(), "Slug of the target that the host belongs to", nullable=False),
+    Column(
+        "surt_host_name",
+        pa.string(),
+        "SURT key of the host, www dropped: the part of url_surtkey before )",
+        nullable=False,
+    ),
+    Column(
+        "host", pa.string(), "The host without www, with its port where that is not the scheme's own", nullable=False
+    ),
+    Column("domain", pa.string(), "Registered domain of the host; null for IP addresses and public suffixes"),
+    *FACT_COLUMNS,
+    Column(
+        "other_facts",
+        pa.map_(pa.string(), pa.string()),
+        "Columns of datasets that this version does not know, as text",
+    ),
+    Column("facts_from", pa.list_(pa.string()), "Datasets that were asked about the host"),
+)
+HOST_FACTS_SCHEMA: Final = schema_of(HOST_FACTS_COLUMNS)

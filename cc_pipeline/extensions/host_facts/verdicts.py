@@ -1,0 +1,30 @@
+"""The verdict on the datasets that a person added."""
+
+from __future__ import annotations
+
+from cc_pipeline.checks.scope import CheckResult, some
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extensions.host_facts.dataset_files import shards_read
+from cc_pipeline.extensions.host_facts.known import known_datasets
+from cc_pipeline.workspace.workspace import Workspace
+
+
+def annotation_verdict(workspace: Workspace, name: str) -> CheckResult:
+    """Whether a dataset that was added is still what a home can read, as far as that is known without asking."""
+    check = "can_be_read"
+    try:
+        known = known_datasets(workspace.settings).get(name)
+    except CcPipelineError as error:
+        return CheckResult(check, "error", f"{error}")
+    if known is None:
+        return CheckResult(check, "warn", f"{name} was forgotten; it goes when the code location is loaded again")
+    here = shards_read(workspace, known.dataset).values()
+    if not here:
+        return CheckResult(check, "ok", f"{name} was not asked for yet")
+    failed = [path for shards in here for path in shards.paths if shards.footers.entries[path].failed]
+    files = sum(len(shards.paths) for shards in here)
+    figures = {"files": files, "unread": len(failed)}
+    if failed:
+        message = f"{len(failed):,} of {files:,} files of {name} could not be read: {some(set(failed))}"
+        return CheckResult(check, "warn", message, figures)
+    return CheckResult(check, "ok", f"{files:,} files of {name} can be read", figures)

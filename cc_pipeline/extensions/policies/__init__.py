@@ -1,0 +1,57 @@
+"""What sites and pages ask of robots, by their captures, and data sets of texts that respect it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cc_pipeline.extension import Extension
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cc_pipeline.cli.command import Command
+    from cc_pipeline.defs.declarations import HomeDefinitions
+    from cc_pipeline.defs.placement import Placement
+    from cc_pipeline.lake.lake import TableSpec
+    from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
+
+
+def _tables() -> Sequence[TableSpec]:
+    from cc_pipeline.extensions.policies.tables import TABLES
+
+    return TABLES
+
+
+def _views() -> Sequence[ViewSpec]:
+    from cc_pipeline.extensions.policies.views import VIEWS
+
+    return VIEWS
+
+
+def _macros() -> Sequence[MacroSpec]:
+    from cc_pipeline.extensions.policies.views import MACROS
+
+    return MACROS
+
+
+def _commands() -> Mapping[str, Command]:
+    from cc_pipeline.extensions.policies.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _definitions(_at: Placement) -> HomeDefinitions:
+    from cc_pipeline.extensions.policies.definitions import define
+
+    return define()
+
+
+EXTENSION = Extension(
+    name="policies",
+    summary="what sites and pages ask of robots, and data sets of texts that respect it",
+    tables=_tables,
+    views=_views,
+    macros=_macros,
+    commands=_commands,
+    definitions=_definitions,
+)

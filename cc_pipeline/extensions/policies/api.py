@@ -1,0 +1,62 @@
+"""Data sets from Python; the function takes a home (``cc_pipeline.open``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from cc_pipeline.python.export import Export
+    from cc_pipeline.python.home import Home
+
+
+def dataset(
+    home: Home,
+    out: str | Path,
+    targets: str | Sequence[str] = (),
+    crawls: str | Sequence[str] = (),
+    *,
+    languages: str | Sequence[str] = (),
+    words: str = "50..100000",
+    rules: str = "gopher,c4",
+    near: float = 0.8,
+    keep_copies: bool = False,
+    respect: str = "",
+    as_of: Literal["fetch", "latest"] = "fetch",
+    known_only: bool = False,
+    format: Literal["parquet", "jsonl"] = "parquet",
+    creator: str = "",
+    url: str = "",
+) -> Export:
+    """Makes a data set of published main texts: a folder with the texts, a datasheet of what each filter took, and a
+    card. The words are the command's.
+
+    Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
+    refuses.
+    """
+    from cc_pipeline.extensions.policies.making import make_dataset
+    from cc_pipeline.python.voice import told_to
+
+    with told_to(home.voice):
+        return make_dataset(
+            home.settings,
+            Path(out),
+            _listed(targets),
+            _listed(crawls),
+            languages=_listed(languages),
+            words=words,
+            rules=rules,
+            near=near,
+            keep_copies=keep_copies,
+            respect=respect,
+            as_of=as_of,
+            known_only=known_only,
+            format=format,
+            creator=creator,
+            url=url,
+        )
+
+
+def _listed(texts: str | Sequence[str]) -> Sequence[str]:
+    return [texts] if isinstance(texts, str) else texts

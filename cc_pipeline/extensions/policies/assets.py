@@ -1,0 +1,36 @@
+"""What Dagster runs: robots.txt captures read into ``site_policies``."""
+
+import dagster as dg
+
+from cc_pipeline.defs.declared.jobs import PartitionsConfig
+from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
+from cc_pipeline.defs.partitions import StepContext, listed_keys
+from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
+from cc_pipeline.extensions.policies.fill import fill_policies
+from cc_pipeline.workspace.workspace import Workspace
+
+
+def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
+    """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made on request."""
+    run = PartitionRun(context, workspace, at, wanted_keys(context), ["site_policies"])
+    yield from _fill_policies(context, workspace, run)
+
+
+def read_policies_listed(
+    context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: PartitionsConfig
+) -> Yielded:
+    """The same for the partitions that the configuration names."""
+    run = PartitionRun(context, workspace, at, listed_keys(config.partitions), ["site_policies"], listed=True)
+    yield from _fill_policies(context, workspace, run)
+
+
+def _fill_policies(context: StepContext, workspace: Workspace, run: PartitionRun) -> Yielded:
+    def fill(key: str) -> dict[str, Described]:
+        crawl, _, slug = key.partition("|")
+        report = fill_policies(workspace, crawl, [slug])
+        metadata = own_figures(report, slug, "site_policies", workspace.lake.row_count("site_policies"))
+        version = report.per_target[slug].get("version:site_policies")
+        return {"site_policies": (metadata, None if version is None else str(version))}
+
+    return each_alone(context, run, fill)

@@ -1,0 +1,182 @@
+"""``policies``: what the hosts of targets ask of robots, by their robots.txt captures. ``dataset``: main texts by
+published rules, with a datasheet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
+from cc_pipeline.cli.output import show_export, write_rows
+from cc_pipeline.cli.run_report import say_what_was_done
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.python import meaning
+from cc_pipeline.python.choices import as_the_home_has_it
+from cc_pipeline.python.materializing import Part
+from cc_pipeline.python.meaning import checked_format
+from cc_pipeline.settings import Settings, load_settings
+
+#: Rows of the answer, a line for each crawl and target.
+_SHOWN = """
+    SELECT crawl, split_part(target, '~', 1) AS target, count(*) AS captures, count(DISTINCT (scheme, host, port)) AS
+        origins, count(DISTINCT content_digest) AS contents, count_if(state = 'read') AS read,
+        count_if(state = 'unavailable') AS "4xx", count_if(state = 'unreachable') AS "5xx",
+        count_if(state NOT IN ('read', 'unavailable', 'unreachable')) AS "not known"
+    FROM lake.site_policies WHERE list_contains(?, split_part(target, '~', 1)) GROUP BY ALL ORDER BY ALL
+"""
+
+
+def policies(
+    targets: options.Targets,
+    crawl: options.MaybeCrawls = None,
+    output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
+    source: options.Source = None,
+    home: options.Home = None,
+    via: options.Via = None,
+    allow_gaps: options.AllowGaps = False,
+    wait: options.Wait = None,
+    yes: options.Yes = False,
+) -> None:
+    """Get the robots.txt captures of targets' hosts, read them, and publish what they ask of robots.
+
+    Fills the table site_policies: rules, Content-Signal, Content-Usage, RSL licences and Crawl-delay, with the capture
+    that each was read from. Of pages and prefixes the robots.txt of their hosts are meant. A page that is captured was
+    allowed to Common Crawl's own robot, CCBot; the table has what was said to others, and of uses. Then ask:
+
+      cc-pipeline sql "FROM consent_timeline('example.com')"
+
+    [bold]Examples[/]
+
+      cc-pipeline policies example.com                     (in the crawls that the home has of it)
+
+      cc-pipeline policies prefix:https://www.example.com/blog/ --crawl CC-MAIN-2024-22
+
+      cc-pipeline policies @sites.txt -c 2023..2024
+    """
+    from cc_pipeline.extensions.policies.hosts import policy_targets
+    from cc_pipeline.extensions.policies.reading import read_policies
+    from cc_pipeline.lake.reading import open_settled
+
+    checked_format(output)
+    settings = load_settings(
+        source=source,
+        home=home,
+        via=via,
+        max_index_gaps=options.most_gaps(allow_gaps),
+        max_bytes=options.at_any_price(yes),
+        max_requests=options.at_any_price(yes),
+        wait=options.patience(wait),
+    )
+    named = meaning.read_targets(targets, settings)
+    settings = as_the_home_has_it(settings, yes=yes)
+    crawls = crawl or _crawls_of(settings, named)
+
+    def say(part: Part) -> None:
+        say_what_was_done(part.settings, part.done, part.targets, part.forgotten)
+
+    troubles = read_policies(settings, crawls, named, yes=yes, told=say)
+    try:
+        with open_settled(settings) as connection:
+            found = connection.execute(_SHOWN, [[target.slug for target in policy_targets(named)]])
+            columns = [column[0] for column in found.description or []]
+            write_rows("robots.txt captures", columns, found.fetchall(), output)
+    except EnvironmentFault:
+        # nothing is published where nothing was ever found
+        if not troubles:
+            raise
+    for trouble in troubles:
+        raise trouble
+
+
+def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
+    """The crawls in which the home has captures of the targets. Raises ``UserInputError`` where there is none."""
+    from cc_pipeline.lake.slice import LOCATE
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    slugs = {target.slug for target in targets}
+    with open_workspace(settings) as workspace:
+        found = {one.crawl for one in LOCATE.here(workspace.lake) if one.whole.target in slugs}
+    if not found:
+        raise UserInputError("no crawl was run for these targets in this home; name crawls: --crawl newest")
+    return sorted(found, reverse=True)
+
+
+def dataset(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="TARGET…", help="Pages of these targets (default: all there are).")
+    ] = None,
+    crawl: options.CrawlsHere = None,
+    language: Annotated[
+        list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
+    ] = None,
+    words: Annotated[
+        str, typer.Option("--words", metavar="MIN..MAX", help="Words of a main text: at least .. at most.")
+    ] = "50..100000",
+    rules: Annotated[
+        str, typer.Option("--rules", help="gopher, fineweb, c4, c4-tfds, figures: some with commas, or none.")
+    ] = "gopher,c4",
+    near: Annotated[
+        float, typer.Option("--near", help="Share of five-word runs in common of near copies; 0 keeps them.")
+    ] = 0.8,
+    keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Keep exact copies too.")] = False,
+    respect: Annotated[
+        str,
+        typer.Option("--respect", help="Leave out what is said no to: tdm, noai, ai-train, ai-input, search, gptbot …"),
+    ] = "",
+    as_of: Annotated[
+        str, typer.Option("--as-of", help="By what was said at the fetch, or by the latest capture: fetch, latest.")
+    ] = "fetch",
+    known_only: Annotated[
+        bool, typer.Option("--known-only", help="With --respect: leave out too what nothing is known of.")
+    ] = False,
+    output: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
+    creator: options.Creator = "",
+    url: options.Address = "",
+    home: options.Home = None,
+) -> None:
+    """Make a data set of published pages' main texts: languages, length, the rules of Gopher and C4, no copies.
+
+    The folder has the texts with where each came from, a datasheet of what each filter took, what became of each
+    target (targets.csv), a Croissant document, and a README that is a card for Hugging Face. It appears whole or not at
+    all.
+
+    --respect asks robots.txt (read by cc-pipeline policies), headers and pages. A robot's name asks whether rules keep
+    it from a page. Every page that is captured was allowed to Common Crawl's own robot, CCBot, and what is unknown
+    stays, counted, unless --known-only.
+
+    [bold]Examples[/]
+
+      cc-pipeline dataset set:press --language en --language de --out corpus
+
+      cc-pipeline dataset set:press --respect tdm,ai-train,gptbot --as-of latest --out corpus
+
+      cc-pipeline dataset -l fra --words 200.. --rules gopher --near 0.7 --format jsonl --out francais
+    """
+    from cc_pipeline.extensions.policies.making import make_dataset
+
+    made = make_dataset(
+        load_settings(home=home),
+        out,
+        targets or (),
+        crawl or (),
+        languages=language or (),
+        words=words,
+        rules=rules,
+        near=near,
+        keep_copies=keep_copies,
+        respect=respect,
+        as_of=as_of,
+        known_only=known_only,
+        format=output,
+        creator=creator,
+        url=url,
+    )
+    show_export("what each filter took", made)
+
+
+COMMANDS = {"policies": Command(policies, FEATURES, 40), "dataset": Command(dataset, FEATURES, 50)}

@@ -1,0 +1,335 @@
+"""A data set of main texts: pages go through one filter after the other, and a datasheet says what each took.
+
+The figures that filters look at are in ``page_text`` already, so a page's text is read once, to compare whole texts.
+Everything is asked of DuckDB within a bound of memory; near copies are found from sketches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cc_pipeline.capture_columns import CAPTURE
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.extensions.policies.near_duplicates import near_duplicates, sketch_array
+from cc_pipeline.extensions.policies.presets import (
+    NO_MARKS,
+    PRESETS,
+    REPEATED_RUNS,
+    TOP_RUNS,
+    UNSPACED,
+    failed,
+    not_applied,
+)
+from cc_pipeline.extensions.policies.respect import AsOf, Seen, beside, condition, in_words, unknown_of, what_it_wants
+from cc_pipeline.lake.reading import quoted
+
+_UNSPACED: Final = ", ".join(map(quoted, sorted(UNSPACED)))
+#: Of these the figure counts no end marks: they have none, or their own.
+_NOT_COUNTED: Final = ", ".join(map(quoted, sorted(NO_MARKS | {"mya", "khm", "amh", "tir", "hye"})))
+#: Our own rules, after Gopher's and C4's, over the figures in ``page_text`` alone: name, and what a page has to be.
+FIGURES: Final = (
+    (
+        "mean_word_length",
+        f"language IN ({_UNSPACED}, 'kor') OR quality.mean_word_length BETWEEN 3 AND 10",
+        "3 to 10 characters a word (not of languages without spaces, nor Korean)",
+    ),
+    ("symbols_per_word", "quality.symbols_per_word <= 0.1", "at most 0.1 symbols (# …) a word"),
+    ("bullet_lines", "quality.bullet_lines <= 0.9", "at most 0.9 of the lines begin with a bullet"),
+    ("ellipsis_lines", "quality.ellipsis_lines <= 0.3", "at most 0.3 of the lines end with an ellipsis"),
+    ("alphabetic_words", "quality.alphabetic_words >= 0.8", "at least 0.8 of the words have a letter"),
+    ("stop_words", "language <> 'eng' OR quality.stop_words >= 2", "at least two of eight stop words (English)"),
+    ("duplicate_lines", "quality.duplicate_lines <= 0.3", "at most 0.3 of the lines occurred before"),
+    ("duplicate_line_characters", "quality.duplicate_line_characters <= 0.2", "at most 0.2 of the characters in such"),
+    *(
+        (name, f"language IN ({_UNSPACED}) OR quality.{name} <= {most}", f"at most {most} of the characters in {runs}")
+        for name, most, runs in (
+            *((f"top_{size}gram", most, f"the most frequent {size} words") for size, most in TOP_RUNS),
+            *((f"duplicate_{size}grams", most, f"repeated runs of {size} words") for size, most in REPEATED_RUNS),
+        )
+    ),
+    (
+        "sentences",
+        f"language IN ({_NOT_COUNTED}) OR quality.sentences >= 5",
+        "at least five sentences (not of languages whose end marks are not counted: Thai, Lao, Burmese, Khmer …)",
+    ),
+    ("curly_brackets", "quality.curly_brackets = 0", "no curly bracket"),
+    ("lorem_ipsum", "quality.lorem_ipsum = 0", "no lorem ipsum"),
+)  # fmt: skip
+#: What ``--rules`` names: ours, and the presets that are computed from a page's text.
+RULES: Final = ("figures", *PRESETS)
+_FUNCTION: Final = "failed_rules"
+_PLACE: Final = (*CAPTURE, "url")
+#: Sketches that are taken over at a time.
+_BATCH: Final = 16_384
+#: The first of a page's languages.
+_LANGUAGE: Final = "content_languages[1]"
+_SHOWN: Final = (
+    f"url, title, {_LANGUAGE} AS language, fetch_time, main_content AS text, main_content_extractor AS extractor, "
+    "quality.words AS words, domain, crawl, warc_filename, warc_record_offset, warc_record_length, content_digest"
+)
+
+#: Domains that the Markdown names; the JSON has all of them.
+_MOST_TOLD: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is kept. ``languages`` are ISO 639-3 codes (none: all), words are those of the main text, ``rules`` names of
+    ``RULES``, ``near`` the share of five-word runs in common from which a text is a near copy (``None``: none is).
+    ``respect`` are wishes of ``respect.py``, judged ``as_of`` the fetch or the latest capture; ``known`` leaves out
+    pages of which one is unknown."""
+
+    languages: tuple[str, ...] = ()
+    min_words: int = 50
+    max_words: int = 100_000
+    rules: tuple[str, ...] = ("gopher", "c4")
+    exact: bool = True
+    near: float | None = 0.8
+    respect: tuple[str, ...] = ()
+    as_of: AsOf = "fetch"
+    known: bool = False
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.rules if name not in RULES]
+        if unknown:
+            raise UserInputError(f"{unknown[0]!r} names no rules; there are: {', '.join(RULES)}")
+        if not 0 <= self.min_words <= self.max_words:
+            raise UserInputError(f"between {self.min_words} and {self.max_words} words there is no text")
+        if self.near is not None and not 0.5 <= self.near <= 1:
+            raise UserInputError(f"near copies have 0.5 to 1 of their runs in common, not {self.near}; 0 finds none")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A filter: what a page has to be, how many came to it, how many it took, and how many would fail it alone."""
+
+    name: str
+    wanted: str
+    came: int
+    took: int
+    alone: int | None
+
+
+@dataclass(slots=True)
+class Sieved:
+    """What became of the pages. ``by_language`` and ``by_domain`` count those that are left, ``sql`` gives them."""
+
+    pages: int
+    steps: list[Step] = field(default_factory=list)
+    left: int = 0
+    words: int = 0
+    by_language: dict[str, int] = field(default_factory=dict)
+    by_domain: dict[str, int] = field(default_factory=dict)
+    by_crawl: dict[str, int] = field(default_factory=dict)
+    #: By language, of those that came to the presets: rules without a threshold for it.
+    not_applied: dict[str, list[str]] = field(default_factory=dict)
+    #: With wishes: what was seen of all pages, and by wish of how many that are left nothing is known.
+    seen: Seen | None = None
+    unknown: dict[str, int] = field(default_factory=dict)
+    sql: str = ""
+    #: Of all pages that came, those that are gone too.
+    crawls: tuple[str, ...] = ()
+
+
+def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scratch: Path) -> Sieved:
+    """Puts the rows of ``pages`` (a query with the columns of ``page_text``) through ``recipe``.
+
+    Of copies the one with the most words is kept, of equally long ones the newest. A file in ``scratch`` holds figures
+    and sketches of the pages while ``connection`` has it attached as ``sieve``; ``sql`` of the answer reads it. Raises
+    ``UserInputError`` where the published file lacks the figures, ``EnvironmentFault`` where the disk refuses.
+    """
+    connection.execute(f"ATTACH {quoted(str(scratch / 'sieve.duckdb'))} AS sieve (READ_WRITE)")
+    place = ", ".join(_PLACE)
+    seen = None
+    if recipe.respect:
+        pages, seen = beside(connection, pages, recipe.respect, recipe.as_of)
+    tests = [*_tests(recipe)]
+    fails = ", ".join(f"coalesce(NOT ({sql}), true) AS f{number}" for number, (_, sql, _) in enumerate(tests))
+    presets = [rules for rules in recipe.rules if rules in PRESETS]
+    failures = _failures_of(connection, presets)
+    first = " ".join(f"WHEN f{number} THEN {number}" for number in range(len(tests)))
+    try:
+        connection.execute(
+            "CREATE TABLE sieve.main.pages AS SELECT row_number() OVER (ORDER BY words DESC, fetch_time DESC NULLS "
+            "LAST, url, crawl, warc_filename, warc_record_offset) - 1 AS rank, *, "
+            f"CASE {first} ELSE {len(tests)} END AS step FROM (SELECT {place}, language, fetch_time, domain, "
+            "quality.words AS words, md5(main_content) AS digest, content_minhash AS sketch, "
+            f"{fails} FROM (SELECT *, {failures} AS failures FROM (SELECT *, {_LANGUAGE} AS language FROM ({pages}))))"
+        )
+    except duckdb.BinderException as error:
+        raise UserInputError(f"the published file has no figures to filter by: {error}") from None
+    finally:
+        if presets:
+            connection.remove_function(_FUNCTION)
+    ask = connection.execute
+    [(count,)] = ask("SELECT count(*) FROM sieve.main.pages").fetchall()
+    sieved = Sieved(count, seen=seen)
+    sieved.crawls = tuple(name for (name,) in ask("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall())
+    took = dict(ask("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
+    # a page without a main text fails no rule, and is not too short: it has none of the figures
+    of_texts = {number for number, (name, *_) in enumerate(tests) if ":" in name or name == "words"}
+    counted = ", ".join(f"count_if(f{n}{' AND words > 0' if n in of_texts else ''})" for n in range(len(tests)))
+    alone = ask(f"SELECT {counted} FROM sieve.main.pages").fetchall()[0]
+    spoken = ask("SELECT DISTINCT language FROM sieve.main.pages WHERE language IS NOT NULL AND words > 0 ORDER BY 1")
+    for (code,) in spoken.fetchall():
+        if without := not_applied(presets, code):
+            sieved.not_applied[code] = without
+    came = count
+    for number, (name, _, wanted) in enumerate(tests):
+        sieved.steps.append(Step(name, wanted, came, took.get(number, 0), alone[number]))
+        came -= took.get(number, 0)
+    kept = f"step = {len(tests)}"
+    if recipe.exact:
+        came = _drop_exact(connection, sieved, kept, came)
+    if recipe.near is not None:
+        came = _drop_near(connection, sieved, kept, came, recipe.near, scratch)
+    sieved.left = came
+    [(words,)] = ask(f"SELECT coalesce(sum(words), 0) FROM sieve.main.pages WHERE {kept}").fetchall()
+    sieved.words = int(words)
+    for name, counts in (("language", sieved.by_language), ("domain", sieved.by_domain), ("crawl", sieved.by_crawl)):
+        counted = f"SELECT coalesce({name}, ''), count(*) FROM sieve.main.pages WHERE {kept} GROUP BY ALL"
+        counts.update(ask(f"{counted} ORDER BY 2 DESC, 1").fetchall())
+    if recipe.respect:
+        left = f"SELECT {place} FROM sieve.main.pages WHERE {kept}"
+        sieved.unknown = unknown_of(connection, left, recipe.respect)
+    same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
+    sieved.sql = (
+        f"SELECT {_SHOWN} FROM ({pages}) p SEMI JOIN (SELECT {place} FROM sieve.main.pages WHERE {kept}) s ON {same}"
+    )
+    return sieved
+
+
+def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
+    """Name, condition and meaning of each filter, in order. A figure that is null fails."""
+    yield "status", "fetch_status IS NULL OR fetch_status BETWEEN 200 AND 299", "a status of success"
+    yield "main_text", "quality.words > 0", "has a main text"
+    for wish in recipe.respect:
+        wanted = f"{what_it_wants(wish)}, and that is known" if recipe.known else what_it_wants(wish)
+        yield f"respect {wish}", condition(wish, known=recipe.known), wanted
+    if recipe.languages:
+        wanted = ", ".join(map(quoted, recipe.languages))
+        yield "language", f"language IN ({wanted})", f"first language is one of {', '.join(recipe.languages)}"
+    yield (
+        "words",
+        f"quality.words BETWEEN {recipe.min_words} AND {recipe.max_words}",
+        f"{recipe.min_words:,} to {recipe.max_words:,} words",
+    )
+    for rules in recipe.rules:
+        if rules == "figures":
+            for name, sql, meaning in FIGURES:
+                yield f"{rules}: {name}", sql, meaning
+            continue
+        for rule in PRESETS[rules]:
+            name = f"{rules}: {rule.name}"
+            yield name, f"NOT list_contains(failures, {quoted(name)})", rule.meaning
+
+
+def _failures_of(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) -> str:
+    """The expression that gives the names of the rules a page's text fails, null without a text."""
+    if not presets:
+        return "NULL::VARCHAR[]"
+    connection.create_function(  # type: ignore[call-overload]  # its stubs want objects for names
+        _FUNCTION,
+        lambda text, language: None if not text else sorted(failed(text, language, presets)),
+        ["VARCHAR", "VARCHAR"],
+        "VARCHAR[]",
+        null_handling="special",
+    )
+    return f"{_FUNCTION}(main_content, language)"
+
+
+def _drop_exact(connection: duckdb.DuckDBPyConnection, sieved: Sieved, kept: str, came: int) -> int:
+    before = came
+    connection.execute(
+        f"UPDATE sieve.main.pages SET step = -1 WHERE {kept} AND rank NOT IN "
+        f"(SELECT min(rank) FROM sieve.main.pages WHERE {kept} GROUP BY digest)"
+    )
+    [(left,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {kept}").fetchall()
+    sieved.steps.append(Step("exact copies", "its text is no copy of another one's", before, before - left, None))
+    return int(left)
+
+
+def _drop_near(
+    connection: duckdb.DuckDBPyConnection, sieved: Sieved, kept: str, came: int, near: float, scratch: Path
+) -> int:
+    ranks: list[npt.NDArray[np.int64]] = []
+
+    def sketches() -> Iterator[npt.NDArray[np.uint32]]:
+        found = connection.sql(
+            f"SELECT rank, sketch FROM sieve.main.pages WHERE {kept} AND len(sketch) = 64 ORDER BY rank"
+        )
+        for batch in found.to_arrow_reader(_BATCH):
+            ranks.append(batch.column(0).to_numpy())
+            yield sketch_array(batch.column(1))
+
+    dropped = near_duplicates(sketches(), near, scratch)
+    if len(dropped):
+        numbers = np.concatenate(ranks)
+        gone = pa.table({"rank": numbers[dropped[:, 0]]})
+        connection.register("_gone", gone)
+        connection.execute("UPDATE sieve.main.pages SET step = -2 WHERE rank IN (SELECT rank FROM _gone)")
+        connection.unregister("_gone")
+    sieved.steps.append(
+        Step("near copies", f"less than {near:g} of its five-word runs are in another text", came, len(dropped), None)
+    )
+    return came - len(dropped)
+
+
+def datasheet(sieved: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
+    """What each filter took, as Markdown and as JSON."""
+    lines = ["## What each filter took", "", "| filter | a page has to | came | taken | alone it would take |"]
+    lines.append("|---|---|---|---|---|")
+    for step in sieved.steps:
+        alone = "" if step.alone is None else f"{step.alone:,}"
+        lines.append(f"| {step.name} | {step.wanted} | {step.came:,} | {step.took:,} | {alone} |")
+    lines.append(f"| **left** | | {sieved.left:,} | | |")
+    lines += ["", f"{sieved.left:,} of {sieved.pages:,} pages are left, with {sieved.words:,} words.", ""]
+    lines.append(
+        "Of copies the one with the most words is kept, of equally long ones the newest. Texts are not changed:"
+    )
+    lines.append("lines that C4 would drop do not count, and stay. A page without a figure fails its filter.")
+    if sieved.not_applied:
+        lines += ["", "| language | rules without a threshold for it, not applied |", "|---|---|"]
+        lines += [f"| {name} | {', '.join(each)} |" for name, each in sieved.not_applied.items()]
+    if sieved.seen is not None:
+        lines += in_words(sieved.seen, sieved.unknown, recipe.as_of)
+    for title, counts in (("language", sieved.by_language), ("crawl", sieved.by_crawl), ("domain", sieved.by_domain)):
+        lines += ["", f"| {title} | pages |", "|---|---|"]
+        lines += [f"| {name or 'unknown'} | {count:,} |" for name, count in list(counts.items())[:_MOST_TOLD]]
+        if len(counts) > _MOST_TOLD:
+            lines.append(f"| {len(counts) - _MOST_TOLD:,} more | {sum(list(counts.values())[_MOST_TOLD:]):,} |")
+    told: dict[str, Any] = {
+        "recipe": {
+            "languages": list(recipe.languages),
+            "min_words": recipe.min_words,
+            "max_words": recipe.max_words,
+            "rules": list(recipe.rules),
+            "exact_copies": recipe.exact,
+            "near_copies": recipe.near,
+            "respect": list(recipe.respect),
+            "as_of": recipe.as_of,
+            "known_only": recipe.known,
+        },
+        "pages": sieved.pages,
+        "filters": [
+            {"name": s.name, "wanted": s.wanted, "came": s.came, "took": s.took, "alone": s.alone} for s in sieved.steps
+        ],
+        "not_applied": sieved.not_applied,
+        "asked_of_robots": None
+        if sieved.seen is None
+        else {**asdict(sieved.seen), "unknown_among_left": sieved.unknown},
+        "left": sieved.left,
+        "words": sieved.words,
+        "languages": sieved.by_language,
+        "crawls": sieved.by_crawl,
+        "domains": sieved.by_domain,
+    }
+    return "\n".join(lines), told

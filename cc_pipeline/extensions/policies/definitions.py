@@ -1,0 +1,51 @@
+"""What a home has in Dagster of this feature."""
+
+from __future__ import annotations
+
+from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, Step
+from cc_pipeline.defs.declared.jobs import PartitionsConfig
+from cc_pipeline.defs.partitions import BACKFILL
+from cc_pipeline.extensions.policies.tables import SITE_POLICIES_COLUMNS, VERSION
+
+#: The job over partitions that its configuration names.
+LISTED_JOB = "read_policies_of_targets"
+
+
+def define() -> HomeDefinitions:
+    """The asset ``site_policies``, and the jobs that make it."""
+    asset = Asset(
+        name="site_policies",
+        group="content",
+        kinds=["deltalake"],
+        description="One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made "
+        "on request.",
+        deps=["records"],
+        code_version=VERSION,
+        columns=SITE_POLICIES_COLUMNS,
+        is_published=True,
+    )
+    return HomeDefinitions(
+        steps=[
+            Step(
+                function="cc_pipeline.extensions.policies.assets.site_policies",
+                assets=[asset],
+                partitions="pairs",
+                backfill=BACKFILL,
+                options={"output_required": False},
+            )
+        ],
+        jobs=[
+            AssetJob(
+                name="read_policies",
+                description="Reads a target's stored robots.txt captures of a crawl into a table; fetches nothing.",
+                assets=("site_policies",),
+            ),
+            OpJob(
+                name=LISTED_JOB,
+                description="Reads the stored robots.txt captures of any targets in any crawls into a table.",
+                function="cc_pipeline.extensions.policies.assets.read_policies_listed",
+                config=PartitionsConfig,
+                is_listed=True,
+            ),
+        ],
+    )

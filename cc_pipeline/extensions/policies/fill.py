@@ -1,0 +1,267 @@
+"""The table ``site_policies`` filled: each robots.txt capture of targets in a crawl, with what it says.
+
+A row is a capture, so that of a file that was fetched a hundred times each time counts. Its lines stand once a slice,
+at the first capture that says so; the published view has them for each.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cc_pipeline import progress
+from cc_pipeline.capture_columns import PLACE
+from cc_pipeline.commoncrawl.slice_slugs import with_subset
+from cc_pipeline.documents.headers import header_values
+from cc_pipeline.documents.html.urls import resolve_header
+from cc_pipeline.documents.page import PageInput
+from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.extensions.policies.robots import parse_robots
+from cc_pipeline.extensions.policies.tables import POLICIES, SITE_POLICIES_SCHEMA, VERSION
+from cc_pipeline.extraction.lookup_notes import in_commits
+from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
+from cc_pipeline.extraction.standing import contents, stand
+from cc_pipeline.extraction.target_slices import Asked, retire_others
+from cc_pipeline.lake.ordered import spilled_batches
+from cc_pipeline.lake.slice import FETCH, Figures, Slice, StageReport
+from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.lake.target_definitions import parts_of
+from cc_pipeline.records.pages import page_of
+from cc_pipeline.records.reading import Row, read_members
+from cc_pipeline.workspace.workspace import Workspace
+
+SUBSET: Final = "robotstxt"
+#: Redirects that are followed (RFC 9309, 2.3.1.2).
+_MOST_REDIRECTS: Final = 5
+_SEGMENT = re.compile(r"/segments/([^/]+)/")
+_ORIGIN = re.compile(r"([^/?#:]*):?//(?:[^/?#@]*@)?([^/?#]*)")
+_PORT = re.compile(r":([0-9]*)$")
+_PAGE = re.compile(rb"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
+
+
+#: What is kept of a row of ``records``.
+_KEPT: Final = tuple(dict.fromkeys(("crawl", "url", "domain", "fetch_time", "fetch_status", *PLACE)))
+_LINES: Final = pa.schema([SITE_POLICIES_SCHEMA.field("lines")])
+#: Rows, and lines of bodies, that become one batch.
+_HELD: Final = 10_000
+
+
+class _Bodies:
+    """The lines of each body, put aside in a file while all captures of a slice are read: by digest its batch in the
+    file, and what signals it has."""
+
+    def __init__(self, writer: pa.RecordBatchWriter) -> None:
+        self._writer = writer
+        self.known: dict[str, tuple[int, frozenset[str]]] = {}
+
+    def signals(self, digest: str, payload: bytes) -> frozenset[str]:
+        """Those of a body, which is parsed if it is new."""
+        if digest not in self.known:
+            lines = [asdict(line) for line in parse_robots(payload)]
+            self._writer.write_batch(pa.RecordBatch.from_pylist([{"lines": lines}], _LINES))
+            self.known[digest] = len(self.known), frozenset(line["signal"] for line in lines)
+        return self.known[digest][1]
+
+
+@dataclass(slots=True)
+class _Answer:
+    """One capture of a robots.txt: what is kept of its row of ``records``, its state, where it sends on to, and the
+    digest of the ``body`` that has its lines."""
+
+    row: Row
+    segment: str
+    state: str
+    location: str | None = None
+    body: str | None = None
+
+
+def fill_policies(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+    """Reads the robots.txt captures of ``slugs`` in ``crawl``, which are fetched; what is unchanged stays.
+
+    Raises ``EnvironmentFault`` for a target whose robots.txt captures were never fetched, and where the lake or the
+    stored bytes cannot be read, and as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
+    """
+    return planned_again(workspace, crawl, slugs, lambda run: _fill(workspace, crawl, slugs, run))
+
+
+def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs) -> StageReport:
+    started = time.monotonic()
+    asked = _asked(workspace, crawl, slugs)
+    run.expect(FETCH, contents(workspace.lake, FETCH, asked.slices))
+    wanted = _wanted(workspace, asked)
+    if missing := [slice_ for slice_ in asked.slices if slice_ not in wanted]:
+        raise EnvironmentFault(
+            f"the robots.txt captures of {missing[0].whole.target} in {crawl} have not been fetched",
+            f"Fetch and read them: cc-pipeline policies TARGET --crawl {crawl}",
+        )
+    stale = POLICIES.stale(workspace.lake, wanted)
+    for number, together in enumerate(in_commits({slice_: wanted[slice_] for slice_ in stale})):
+        progress.report("policies", number, None, crawl)
+        with workspace.scratch_folder("policies") as folder:
+            spilled = folder / "site_policies.arrow"
+            with pa.ipc.new_stream(str(spilled), SITE_POLICIES_SCHEMA) as writer:
+                for slice_ in together:
+                    for batch in _batches(_rows(workspace, slice_, folder / "lines.arrow")):
+                        writer.write_batch(batch)
+            POLICIES.commit(workspace.lake, together, {"site_policies": partial(spilled_batches, spilled)})
+    figures = _figures(workspace, crawl, asked.slices)
+    report = POLICIES.report(figures, stale, started)
+    retire_others(workspace, POLICIES, asked)
+    return asked.folded(report)
+
+
+def due(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
+    """Those of ``slugs`` with robots.txt captures in ``crawl`` that are fetched and not read as they are now."""
+    stale = POLICIES.stale(workspace.lake, _wanted(workspace, _asked(workspace, crawl, slugs)))
+    return list(dict.fromkeys(slice_.whole.target for slice_ in stale))
+
+
+def _asked(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Asked:
+    parts = parts_of(workspace.lake, slugs)
+    own = {slug: tuple(Slice(crawl, with_subset(part, SUBSET)) for part in several) for slug, several in parts.items()}
+    return Asked(crawl, own, dict.fromkeys(own, ()))
+
+
+def _wanted(workspace: Workspace, asked: Asked) -> dict[Slice, str]:
+    """The digest that each slice would get; those that were not fetched have none."""
+    stands = stand(workspace, asked.slices, (FETCH,), look_for_bytes=False)
+    fetched = {slice_: stands[slice_].fetched for slice_ in asked.slices}
+    return {
+        slice_: POLICIES.digest(version=VERSION, fetched=one.says) for slice_, one in fetched.items() if one is not None
+    }
+
+
+def _figures(workspace: Workspace, crawl: str, slices: Sequence[Slice]) -> dict[Slice, Figures]:
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
+    counts = count_rows(workspace.lake, "site_policies", where)
+    versions = POLICIES.versions(workspace.lake, slices)
+    return {one: {"rows:site_policies": counts.get((crawl, one.target), 0), **versions[one]} for one in slices}
+
+
+def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    some: list[dict[str, Any]] = []
+    held = 0
+    for row in rows:
+        some.append(row)
+        held += 1 + len(row["lines"] or ())
+        if held > _HELD:
+            yield pa.RecordBatch.from_pylist(some, SITE_POLICIES_SCHEMA)
+            some, held = [], 0
+    yield pa.RecordBatch.from_pylist(some, SITE_POLICIES_SCHEMA)
+
+
+def _rows(workspace: Workspace, slice_: Slice, aside: Path) -> Iterator[dict[str, Any]]:
+    with pa.ipc.new_file(str(aside), _LINES) as writer:
+        bodies = _Bodies(writer)
+        answers = list(_answers(workspace, slice_, bodies))
+    with pa.OSFile(str(aside)) as source:
+        put_aside = pa.ipc.open_file(source)
+
+        def lines_of(body: str) -> Any:
+            return put_aside.get_batch(bodies.known[body][0]).column(0)[0].as_py()
+
+        yield from _told(slice_, answers, lines_of)
+
+
+def _told(slice_: Slice, answers: Sequence[_Answer], lines_of: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
+    by_url: dict[tuple[str, str], list[_Answer]] = {}
+    for answer in answers:
+        by_url.setdefault((answer.segment, answer.row["url"]), []).append(answer)
+    given: set[str] = set()
+    for answer in answers:
+        last = _followed(answer, by_url)
+        scheme, host, port = origin_of(answer.row["url"])
+        lines = None
+        if last.body is not None and last.body not in given:
+            lines = lines_of(last.body)
+            given.add(last.body)
+        yield {
+            **{name: answer.row[name] for name in ("crawl", "url", "domain", "fetch_time", "fetch_status")},
+            **{name: last.row[name] for name in PLACE},
+            "target": slice_.target,
+            "robots": _name(answer, scheme, host, port),
+            "scheme": scheme,
+            "host": host,
+            "port": port,
+            "segment": answer.segment,
+            "state": "unresolved" if last.state == "redirect" else last.state,
+            "content_digest": last.body,
+            "read_from": last.row["url"],
+            "lines": lines,
+        }
+
+
+def _name(answer: _Answer, scheme: str, host: str, port: int) -> str:
+    """The same for the same capture, whichever targets have it."""
+    at = answer.row["fetch_time"]
+    when = "" if at is None else f"{at:%Y%m%d%H%M%S}"
+    # which record it was tells two of one second apart
+    return f"{answer.row['crawl']} {answer.segment} {scheme}://{host}:{port} {when} {answer.row['warc_record_offset']}"
+
+
+def _followed(answer: _Answer, by_url: dict[tuple[str, str], list[_Answer]]) -> _Answer:
+    """The answer at the end of redirects, each of the same segment; the first one where that is not archived. What is
+    found holds for the origin that was asked first."""
+    last = answer
+    for _ in range(_MOST_REDIRECTS):
+        if last.state != "redirect":
+            break
+        there = by_url.get((answer.segment, last.location or ""))
+        if there is None:
+            break
+        last = min(there, key=lambda one: abs(_seconds(one) - _seconds(answer)))
+    return answer if last.state == "redirect" else last
+
+
+def _seconds(answer: _Answer) -> float:
+    at: datetime | None = answer.row["fetch_time"]
+    return at.timestamp() if at else 0.0
+
+
+def _answers(workspace: Workspace, slice_: Slice, bodies: _Bodies) -> Iterator[_Answer]:
+    records = (row for batch in stream_rows(workspace.lake, "records", slice_.where) for row in batch.to_pylist())
+    for row, found in read_members(records, workspace.storage, lambda row: row["outcome"] == "fetched"):
+        segment = _SEGMENT.search(row["warc_filename"])
+        answer = _Answer({name: row[name] for name in _KEPT}, segment[1] if segment else "", "unreadable")
+        page = None if found is None or isinstance(found, DataFault) else page_of((row, found))
+        if isinstance(page, PageInput):
+            _read(answer, page, bodies)
+        yield answer
+
+
+def _read(answer: _Answer, page: PageInput, bodies: _Bodies) -> None:
+    """Fills in what became of a request for a robots.txt, in the words of RFC 9309 (2.3.1)."""
+    status = page.http_status or 0
+    if 300 <= status < 400:
+        location = next(iter(header_values(page.http_headers, "location")), None)
+        answer.state = "redirect"
+        url = None if location is None else resolve_header(page.url, location)  # None leads nowhere: unresolved
+        answer.location = url and url.partition("#")[0]
+    elif 400 <= status < 600:
+        answer.state = "unavailable" if status < 500 else "unreachable"
+    elif 200 <= status < 300:
+        digest = base64.b32encode(hashlib.sha1(page.payload, usedforsecurity=False).digest()).decode()
+        signals = bodies.signals(digest, page.payload)
+        answer.body = digest
+        # many servers give their page for everything
+        other = not signals and _PAGE.match(page.payload)
+        answer.state = "cut" if "cut" in signals or page.truncated else "no robots.txt" if other else "read"
+
+
+def origin_of(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of a URL; ``publish/consent.py`` has the same in SQL."""
+    found = _ORIGIN.match(url)
+    scheme, authority = (found[1].lower(), found[2].lower()) if found else ("", "")
+    written = _PORT.search(authority)
+    port = int(written[1]) if written and written[1] and len(written[1]) < len("2147483647") else None
+    return scheme, _PORT.sub("", authority), port if port is not None else 443 if scheme == "https" else 80

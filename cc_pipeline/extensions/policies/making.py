@@ -1,0 +1,127 @@
+"""Writes the folder of a data set, as the command ``dataset`` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal
+
+from cc_pipeline.documents.html.text import ISO_639_3
+from cc_pipeline.errors import UserInputError, disk_trouble
+from cc_pipeline.export import table_files
+from cc_pipeline.export.cards import About
+from cc_pipeline.export.files import README, files_in, scratch_beside, whole_folder, write_papers
+from cc_pipeline.export.provenance import gather
+from cc_pipeline.extensions.policies.dataset import Recipe, datasheet, sieve
+from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
+from cc_pipeline.lake.reading import explained, open_settled
+from cc_pipeline.python.export import Export, held
+from cc_pipeline.python.meaning import checked_format, chosen_targets, crawl_ids, refuse_unknown
+from cc_pipeline.python.voice import voice
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.workspace import open_workspace
+
+#: Formats of a data set.
+TEXTS: Final = ("parquet", "jsonl")
+#: Words of a main text: at least, at most.
+WORDS: Final = "50..100000"
+
+
+def make_dataset(
+    settings: Settings,
+    out: Path,
+    targets: Sequence[str] = (),
+    crawls: Sequence[str] = (),
+    *,
+    languages: Sequence[str] = (),
+    words: str = WORDS,
+    rules: str = "gopher,c4",
+    near: float = 0.8,
+    keep_copies: bool = False,
+    respect: str = "",
+    as_of: str = "fetch",
+    known_only: bool = False,
+    format: str = "parquet",
+    creator: str = "",
+    url: str = "",
+) -> Export:
+    """Writes the folder of a data set: published main texts (of some targets and crawls) that a recipe leaves, with a
+    datasheet. The words of the recipe are the command's.
+
+    Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
+    refuses.
+    """
+    checked_format(format, TEXTS)
+    named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
+    recipe = Recipe(
+        tuple(dict.fromkeys(_language(text) for text in languages)),
+        *_bounds(words),
+        named,
+        not keep_copies,
+        near or None,
+        wishes(respect),
+        _as_of(as_of),
+        known_only,
+    )
+    meant = chosen_targets(targets)
+    with open_settled(settings) as connection, scratch_beside(out) as scratch:
+        table_files.bound_memory(connection, scratch)
+        refuse_unknown(connection, settings, meant, targets)
+        slugs, ids = [target.slug for target in meant], crawl_ids(crawls)
+        [pages] = table_files.select_tables(connection, ["page_text"], slugs, ids)
+        asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
+        with explained(settings.published_path):
+            sieved = sieve(connection, pages.sql, recipe, scratch)
+            unread = note_of_unread(connection, recipe.respect)
+        sheet, told = datasheet(sieved, recipe)
+        with open_workspace(settings) as workspace:
+            provenance = gather(workspace, meant, ids or sieved.crawls, asked)
+        provenance = replace(provenance, published=table_files.published_at(connection)).with_pages(sieved.by_domain)
+        done = tuple(f"{step.name}: {step.wanted}; took {step.took:,} of {step.came:,}" for step in sieved.steps)
+        spoken = tuple(name for name in sieved.by_language if name)
+        about = About(f"{out.name}: main texts of Common Crawl", creator, url, spoken, done)
+        with whole_folder(out) as folder:
+            data = folder / f"texts{table_files.SUFFIX[format]}"
+            handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), format, data)
+            with disk_trouble(folder):
+                (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
+    if unread is not None:
+        voice().note(unread)
+    if not sieved.left:
+        voice().note(
+            "no page is left; the datasheet says which filter took them"
+            if sieved.pages
+            else "there was no page to begin with: nothing of these targets and crawls was parsed"
+        )
+    took = [*((step.name, step.came, step.took) for step in sieved.steps if step.took), ("left", sieved.left, None)]
+    words = f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet"
+    return Export(out, files_in(out), held(("filter", "came", "taken"), took), (words,))
+
+
+def _as_of(text: str) -> Literal["fetch", "latest"]:
+    if text == "fetch":
+        return "fetch"
+    if text == "latest":
+        return "latest"
+    raise UserInputError(f"--as-of is fetch or latest, not {text!r}")
+
+
+def _language(text: str) -> str:
+    wanted = text.strip()
+    found = ISO_639_3.get(wanted, wanted)
+    if found not in ISO_639_3.values():
+        raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
+    return found
+
+
+def _bounds(words: str) -> tuple[int, int]:
+    """The least and the most words of a text like ``50..100000``; an end that is left out is the usual one. Raises
+    ``UserInputError``."""
+    ends, usual = words.split(".."), WORDS.split("..")
+    if len(ends) != 2 or not all(not end or end.isdecimal() for end in ends):
+        raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")
+    least, most = (int(end or default) for end, default in zip(ends, usual, strict=True))
+    return least, most

@@ -1,0 +1,76 @@
+"""Gets the robots.txt captures of targets' hosts, as the command ``policies`` does, and reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extensions.policies.definitions import LISTED_JOB
+from cc_pipeline.extensions.policies.fill import due
+from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
+from cc_pipeline.python.materializing import Part, room_in, run_targets
+from cc_pipeline.python.running import all_runs, step
+from cc_pipeline.python.voice import voice
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.workspace import open_workspace
+
+#: Said where somebody may think that the table answers more than it does.
+TO_CCBOT = (
+    "a page that is captured was allowed to Common Crawl's own robot, CCBot; what robots.txt adds is what it says to "
+    "other robots, and of uses"
+)
+
+
+def read_policies(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    *,
+    yes: bool = False,
+    told: Callable[[Part], object] = lambda part: None,
+) -> list[EnvironmentFault]:
+    """Gets the robots.txt captures of the hosts of ``targets`` out of ``crawls`` (a person's words) and reads them.
+
+    They are looked up, priced and fetched as any subset is. Crawls that keep none apart are left out, which is said.
+    Gives why partitions failed; raises as ``run_targets``.
+    """
+    wanted = policy_targets(targets)
+    own = replace(settings, subsets=("robotstxt",))
+    parts: list[Part] = []
+
+    def kept(chosen: Sequence[str]) -> list[tuple[Sequence[str], Sequence[Target]]]:
+        there = with_policies(chosen)
+        if left := [crawl for crawl in chosen if crawl not in there]:
+            voice().note(f"no robots.txt captures are kept apart in {', '.join(left)}: what was asked there is unknown")
+        return [(there, wanted)] if there else []
+
+    def say(part: Part) -> None:
+        parts.append(part)
+        # what other subsets have is no news to somebody who asked for this one
+        told(replace(part, notes=()))
+
+    troubles = run_targets(own, crawls, wanted, narrowed=kept, yes=yes, told=say)
+    _read(own, parts)
+    return troubles
+
+
+def _read(settings: Settings, parts: Sequence[Part]) -> None:
+    with room_in(settings.home), open_workspace(settings) as workspace:
+        todo: list[tuple[str, list[Target]]] = []
+        for part in parts:
+            kept = {target.slug: target for target in part.targets if target.slug not in part.forgotten}
+            for crawl in dict.fromkeys(at.crawl for at in part.done):
+                if stale := due(workspace, crawl, [*kept]):
+                    todo.append((crawl, [kept[slug] for slug in stale]))
+        if not todo:
+            return
+        with Launcher(workspace) as launcher, voice().bars():
+            runs = chain.from_iterable(launcher.make_listed(LISTED_JOB, [crawl], some) for crawl, some in todo)
+            step("policies", partial(all_runs, runs), aside=False)
+            step("cc.duckdb", launcher.publish_what_is_new, aside=False)
+    voice().notice(TO_CCBOT)

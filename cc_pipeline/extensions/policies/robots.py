@@ -1,0 +1,179 @@
+"""A robots.txt read into rules and signals, after RFC 9309.
+
+Beside its rules: ``Content-Signal`` (Cloudflare, 2025), ``Content-Usage`` (draft-ietf-aipref-attach), ``License`` (RSL
+1.0) and ``Crawl-delay``. Whether a rule fits a path is asked of DuckDB (``publish/consent.py``), so that files which
+were handed on answer too. So this gives rows, which no library does (docs/decisions/0009-robots-txt-as-rows.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from cc_pipeline.extensions.policies.usage import LABELS, SAYS, preferences
+
+#: Bytes that are read; RFC 9309 asks for 500 KiB at least, and Common Crawl keeps 1 MiB.
+MOST_BYTES: Final = 1 << 20
+#: Pairs of an agent and a line that are kept of one file.
+MOST_PAIRS: Final = 100_000
+
+_BOM = b"\xef\xbb\xbf"
+_LINE = re.compile(rb"\r\n|\r|\n")
+_NAMES: Final = {
+    **dict.fromkeys(("user-agent", "useragent", "user agent"), "user-agent"),
+    "allow": "allow",
+    **dict.fromkeys(("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"), "disallow"),
+    **dict.fromkeys(("content-signal", "content-signals"), "content-signal"),
+    "content-usage": "content-usage",
+    "license": "license",
+    **dict.fromkeys(("crawl-delay", "crawl delay"), "crawl-delay"),
+}
+#: RFC 9309 wants letters, ``_`` and ``-``; what stands behind another character (a version) is not part of the token.
+#: Digits and points stay, for names such as AI2Bot.
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_SPACE = " \t\x0b\x0c"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One rule or signal. ``agents`` are the tokens of its group in lower case (none: it stands before any group);
+    ``path`` a pattern in normal form (``None``: all paths), ``value`` as written; ``uses`` what it speaks of,
+    ``says`` ``allow`` or ``disallow`` (``None``: neither)."""
+
+    number: int
+    agents: tuple[str, ...]
+    signal: str
+    path: str | None = None
+    value: str | None = None
+    uses: tuple[str, ...] = ()
+    says: str | None = None
+
+
+@dataclass(slots=True)
+class _Group:
+    agents: list[str] = field(default_factory=list)
+    lines: list[tuple[int, str, str]] = field(default_factory=list)
+    ruled: bool = False
+
+
+def parse_robots(body: bytes) -> list[Line]:
+    """The lines of a robots.txt that say something, group by group. Each group begins with a line ``user-agent``, so
+    that a group without rules is known too. No bytes are an error.
+
+    A file with more than ``MOST_PAIRS`` of agents and lines is cut there, and a last line ``cut`` says so.
+    """
+    found: list[Line] = []
+    pairs = 0
+    for group in _groups(body):
+        agents = tuple(dict.fromkeys(group.agents))
+        lines = [Line(0, agents, "user-agent")] if agents else []
+        for number, name, value in group.lines:
+            lines += _lines(number, agents, name, value)
+        pairs += len(lines) * max(1, len(agents))
+        if pairs > MOST_PAIRS:
+            return [*found, Line(0, (), "cut")]
+        found += lines
+    return found
+
+
+def _groups(body: bytes) -> Iterator[_Group]:
+    group = _Group()
+    for number, name, value in _records(body):
+        if name == "user-agent":
+            if group.ruled or not group.agents:
+                yield group
+                group = _Group()
+            if token := _token(value):
+                group.agents.append(token)
+        else:
+            group.lines.append((number, name, value))
+            # other records do not end a group (RFC 9309, 2.2.4)
+            group.ruled = group.ruled or name in ("allow", "disallow")
+    yield group
+
+
+def _records(body: bytes) -> Iterator[tuple[int, str, str]]:
+    start = 0
+    # some files have but the beginning of a byte order mark
+    while start < len(_BOM) and body[start : start + 1] == _BOM[start : start + 1]:
+        start += 1
+    for number, raw in enumerate(_LINE.split(body[start:MOST_BYTES]), start=1):
+        text = raw.partition(b"#")[0].decode("utf-8", "surrogateescape").strip(_SPACE + "\x00")
+        name, colon, value = text.partition(":")
+        if not colon:
+            # a forgotten colon, as in "disallow /"
+            name, *rest = text.split(maxsplit=1)[:2] or [""]
+            if not rest or len(rest[0].split()) > 1:
+                continue
+            value = rest[0]
+        known = _NAMES.get(name.strip(_SPACE).lower())
+        if known is not None:
+            yield number, known, value.strip(_SPACE)
+
+
+def _token(value: str) -> str:
+    if value.split(maxsplit=1)[:1] == ["*"]:
+        return "*"
+    found = _TOKEN.match(value)
+    return found[0].lower() if found else ""
+
+
+def _lines(number: int, agents: tuple[str, ...], name: str, value: str) -> Iterator[Line]:
+    if name in ("allow", "disallow"):
+        # an empty one rules nothing, and so does one before any group
+        if value and agents:
+            yield Line(number, agents, name, normal_pattern(value), _shown(value), ("access",), name)
+    elif name in LABELS:
+        yield from _signals(number, agents, name, value)
+    elif value:
+        yield Line(number, agents, name, None, _shown(value))
+
+
+def _signals(number: int, agents: tuple[str, ...], name: str, value: str) -> Iterator[Line]:
+    """One line for each label. A group's signals are its agents'; those before any group are everybody's."""
+    path = None
+    if name == "content-usage" and value.startswith(("/", "*")):
+        pattern, _, value = value.partition(" ")
+        path = normal_pattern(pattern)
+    for label, word in preferences(name, _shown(value)):
+        uses, says = LABELS[name].get(label), SAYS[name].get(word)
+        known = uses is not None and says is not None
+        yield Line(
+            number,
+            agents or ("*",),
+            name,
+            path,
+            f"{label}={word}",
+            uses or () if known else (),
+            says if known else None,
+        )
+
+
+def _shown(value: str) -> str:
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def normal_pattern(value: str) -> str:
+    """A pattern with its escapes in normal form. ``*`` and a ``$`` at its end stay what they are; a ``$`` elsewhere is
+    a character."""
+    return _normal(value[:-1].replace("$", "%24") + value[-1:])
+
+
+def _normal(text: str) -> str:
+    """Octets outside of ASCII are escaped, escapes of other characters taken away, but for those that mean something:
+    ``%``, ``*``, ``$``, ``#``, and ``/`` and ``?`` in a path. ``publish/consent.py`` has the same in SQL."""
+    octets = text.encode("utf-8", "surrogateescape")
+    plain = "".join(chr(one) if 0x20 < one < 0x7F else f"%{one:02X}" for one in octets)
+    path, mark, query = plain.partition("?")
+    return _unescaped(path, "%*$#/?") + mark + _unescaped(query, "%*$#")
+
+
+def _unescaped(text: str, kept: str) -> str:
+    def one(found: re.Match[str]) -> str:
+        character = chr(int(found[1], 16))
+        return character if "!" <= character <= "~" and character not in kept else found[0].upper()
+
+    return _ESCAPE.sub(one, text)

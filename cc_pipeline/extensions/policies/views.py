@@ -1,0 +1,81 @@
+"""The views ``site_policies`` and ``page_policies``, and the macros that say what they mean for a page or a site."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cc_pipeline.capture_columns import KEY_COLUMNS
+from cc_pipeline.columns import notes_of
+from cc_pipeline.extensions.policies import consent
+from cc_pipeline.extensions.policies.tables import SITE_POLICIES_COLUMNS
+from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
+from cc_pipeline.publish import sql
+from cc_pipeline.publish.macros import BY_SITE, rows_of_site
+
+#: Lines of a file stand once a slice in the lake, and here at each of its captures. The row ``robots.txt`` is the
+#: capture's own, and there whatever it says. Where two targets hold a capture, one of them may not have what it leads
+#: to.
+_SITE_POLICIES = """
+    WITH held AS (
+        SELECT DISTINCT ON (robots) * EXCLUDE (lines) FROM lake.site_policies
+        ORDER BY robots, state IN ('unresolved', 'unreadable'), target),
+    said AS (
+        SELECT crawl, target, content_digest, unnest(lines, recursive := true) FROM lake.site_policies
+        WHERE len(lines) > 0)
+    SELECT * EXCLUDE (target, state), NULL::VARCHAR AS agent, 'robots.txt' AS signal, NULL::VARCHAR AS path,
+        state AS value, NULL::VARCHAR[] AS uses, NULL::VARCHAR AS says, NULL::INTEGER AS line FROM held
+    UNION ALL
+    SELECT held.* EXCLUDE (target, state), unnest(CASE WHEN len(agents) > 0 THEN agents ELSE [NULL] END), signal, path,
+        value, uses, says, number
+    FROM held JOIN said USING (crawl, target, content_digest)"""
+#: What columns of the views hold that no table has.
+_SITE_POLICIES_NOTES: Final = {
+    "agent": "Token of the robot in lower case, * for those without a group; null: it stands before any group",
+    "signal": "robots.txt (the capture's own row), user-agent (a group has this robot), allow, disallow, "
+    "content-signal, content-usage, license, crawl-delay, cut",
+    "path": "Pattern of a rule in normal form; null: all paths",
+    "value": "As written; of the row robots.txt: read, unavailable (4xx), unreachable (5xx), unresolved (redirects "
+    "to what is not archived), no robots.txt (a page), cut, unreadable",
+    "uses": "What it speaks of: access, search, ai-input, train",
+    "says": "allow or disallow; null: neither",
+    "line": "Number of the line",
+}
+_PAGE_POLICIES_NOTES: Final = {
+    "agent": "The robot it is said to; * for all",
+    "signal": "robots (meta or X-Robots-Tag), tdm-reservation, tdm-policy, content-signal, content-usage, rsl, "
+    "creative-commons, license (another one)",
+    "value": "As said; of licences the address",
+    "source": "meta, header or link; null: either",
+    "uses": "What it speaks of: search, ai-input, train; null: of none of them",
+    "says": "allow or disallow; null: neither",
+}
+
+VIEWS: Final = (
+    ViewSpec(
+        "site_policies",
+        _SITE_POLICIES,
+        "What robots.txt captures say: a row for each line and robot it is for, and one for each capture.",
+        notes=notes_of(SITE_POLICIES_COLUMNS) | _SITE_POLICIES_NOTES,
+    ),
+    ViewSpec(
+        "page_policies",
+        consent.page_policies(),
+        "What pages and their headers say to robots of how they may be used.",
+        notes=notes_of(KEY_COLUMNS) | _PAGE_POLICIES_NOTES,
+    ),
+)
+MACROS: Final = (
+    MacroSpec(
+        "policy_of",
+        ("page", "moment"),
+        consent.policy_of("page", "moment", sql.named),
+        "policy_of(page, moment): what robots.txt and the page said of access and uses when a URL was fetched, and "
+        "what they say by the newest captures known: allow, disallow or unknown.",
+    ),
+    MacroSpec(
+        "consent_timeline",
+        BY_SITE,
+        consent.consent_timeline(rows_of_site),
+        "consent_timeline(site := NULL): stretches of time in which an origin's robots.txt said the same, and what.",
+    ),
+)

@@ -1,0 +1,124 @@
+"""The table filled: from what is fetched, once, for the hosts of targets of every kind; gone with its target."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.documents.page import PageInput
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extensions.policies import fill
+from cc_pipeline.extensions.policies.fill import _Answer, _Bodies, _read, due, fill_policies
+from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
+from cc_pipeline.upkeep.purge import purge
+from cc_pipeline.upkeep.purge_plan import plan_purge
+from cc_pipeline_tests.extensions.policies.conftest import CRAWLS, READ
+from cc_pipeline_tests.world import extract, harvest, workspace_of
+
+HOSTS = {
+    "example.com": "example.com",
+    "tld:museum": "tld:museum",
+    "prefix:https://www.example.com:8443/a?b": "host:www.example.com:8443",
+    "url:http://example.org/": "host:example.org",
+    "rev:com.example.www/a": "host:www.example.com",
+    "example.com where mime=application/pdf": "example.com",
+    "set:press = example.com, example.org": "set:press = example.com, example.org",
+    "set:press = example.com, prefix:http://x.org/a, url:http://x.org/b": (
+        "set:press-robotstxt-hosts = example.com, host:x.org"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", HOSTS)
+def test_a_targets_robots_txt_is_its_hosts(text: str) -> None:
+    [found] = policy_targets([parse_target(text)])
+    assert found.definition == HOSTS[text]
+    assert parse_target(found.definition) == found
+
+
+def test_two_pages_of_a_host_have_one() -> None:
+    pages = [parse_target(f"url:http://example.org/{number}") for number in range(3)]
+    assert len(policy_targets(pages)) == 1
+
+
+def test_sets_with_long_names_have_one_each() -> None:
+    names = [f"newspapers-of-switzerland-and-liechtenstein-in-{language}" for language in ("german", "french")]
+    found = policy_targets([parse_target(f"set:{name} = url:http://{name[-6:]}.ch/a") for name in names])
+    assert len({one.slug for one in found}) == 2
+    assert [parse_target(one.definition) for one in found] == found
+
+
+def test_a_location_that_is_no_url_leads_nowhere() -> None:
+    answer = _Answer({}, "", "unreadable")
+    where = (("Location", "http://[bad/robots.txt"),)
+    page = PageInput("c", "robotstxt", "http://a.com/robots.txt", b"", http_status=301, http_headers=where)
+    with pa.ipc.new_stream(pa.BufferOutputStream(), pa.schema([])) as writer:
+        _read(answer, page, _Bodies(writer))
+    assert (answer.state, answer.location) == ("redirect", None)
+
+
+def test_crawls_without_the_subset_are_left_out() -> None:
+    crawls = ["CC-MAIN-2012", "CC-MAIN-2016-30", "CC-MAIN-2016-36", "newest", "CC-NEWS-2026-05", "LOCAL-x"]
+    assert with_policies(crawls) == ["CC-MAIN-2016-36", "newest"]
+
+
+def test_only_what_is_fetched_is_read_and_once(policies_bucket: Path, tmp_path: Path) -> None:
+    crawl, [host] = CRAWLS[0], policy_targets([parse_target("prefix:https://docs.example.org/")])
+    workspace = workspace_of(policies_bucket, tmp_path / "home", subsets=("robotstxt",))
+    workspace.register_targets([host])
+    with pytest.raises(EnvironmentFault, match="have not been fetched"):
+        fill_policies(workspace, crawl, [host.slug])
+    assert due(workspace, crawl, [host.slug]) == []
+    harvest(workspace, crawl)
+    extract(workspace, host.definition, crawl=crawl)
+    assert due(workspace, crawl, [host.slug]) == [host.slug]
+    report = fill_policies(workspace, crawl, [host.slug])
+    rows = workspace.lake.read("site_policies").to_pylist()
+    assert report.written == len(rows) > 0 and {row["host"] for row in rows} == {"docs.example.org"}
+    assert len({row["robots"] for row in rows}) == len(rows)
+    # the lines of a body stand once
+    bodies = [row["content_digest"] for row in rows if row["content_digest"]]
+    assert sum(row["lines"] is not None for row in rows) == len(set(bodies)) <= len(bodies)
+    version = workspace.lake.version("site_policies")
+    again = fill_policies(workspace, crawl, [host.slug])
+    assert (again.fresh_slices, again.written, workspace.lake.version("site_policies")) == (0, 0, version)
+    purge(workspace, plan_purge(workspace, host.slug, host.definition))
+    assert workspace.lake.read("site_policies").num_rows == 0
+
+
+class Held(dict[str, Any]):
+    """A line that is in memory."""
+
+    now = most = ever = 0
+
+    def __init__(self, *said: Any) -> None:
+        super().__init__(*said)
+        Held.ever += 1
+        Held.now += 1
+        Held.most = max(Held.most, Held.now)
+
+    def __del__(self) -> None:
+        Held.now -= 1
+
+
+def test_lines_of_one_body_are_held_at_a_time(
+    policies_bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fill, "asdict", lambda line: Held(asdict(line)))
+    monkeypatch.setattr(fill, "_HELD", 1)
+    workspace, slug = workspace_of(policies_bucket, tmp_path / "home", subsets=("robotstxt",)), parse_target(READ).slug
+    harvest(workspace, CRAWLS[0])
+    extract(workspace, READ, crawl=CRAWLS[0])
+    report = fill_policies(workspace, CRAWLS[0], [slug])
+    rows = workspace.lake.read("site_policies").to_pylist()
+    lines = [len(row["lines"]) for row in rows if row["lines"] is not None]
+    assert report.written == len(rows) > len(lines) == len({(row["target"], row["content_digest"]) for row in rows} - {
+        (row["target"], None) for row in rows
+    })  # fmt: skip
+    assert sum(lines) == Held.ever > 2 * max(lines)
+    assert Held.most <= 2 * max(lines), "a body, and the one that comes after it"

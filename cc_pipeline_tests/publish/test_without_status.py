@@ -1,0 +1,105 @@
+"""Captures whose index row has no status (CDXJ of 2015; -1 in rows of before): every answer is that of an index with
+statuses, once the pages are parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import cc_pipeline
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.world import NEW, OLD, Bucket, due, extract, publish, workspace_of
+
+SITE = "example.com"
+#: The same site with a condition on what the index does not say.
+GOOD, BAD = f"{SITE} where status = 200", f"{SITE} where status >= 300"
+TARGETS = (SITE, GOOD, BAD)
+
+
+def made(bucket: Path, home: Path) -> Workspace:
+    workspace = workspace_of(bucket, home, via="zipnum", subsets=("warc", "crawldiagnostics"))
+    for crawl in (NEW, OLD):
+        extract(workspace, *TARGETS, crawl=crawl)
+    publish(workspace)
+    return workspace
+
+
+@pytest.fixture(scope="module")
+def control(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    yield made(bucket[0], tmp_path_factory.mktemp("control"))
+
+
+@pytest.fixture(scope="module", params=[None, pytest.param(-1, marks=pytest.mark.matrix)], ids=["null", "of-before"])
+def silent(
+    bucket: Bucket, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Workspace]:
+    """A home of an index that says no status: as it is read now, and as homes of before have it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("cc_pipeline.index.zipnum.locator._status", lambda _: request.param)
+        if request.param is not None:
+            patched.setattr("cc_pipeline.records.outcomes.NO_STATUS", None)
+        yield made(bucket[0], tmp_path_factory.mktemp("silent"))
+
+
+QUESTIONS = {
+    "captures": "SELECT crawl, url, fetch_status FROM captures ORDER BY ALL",
+    "pages": "SELECT crawl, url, fetch_status, http_result, disposition FROM page_metadata ORDER BY ALL",
+    "texts": "SELECT crawl, url, fetch_status FROM page_text ORDER BY ALL",
+    "timeline": "SELECT * EXCLUDE (first_fetch, last_fetch) FROM timeline() ORDER BY ALL",
+    "changes": f"SELECT * FROM changes_between('{OLD}', '{NEW}') ORDER BY ALL",
+    "targets": "SELECT * FROM capture_targets WHERE meant IS DISTINCT FROM 'no' ORDER BY ALL",
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_published_answers_are_those_of_an_index_with_statuses(
+    control: Workspace, silent: Workspace, question: str
+) -> None:
+    def answer(workspace: Workspace) -> list[tuple[Any, ...]]:
+        with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
+            return connection.execute(question).fetchall()
+
+    assert answer(control)
+    assert answer(silent) == answer(control)
+
+
+def test_changes_and_exports_are_the_same(control: Workspace, silent: Workspace, tmp_path: Path) -> None:
+    homes = [cc_pipeline.open(one.settings.home, source=one.settings.source, quiet=True) for one in (control, silent)]
+    between = f"FROM changes_between('{OLD}', '{NEW}', '{SITE}') ORDER BY url_surtkey"
+    of_control, of_silent = (list(home.sql(between)) for home in homes)
+    assert of_silent == of_control
+    statuses = []
+    for number, home in enumerate(homes):
+        home.export(tmp_path / f"{number}.parquet", SITE, NEW, format="parquet", allow_missing=True)
+        found = {}
+        for file in sorted((tmp_path / f"{number}.parquet").rglob("*.parquet")):
+            table = pq.read_table(file)
+            if "fetch_status" in table.column_names:
+                found[file.stem] = sorted(pc.fill_null(table["fetch_status"], -9).to_pylist())
+        statuses.append(found)
+    assert statuses[0]
+    assert statuses[1] == statuses[0]
+
+
+def test_a_condition_is_judged_by_the_page(control: Workspace, silent: Workspace) -> None:
+    def meant(workspace: Workspace, table: str) -> list[tuple[Any, ...]]:
+        rows = workspace.lake.read(table, None, ["target", "crawl", "url", "meant"]).to_pylist()
+        return sorted(tuple(map(str, row.values())) for row in rows)
+
+    said = {row[3] for row in meant(silent, "page_metadata")}
+    assert {"yes", "no"} <= said
+    wanted = {row for row in meant(control, "page_metadata") if row[3] == "yes"}
+    assert {row for row in meant(silent, "page_metadata") if row[3] == "yes"} == wanted
+
+
+def test_nothing_becomes_due(silent: Workspace, bucket: Bucket) -> None:
+    later = workspace_of(bucket[0], silent.settings.home, via="zipnum", subsets=("warc", "crawldiagnostics"))
+    for stage in (LOCATE, FETCH, PARSE):
+        assert due(later, stage, *TARGETS) == set(), stage
