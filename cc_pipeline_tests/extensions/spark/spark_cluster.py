@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 #: The xdist group of tests that use a cluster: one worker of the suite runs all of them, and starts it once.
-GROUP = "spark"
+GROUP = "extensions/spark"
 _START_SECONDS = 90.0
 #: Five Javas start on a few cores: code that runs for seconds is not worth a second compilation.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
