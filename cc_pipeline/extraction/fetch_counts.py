@@ -127,22 +127,23 @@ class _Lacking:
         self.asked += more.asked
 
 
+@dataclass(slots=True)
 class Tally:
     """What rows of the records table of one crawl say of how slices stand: some numbers for each target and reason.
 
-    Rows are taken batch by batch, also in several processes whose tallies are then added up.
+    Rows are taken batch by batch, also in several processes whose tallies are then added up. Its fields are plain
+    values, so that it can travel.
     """
 
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._lacking: dict[str, dict[str | None, _Lacking]] = {}
-        self._bytes: Counter[str] = Counter()
-        self._files: dict[str, dict[str, int]] = {}
-        self._lost_files: dict[str, Counter[str]] = {}
-        self._lost_reasons: dict[str, Counter[str]] = {}
-        self._mismatched: Counter[str] = Counter()
-        self._losses: dict[str, str] = {}
-        self._mismatches: dict[str, str] = {}
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _lacking: dict[str, dict[str | None, _Lacking]] = field(default_factory=dict)
+    _bytes: Counter[str] = field(default_factory=Counter)
+    _files: dict[str, dict[str, int]] = field(default_factory=dict)
+    _lost_files: dict[str, Counter[str]] = field(default_factory=dict)
+    _lost_reasons: dict[str, Counter[str]] = field(default_factory=dict)
+    _mismatched: Counter[str] = field(default_factory=Counter)
+    _losses: dict[str, str] = field(default_factory=dict)
+    _mismatches: dict[str, str] = field(default_factory=dict)
 
     def add(self, records: pa.RecordBatch) -> None:
         """Takes more rows."""

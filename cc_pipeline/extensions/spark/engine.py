@@ -6,6 +6,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +23,17 @@ from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, Us
 from cc_pipeline.extensions.spark.ambient import settings_here
 from cc_pipeline.extensions.spark.plans import Plans, fetch_plans, parse_plans, task_sizes, written
 from cc_pipeline.extensions.spark.same_code import here
-from cc_pipeline.extensions.spark.work import Failed, FetchDone, FetchJob, Job, Task, Written, fetch_task, parse_task
+from cc_pipeline.extensions.spark.work import (
+    Count,
+    Failed,
+    FetchDone,
+    FetchJob,
+    Job,
+    Task,
+    Written,
+    fetch_task,
+    parse_task,
+)
 from cc_pipeline.extraction.engine import Fetched, ToFetch, ToParse
 from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.extraction.run import Made, extract
@@ -185,11 +196,10 @@ def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
         )
 
 
-@dataclass(frozen=True)
-class SparkEngine:
-    """Fetches and parses in the tasks of a Spark application, whose driver this process is.
+class TaskEngine(ABC):
+    """Fetches and parses in tasks that others run, each in a process that has the lake and the source and no home.
 
-    ``workers`` is how many executors there may be at most: each sends its even share of the source's budget, or what it
+    ``workers`` is how many processes there may be at most: each sends its even share of the source's budget, or what it
     leases of it, where the settings say so.
     ``partitions`` and ``captures`` are what one job, and one commit a table, is about, but for a single partition that
     has more. They bound the driver: it has captures on its disk (some 360 bytes each, and some 600 a record to parse),
@@ -200,22 +210,33 @@ class SparkEngine:
     it after each fetch; ``refused`` is told all that it knows then.
 
     What killed runs left, what is held already, leases and journals are looked at here, once, and a task is told what
-    it needs of that. Raises ``UserInputError`` for an application that would not be polite
-    (:func:`~cc_pipeline.extensions.spark.engine.refuse_impolite`).
+    it needs of that.
     """
 
-    spark_context: SparkContext
     workers: int
-    partitions: int = 10_000
-    captures: int = 1_000_000
-    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None
+    partitions: int
+    captures: int
+    refused: Callable[[tuple[Opening, ...]], object]
 
-    def __post_init__(self) -> None:
-        refuse_impolite(self.spark_context, self.workers)
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """Tasks that run at the same time, as far as is known."""
+
+    @property
+    @abstractmethod
+    def tries(self) -> int:
+        """How often a task is run before the job fails."""
+
+    @abstractmethod
+    def run_tasks(
+        self, workspace: Workspace, work: Callable[[J, int, Count], D], job: J, plans: int, stage: str, total: int
+    ) -> list[D]:
+        """What ``work`` gives for each of the ``plans``, in their order. ``total`` is what all tasks count together.
+
+        Raises what a task raised when it was tried for the last time."""
 
     def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        if workspace.settings.has_own_rate:
-            refuse_crowded(self.spark_context, self.workers)
         _refuse_files_here(asked)
         storage, crawl, commit = workspace.storage, asked.crawl, asked.order.commit
         left = Left(storage, crawl, asked.places, asked.scratch)
@@ -233,7 +254,7 @@ class SparkEngine:
         job = FetchJob(**common, options=options, plan=asked.order.plan, closed=openings(budget))
         try:
             with written(Plans(storage, crawl, commit), cutter) as plans:
-                done = on_spark(self.spark_context, fetch_task, job, plans.count, "fetch", len(asked.places))
+                done = self.run_tasks(workspace, fetch_task, job, plans.count, "fetch", len(asked.places))
         finally:
             # one that cannot be deleted goes with the lease of this fetch
             with suppress(CcPipelineError):
@@ -255,7 +276,7 @@ class SparkEngine:
         with lease(storage, crawl, commit, [slice_.target for slice_ in asked.made_from]) as held:
             held.hold(())
             with written(Plans(storage, crawl, commit), cutter) as plans:
-                done = on_spark(self.spark_context, parse_task, job, plans.count, "parse", rows.rows)
+                done = self.run_tasks(workspace, parse_task, job, plans.count, "parse", rows.rows)
             files = {table: [file for one in done for file in one.files[table]] for table in PAGE_TABLES}
             for table in PAGE_TABLES:
                 files[table] += _kept(workspace, crawl, table, asked.before.rows(table), f"{commit}-kept")
@@ -266,7 +287,7 @@ class SparkEngine:
         return {
             "sent": as_texts(workspace.settings),
             "workers": self.workers,
-            "tries": tries_of(self.spark_context),
+            "tries": self.tries,
             "crawl": crawl,
             "commit": commit,
             "driver": here(),
@@ -275,8 +296,44 @@ class SparkEngine:
     def _of_a_task(self, rows: OrderedRows, length: str) -> tuple[int, int]:
         """Bytes and rows of a task, so that there is something to do for every core."""
         size = sum(pc.sum(batch.column(length)).as_py() or 0 for batch in rows.batches())
-        slots = max(self.workers, slots_of(self.spark_context))
+        slots = max(self.workers, self.slots)
         return task_sizes(size, rows.rows, slots)
+
+
+@dataclass(frozen=True)
+class SparkEngine(TaskEngine):
+    """Fetches and parses in the tasks of a Spark application, whose driver this process is.
+
+    ``workers`` is how many executors there may be at most. Raises ``UserInputError`` for an application that would not
+    be polite (:func:`~cc_pipeline.extensions.spark.engine.refuse_impolite`).
+    """
+
+    spark_context: SparkContext
+    workers: int
+    partitions: int = 10_000
+    captures: int = 1_000_000
+    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None
+
+    def __post_init__(self) -> None:
+        refuse_impolite(self.spark_context, self.workers)
+
+    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+        if workspace.settings.has_own_rate:
+            refuse_crowded(self.spark_context, self.workers)
+        return super().fetch(workspace, asked)
+
+    @property
+    def slots(self) -> int:
+        return slots_of(self.spark_context)
+
+    @property
+    def tries(self) -> int:
+        return tries_of(self.spark_context)
+
+    def run_tasks(
+        self, workspace: Workspace, work: Callable[[J, int, Count], D], job: J, plans: int, stage: str, total: int
+    ) -> list[D]:
+        return on_spark(self.spark_context, work, job, plans, stage, total)
 
 
 def _refuse_files_here(asked: ToFetch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -64,3 +66,20 @@ def test_changes_that_cannot_be_told_say_what_to_do(cli: Cli, rich: Path, tmp_pa
     assert said.status == 1
     hint = f"cc-pipeline run 'set:x = example.com, example.org' --crawl {OLD} --crawl {NEW}"
     assert hint in " ".join(said.err.split())
+
+
+def test_its_help_has_examples(cli: Cli) -> None:
+    assert "Examples" in cli("report", "--help").out
+
+
+@pytest.mark.parametrize("target", ["set:six", "host:www.example.net", "url:http://example.com/it's"])
+def test_what_it_says_of_a_target_that_nobody_looked_for_can_be_typed(
+    cli: Cli, world: World, tmp_path: Path, target: str
+) -> None:
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    said = cli("report", target, "--home", home)
+    assert (said.status, said.out) == (1, "")
+    [hint] = re.findall(r"cc-pipeline .*", " ".join(said.err.split()))
+    _, *typed = shlex.split(hint)
+    assert (typed[0], *typed[2:]) == ("run", "--crawl", "newest")
+    assert cli("plan", typed[1], "-c", NEW, "--home", home).status == 0, typed

@@ -56,7 +56,7 @@ def hosts(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         postgres = running.enter_context(postgres_server())
         s3 = running.enter_context(weed_server(place / "weed", "lake", "logs"))
         names = ",".join(f"{name}:{port}" for name, port in zip(HOSTS, ports, strict=True))
-        init = ["automation", "init", "--team", homes[0], "--lake", "s3://lake/cc", "--logs", "s3://logs/cc"]
+        init = ["team", "init", homes[0], "--lake", "s3://lake/cc", "--logs", "s3://logs/cc"]
         init += ["--endpoint", s3.endpoint, "--hosts", names]
         of_source = environment(bucket[0], place) | {"CC_PIPELINE_SOURCE": source.url}
         subprocess.run([BIN / "cc-pipeline", *init], check=True, capture_output=True, env=of_source)

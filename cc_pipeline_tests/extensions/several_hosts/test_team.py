@@ -69,18 +69,7 @@ class State:
 def state(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[State]:
     folder = tmp_path_factory.mktemp("team") / "folder"
     with postgres_server() as postgres, weed_server(folder.parent / "weed", "lake", "logs") as s3:
-        init = [
-            "automation",
-            "init",
-            "--team",
-            folder,
-            "--lake",
-            "s3://lake/cc",
-            "--logs",
-            "s3://logs/cc",
-            "--endpoint",
-            s3.endpoint,
-        ]
+        init = ["team", "init", folder, "--lake", "s3://lake/cc", "--logs", "s3://logs/cc", "--endpoint", s3.endpoint]
         subprocess.run(
             [BIN / "cc-pipeline", *init], check=True, capture_output=True, env=environment(bucket[0], folder)
         )

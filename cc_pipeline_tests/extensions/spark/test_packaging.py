@@ -30,7 +30,7 @@ with SparkContext(appName="ask") as context:
 """
 
 
-def test_workers_use_the_wheel_with_its_compiled_parts_or_their_twins(
+def test_workers_use_the_wheel_with_its_compiled_parts_and_nothing_else(
     cluster: SparkCluster, wheel_python: Path, tmp_path: Path
 ) -> None:
     project = wheel_python.parents[2]
@@ -52,8 +52,8 @@ def test_workers_use_the_wheel_with_its_compiled_parts_or_their_twins(
     first, second, third = said
     assert Path(first["package of the workers"]).is_relative_to(project)
     assert first["compiled parts"] == "all"
-    assert Path(second["package of the workers"]).is_relative_to(tmp_path / "twins")
-    assert "twins" in second["compiled parts"].split()
+    # the same rows, many times slower
+    assert "compiled parts are missing there" in second["what"]
     # a Python without the wheel says what it lacks
     assert "cc_pipeline" in third["what"]
     assert "make wheel" in third["advice"]

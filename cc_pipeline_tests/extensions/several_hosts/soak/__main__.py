@@ -348,7 +348,7 @@ def soak(sizes: Sizes, folder: Path, seed: int) -> Iterator[Soak]:
 
 
 def instance_files() -> dict[str, str]:
-    """``dagster.yaml`` and ``workspace.yaml`` as ``init --team`` writes them, but that what runs print stays here."""
+    """``dagster.yaml`` and ``workspace.yaml`` as ``team init`` writes them, but that what runs print stays here."""
     written = team_files(WrittenTeam("", "", "s3://none/none", "", "us-east-1", "", "1:1"))
     config = yaml.safe_load(written["dagster/dagster.yaml"])
     del config["compute_logs"]

@@ -1,0 +1,105 @@
+"""``task``: the work of one worker, for whoever runs tasks otherwise than Spark does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.addresses import scheme_of
+from cc_pipeline.cli.command import Command
+from cc_pipeline.cli.output import notice
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+
+#: The variable by which Dagster Pipes tells a process what it runs for.
+_PIPES = "DAGSTER_PIPES_CONTEXT"
+
+
+def task(
+    plan: Annotated[
+        str, typer.Argument(metavar="PLAN", help="The task: a file, or an object s3://bucket/key, that ends in .json.")
+    ],
+    out: Annotated[
+        str | None, typer.Option("--out", help="Where the result is written (default: beside the plan).")
+    ] = None,
+    endpoint: Annotated[str, typer.Option("--endpoint", help="S3 endpoint of the plan, if it is not AWS.")] = "",
+    region: Annotated[str, typer.Option("--region", help="Its region.")] = "us-east-1",
+) -> None:
+    """Do one task of a fetch or a parse: what a worker on Spark does, without Spark (experimental).
+
+    The plan names captures or records of a lake, and the settings of the run. The task fetches or parses them, writes
+    files into the lake, and says in its result which. Whoever made the plan commits them. It can be run again, also
+    twice at the same time. Credentials come from the environment of this process. Under Dagster Pipes the run is told.
+
+    [bold]Examples[/]
+
+      cc-pipeline task s3://bucket/lake/records/CC-MAIN-2024-22/plans/4f1e/000003.json
+
+      cc-pipeline task /mnt/lake/records/CC-MAIN-2024-22/plans/4f1e/000003.json
+    """
+    from cc_pipeline.extensions.spark.elsewhere import result_address
+    from cc_pipeline.extensions.spark.task_json import run_task
+
+    with _pipes() as tell:
+        done = 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+
+        result, error = run_task(_read(plan, endpoint, region), count)
+        _write(out or result_address(plan), result, endpoint, region)
+        tell(f"{plan}: {done:,} done" if error is None else f"{plan}: {type(error).__name__}: {error}")
+        if error is not None:
+            raise error
+
+
+@contextmanager
+def _pipes() -> Iterator[Callable[[str], object]]:
+    if _PIPES not in os.environ:
+        yield notice
+        return
+    from dagster_pipes import open_dagster_pipes
+
+    with open_dagster_pipes() as pipes:
+        yield pipes.log.info
+
+
+def _read(address: str, endpoint: str, region: str) -> bytes:
+    if scheme_of(address) == "s3":
+        from cc_pipeline.extensions.spark.messages import no_answer, s3_client
+
+        bucket, _, key = address.removeprefix("s3://").partition("/")
+        try:
+            data: bytes = s3_client(endpoint, region).get_object(Bucket=bucket, Key=key)["Body"].read()
+        except no_answer() as error:
+            raise EnvironmentFault(f"{address} cannot be read: {error}", _ACCESS) from error
+        return data
+    try:
+        return Path(address).read_bytes()
+    except OSError as error:
+        raise UserInputError(f"{address} cannot be read: {error.strerror or error}") from error
+
+
+def _write(address: str, data: bytes, endpoint: str, region: str) -> None:
+    if scheme_of(address) == "s3":
+        from cc_pipeline.extensions.spark.messages import no_answer, s3_client
+
+        bucket, _, key = address.removeprefix("s3://").partition("/")
+        try:
+            s3_client(endpoint, region).put_object(Bucket=bucket, Key=key, Body=data)
+        except no_answer() as error:
+            raise EnvironmentFault(f"{address} cannot be written: {error}", _ACCESS) from error
+        return
+    from cc_pipeline.atomic import write_whole
+
+    write_whole(Path(address), data)
+
+
+_ACCESS = "Check the address, --endpoint, and the credentials of this process (AWS_…)."
+
+COMMANDS = {"task": Command(task)}

@@ -1,0 +1,126 @@
+"""An engine whose tasks run wherever somebody starts ``cc-pipeline task``: AWS Batch, jobs of Kubernetes, another host.
+
+Spark is not needed. Whoever starts the tasks says how; this process plans them, gives each an object in the lake, reads
+what came of it, and commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cc_pipeline import interruption, progress
+from cc_pipeline.commoncrawl.crawls import LOCAL
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.extensions.spark.engine import TaskEngine
+from cc_pipeline.extensions.spark.task_json import read_result, task_document
+from cc_pipeline.extensions.spark.work import Job
+from cc_pipeline.extraction.engine import Fetched, ToFetch
+from cc_pipeline.locks import locked
+from cc_pipeline.records.storage import PLANS, RecordStorage
+from cc_pipeline.transport.budget import EVERY_HOST, Opening, lent
+from cc_pipeline.workspace.workspace import Workspace
+
+#: The file of the home that a fetch by tasks has locked.
+LOCK: Final = "spark.lock"
+#: Bytes of a result that are read at most.
+_LARGEST: Final = 1 << 30
+
+
+def result_address(task: str) -> str:
+    """Where the result of a task is written: beside it."""
+    return f"{task.removesuffix('.json')}.result.json"
+
+
+@dataclass(frozen=True)
+class TasksElsewhere(TaskEngine):
+    """Fetches and parses in processes that ``start`` starts.
+
+    ``start`` is called with the address of a task, in at most ``workers`` threads at the same time. It runs
+    ``cc-pipeline task ADDRESS`` somewhere, waits for its end, and may try again. What it raises ends the job.
+    ``workers`` also is by how many the rate of the source is divided, if they do not lease it. ``partitions`` and
+    ``captures`` bound what one commit is about, as for the engine on Spark.
+    """
+
+    start: Callable[[str], object]
+    workers: int
+    partitions: int = 10_000
+    captures: int = 1_000_000
+    refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UserInputError(f"{self.workers} workers do no task; name 1 or more")
+
+    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+        settings = workspace.settings
+        if not settings.has_own_rate:
+            return super().fetch(workspace, asked)
+        hosts = set(workspace.transport.hosts)
+        if asked.crawl.startswith(LOCAL):
+            # files that a person named lie anywhere
+            hosts.add(EVERY_HOST)
+
+        def waiting() -> None:
+            interruption.check()
+            progress.report("wait for other tasks of this home", 0, 1, "")
+
+        path = settings.home / LOCK
+        with disk_trouble(path), locked(path, waiting=waiting), lent(settings.budget_path, hosts, self.workers):
+            return super().fetch(workspace, asked)
+
+    @property
+    def slots(self) -> int:
+        return self.workers
+
+    @property
+    def tries(self) -> int:
+        # whoever starts a task tries it again
+        return 1
+
+    def run_tasks(self, workspace: Workspace, work: Any, job: Job, plans: int, stage: str, total: int) -> list[Any]:
+        storage = workspace.storage
+        keys = [f"{storage.folder(job.crawl)}/{PLANS}/{job.commit}/{number:06d}.json" for number in range(plans)]
+        found: dict[int, Any] = {}
+        pool = ThreadPoolExecutor(self.workers, "cc-pipeline-task")
+        try:
+            for number, key in enumerate(keys):
+                storage.transport.put(key, task_document(stage, job, number))
+            running: dict[Future[Any], int] = {
+                pool.submit(self._run, storage, f"{workspace.settings.lake}/{key}", key, stage): number
+                for number, key in enumerate(keys)
+            }
+            for done in as_completed(running):
+                found[running[done]] = done.result()
+                progress.report(stage, total * len(found) // plans, total, f"task {len(found):,} of {plans:,}")
+        finally:
+            pool.shutdown(cancel_futures=True)
+            with suppress(CcPipelineError):
+                for key in keys:
+                    storage.transport.delete(key)
+                    storage.transport.delete(result_address(key))
+        return [found[number] for number in range(plans)]
+
+    def _run(self, storage: RecordStorage, address: str, key: str, stage: str) -> Any:
+        try:
+            self.start(address)
+        except Exception as error:
+            # what the task itself said tells more
+            self._result(storage, address, key, stage, error)
+            raise
+        return self._result(storage, address, key, stage)
+
+    def _result(
+        self, storage: RecordStorage, address: str, key: str, stage: str, cause: Exception | None = None
+    ) -> Any:
+        try:
+            document = storage.transport.read_all(result_address(key), _LARGEST).data
+        except CcPipelineError as error:
+            raise EnvironmentFault(
+                f"the task {address} ended and left no result: {cause or error}",
+                "Look at the log of the process that was to run cc-pipeline task. What was fetched is kept.",
+            ) from (cause or error)
+        return read_result(stage, document)
