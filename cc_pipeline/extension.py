@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
     from cc_pipeline.export.format import ExportFormat
-    from cc_pipeline.index.locator import Locator
+    from cc_pipeline.index.kinds import IndexKind
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
     from cc_pipeline.settings import Settings
@@ -62,7 +62,7 @@ class Extension:
     - ``views`` of ``cc.duckdb``, with the notes of their columns, and ``macros`` in it: they follow the core's. If one
       fails or has a name that is taken, the file has none of them.
     - ``settings``: a frozen dataclass.
-    - ``locators`` find captures, by the kind of index.
+    - ``locators``: kinds of index, which find captures.
     - ``engines`` extract the partitions of a run, by name.
     - ``export_formats``: ``RowFormat`` or ``RecordFormat`` of ``export/format.py``, by name.
     - ``rate_sources`` say when the next request may go, by what ``CC_PIPELINE_RATE_SOURCE`` names.
@@ -84,7 +84,7 @@ class Extension:
     views: Callable[[], Sequence[ViewSpec]] = _nothing
     macros: Callable[[], Sequence[MacroSpec]] = _nothing
     settings: Callable[[], type | None] = lambda: None
-    locators: Callable[[], Mapping[str, Callable[..., Locator]]] = _no_names
+    locators: Callable[[], Sequence[IndexKind]] = _nothing
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
     export_formats: Callable[[], Mapping[str, ExportFormat]] = _no_names
     rate_sources: Callable[[], Mapping[str, RateSourceOpener]] = _no_names

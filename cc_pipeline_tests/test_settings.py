@@ -111,7 +111,6 @@ def test_a_home_remembers_its_source_and_refuses_another(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("VIA", "magic", "choose one of auto, parquet, btree, zipnum"),
         ("SUBSETS", "warc,wat", "'wat'"),
         ("PUBLISH", "tables", "choose one of views, copy"),
         ("MAX_INDEX_GAPS", "1.1", "a share from 0 to 1"),

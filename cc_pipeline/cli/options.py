@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.index.kinds import AUTO, index_kinds, refuse_unknown_kind
+
 _NO_LIMIT = 1 << 62
 Source = Annotated[
     str | None,
@@ -39,7 +41,18 @@ MaybeTargets = Annotated[list[str] | None, _TARGET]
 Subsets = Annotated[
     list[str] | None, typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.")
 ]
-Via = Annotated[str | None, typer.Option("--via", help="Index to search: auto, parquet, btree or zipnum.")]
+
+
+def _kind(via: str | None) -> str | None:
+    if via is not None:
+        refuse_unknown_kind(via)
+    return via
+
+
+Via = Annotated[
+    str | None,
+    typer.Option("--via", callback=_kind, help=f"Index to search: {AUTO}, {', '.join(index_kinds())}."),
+]
 AllowGaps = Annotated[
     bool,
     typer.Option(

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cc_pipeline.cli.output import console, show_table
+from cc_pipeline import lacks_compiled
+from cc_pipeline.cli.output import console, notice, show_table
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.home import read_note
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,6 +33,12 @@ _NAMED_MEMBERS = 20
 #: Characters of a target's definition in a table or note.
 _LONGEST_NAME = 120
 _CHANGES = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
+
+
+def say_new_home(settings: Settings) -> None:
+    """Says once, where a home begins, that this installation parses slower than it could."""
+    if read_note(settings.home) is None and (lacks := lacks_compiled()) is not None:
+        notice(lacks)
 
 
 def say_what_was_done(

@@ -47,8 +47,8 @@ _OF_URL: Final = frozenset({"protocol", "host", "domain", "tld", "path", "query"
 #: looked: for languages into HTML only. Of other types those have a text, and so a language, that are ``_READ_LATER``.
 _DETECTED: Final = frozenset({"lang", "charset"})
 _READ_LATER: Final = "application/pdf"
-#: What names captures by URL and place alone: a B-tree, or a person.
-_BARE_INDEXES: Final = ("btree", "given")
+#: The indexes of Common Crawl that say what the crawler found out of a capture. What only others lack is in question.
+_DESCRIBING: Final = ("parquet", "zipnum")
 _IN_LOWER_CASE: Final = frozenset({"mime", "mime_claimed", "lang", "protocol", "host", "domain", "tld", "subset"})
 
 
@@ -256,7 +256,7 @@ def _detects(captures: pa.Table) -> Any:
 def _is_described(captures: pa.Table) -> Any:
     """Whether each capture was named by an index that has more of it than its URL and place."""
     by = captures["located_by"]
-    return pc.and_(pc.is_valid(by), pc.invert(pc.is_in(by, pa.array(_BARE_INDEXES))))
+    return pc.is_in(by, pa.array(_DESCRIBING))
 
 
 def _normal(node: Node, typed: Filter) -> Node:

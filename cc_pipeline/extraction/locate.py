@@ -39,12 +39,12 @@ from cc_pipeline.extraction.removals import Listing, Removal, doubted, noted_lis
 from cc_pipeline.extraction.run_inputs import planned_again
 from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.extraction.target_slices import expand, left_over, retire_others, wishes
-from cc_pipeline.index.btree.files import ABOUT, index_folder
+from cc_pipeline.index.finding import URL_INDEXES
+from cc_pipeline.index.kinds import AUTO, PARQUET, index_kinds
 from cc_pipeline.index.locator import BOTH, GIVEN, Into, LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
 from cc_pipeline.indexing.catalog import catalog_gaps, columnar_versions, open_catalog
 from cc_pipeline.indexing.crawls import has_cluster
-from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
 from cc_pipeline.lake.streaming import stream_rows
@@ -61,8 +61,6 @@ _GONE = "{n:,} captures were taken out of {crawl}: its index no longer lists the
 _REPEATED = "the index of {crawl} repeats itself: {n:,} more rows of captures of {slug}, each of which is kept once"
 #: Targets that the report names whose captures an index repeats.
 _NAMED = 5
-#: The version of an index that never changes: the B-tree of 2012 at the source.
-_PUBLISHED = "published"
 
 
 def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
@@ -71,7 +69,7 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
     return IndexSources(
         workspace.index_place(crawl),
         catalog=partial(open_catalog, workspace.lake),
-        url_indexes=settings.home / "url-index",
+        url_indexes=settings.home / URL_INDEXES,
         footers=settings.footers_path,
         cache=settings.cache_path / "page-indexes",
         max_gaps=settings.max_index_gaps,
@@ -79,6 +77,7 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
         has_cluster=partial(has_cluster, workspace),
         max_requests=settings.max_requests,
         max_bytes=settings.max_bytes,
+        home=settings.home,
     )
 
 
@@ -105,16 +104,12 @@ def indexes_of(workspace: Workspace, standings: Mapping[Slice, Standing]) -> dic
     over_holes = {(s.crawl, s.subset) for s, one in standings.items() if one.lookup and not one.lookup.complete}
     places = sorted({(slice_.crawl, slice_.subset) for slice_ in standings})
     columnar = columnar_versions(workspace.lake, {crawl for crawl, _ in places if crawl not in ARC_CRAWLS})
+    kinds = index_kinds().values()
     found: dict[tuple[str, str], Index] = {}
     for crawl, subset in places:
-        versions: dict[str, str] = {}
-        if (crawl, subset) in columnar:
-            versions["parquet"] = columnar[crawl, subset]
-        built = index_folder(settings.home / "url-index", crawl) / ABOUT
-        if built.exists():
-            versions["btree"] = input_digest({"built": built.read_text("utf-8")})
-        elif crawl in ARC_CRAWLS:
-            versions["btree"] = _PUBLISHED
+        told = {kind.name: kind.version(settings.home, crawl, subset) for kind in kinds}
+        told[PARQUET.name] = columnar.get((crawl, subset), "")
+        versions = {name: version for name, version in told.items() if version}
         gaps = catalog_gaps(workspace, [crawl], (subset,)) if (crawl, subset) in over_holes else ()
         found[crawl, subset] = Index(versions, all(one.allowed(settings.max_index_gaps) for one in gaps))
     return found
@@ -124,8 +119,8 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
     """Raises ``EnvironmentFault`` where the columnar index is to be asked and was not harvested."""
     settings = workspace.settings
     for (crawl, subset), index in indexes.items():
-        if crawl not in ARC_CRAWLS and "parquet" not in index.versions and settings.via in ("auto", "parquet"):
-            if crawl in workspace.short_ways and settings.via == "auto":
+        if crawl not in ARC_CRAWLS and PARQUET.name not in index.versions and settings.via in (AUTO, PARQUET.name):
+            if crawl in workspace.short_ways and settings.via == AUTO:
                 continue
             of = "" if subset == PLAIN else f" ({subset})"
             raise EnvironmentFault(
@@ -369,7 +364,7 @@ def _carried_by(workspace: Workspace, version: str, stands: Standing, index: Ind
     # what an index no longer lists is judged by the whole slice
     if found is None or found.unlisted or blocks_of(found.definition) != blocks_of(version):
         return None
-    if not found.complete or workspace.settings.via not in ("auto", found.located_by):
+    if not found.complete or workspace.settings.via not in (AUTO, found.located_by):
         return None
     return found.located_by if index.has(found) else None
 

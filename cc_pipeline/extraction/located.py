@@ -17,7 +17,7 @@ from cc_pipeline.capture_columns import CAPTURE_ORDER, PLACE
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.blocked import NOTHING_BLOCKED, Blocked
-from cc_pipeline.index.locator import KINDS
+from cc_pipeline.index.kinds import index_kinds
 from cc_pipeline.index.lookup import of_segments
 from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
 from cc_pipeline.lake.ordered import OrderedRows
@@ -87,6 +87,7 @@ class Located:
         self.blocked = 0
         self._rows = OrderedRows(_SCHEMA, _ORDER, folder)
         self._read: _ByTarget | None = None
+        self._kinds = pa.array(index_kinds(), pa.string())
 
     def add(self, slice_: Slice, rows: pa.Table, *, before: bool = False) -> None:
         """Takes more captures of a slice (``CAPTURE_SCHEMA``); ``before``: not of its answer, but there already. Of two
@@ -96,8 +97,8 @@ class Located:
         self.blocked += count - rows.num_rows
         if not rows.num_rows:
             return
-        kinds = pc.index_in(rows["located_by"], pa.array(KINDS, pa.string()))
-        rank = pc.add(pc.multiply(pc.fill_null(kinds, len(KINDS)), 2), int(before)).cast(pa.int8())
+        kinds = pc.index_in(rows["located_by"], self._kinds)
+        rank = pc.add(pc.multiply(pc.fill_null(kinds, len(self._kinds)), 2), int(before)).cast(pa.int8())
         columns = {"target": pa.repeat(slice_.target, rows.num_rows), _RANK.name: rank}
         columns |= {field.name: pc.is_null(rows[name]).cast(pa.int8()) for name, field in _LACKING.items()}
         when_and_what = [pc.coalesce(rows[name].cast(pa.string()), "") for name in ("fetch_time", "url")]

@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.located import Answer, Located, Summed, urls
 from cc_pipeline.extraction.standing import Lookup, stand
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.locator import KINDS
+from cc_pipeline.index.locator import GIVEN
 from cc_pipeline.indexing.catalog import catalog_gaps
 from cc_pipeline.lake.slice import LOCATE, Slice, note_slices, slices_of, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
@@ -219,9 +219,9 @@ def keep_what_was_divided(
         pairs = [(slice_, member) for slice_ in mine for member in known[slice_].target.members]
         index = MemberIndex([member for _, member in pairs])
         targets = [slice_.target for slice_ in before]
-        where = {"crawl": before[0].crawl, "target": targets, "located_by": KINDS}
+        where = {"crawl": before[0].crawl, "target": targets}
         for batch in stream_rows(workspace.lake, "captures", where):
-            rows = pa.Table.from_batches([batch]).drop_columns("target")
+            rows = _listed(batch).drop_columns("target")
             taken: dict[Slice, list[int]] = {}
             for row, (url, host) in enumerate(urls(rows)):
                 for slice_ in {pairs[number][0] for number in index.of(url or "", host)}:
@@ -233,14 +233,20 @@ def keep_what_was_divided(
 def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> Iterator[tuple[Slice, pa.Table]]:
     """The captures of slices of one crawl that any of their ``kept`` members takes, and that an index named."""
     own = {slice_.target: slice_ for slice_ in kept}
-    where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own], "located_by": KINDS}
+    where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own]}
     # batch by batch: a slice may be a million captures, and most of them may be those of members that went
     for batch in stream_rows(workspace.lake, "captures", where):
-        rows = pa.Table.from_batches([batch])
+        rows = _listed(batch)
         for target in rows["target"].unique().to_pylist():
             slice_ = own[target]
             mine = rows.filter(pc.equal(rows["target"], target)).drop_columns("target")
             yield slice_, mine.filter(_mask(kept[slice_], mine))
+
+
+def _listed(captures: pa.RecordBatch) -> pa.Table:
+    """Those of ``captures`` that an index named, and no person."""
+    rows = pa.Table.from_batches([captures])
+    return rows.filter(pc.not_equal(rows["located_by"], GIVEN))
 
 
 def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:

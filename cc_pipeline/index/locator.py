@@ -1,6 +1,6 @@
-"""Locators: what each kind of index answers, for which targets, at which price, and which one is chosen.
+"""Locators: what an index answers, for which targets, at which price, and which one is chosen.
 
-Three kinds of index know where captures are, and a look-up must not care which one answers."""
+Several kinds of index know where captures are, and a look-up must not care which one answers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
+from cc_pipeline.index.kinds import AUTO, index_kinds, refuse_unknown_kind
 from cc_pipeline.progress import human_bytes
-from cc_pipeline.settings import LOCATORS
 
 #: What stands between the names, and between the versions, of indexes that answered together.
 BOTH: Final = "+"
@@ -35,10 +35,6 @@ REQUEST_BYTES = 256 << 10
 
 #: A price in bytes below which no other index is asked: asking it for its price costs about as much.
 CHEAP = 64 << 20
-
-#: Kinds of index, the one that tells most first. A B-tree knows only the URL and the place of a capture.
-KINDS: Final = ("parquet", "zipnum", "btree")
-_ORDER = ("parquet", UNION, "zipnum", "btree")
 
 
 #: Takes captures (``CAPTURE_SCHEMA``) of the target with a slug, as they are found.
@@ -193,32 +189,37 @@ def choose(
 ) -> tuple[Locator, str]:
     """The locator to use, and the reason in words.
 
-    ``available`` maps the name of each index of this crawl to a function that opens its locator. ``via`` names the
-    index to use. ``auto`` takes the columnar index, or ZipNum where the columnar index is dear and ZipNum is cheaper
-    (old crawls have no page index, so whole columns are read). It takes a B-tree alone only where there is nothing
-    else, because a B-tree has neither time nor status. Raises ``NoSuchIndex`` for an index that the crawl has not.
+    ``available`` maps the kind of each index of this crawl to a function that opens its locator. ``via`` names the
+    kind to use. ``auto`` takes the columnar index, or another that tells as much where the columnar index is dear and
+    the other is cheaper (old crawls have no page index, so whole columns are read). It takes one that knows no more
+    than places only where there is nothing else. Raises ``NoSuchIndex`` for an index that the crawl has not.
     """
-    if via not in (*LOCATORS, UNION):
-        raise UserInputError(f"via is {via!r}; choose one of {', '.join(LOCATORS)}")
-    there = [name for name in _ORDER if name in available]
-    if via != "auto":
+    refuse_unknown_kind(via, (UNION,))
+    kinds = index_kinds()
+    there = [name for name in (UNION, *kinds) if name in available]
+    if via != AUTO:
         if via not in available:
             raise NoSuchIndex(f"{crawl} has no {via} index here; it has: {', '.join(there) or 'none'}")
         return available[via](), f"{via}, as asked"
-    if not there:
-        raise NoSuchIndex(f"there is no index of {crawl} here; harvest the crawl or build a URL index for it")
-    first = available[there[0]]()
-    if there[0] == UNION:
-        return first, f"{UNION}, each of which knows captures that the other lacks"
-    if there[:2] != ["parquet", "zipnum"]:
-        return first, f"{first.name}, " + ("the only one" if len(there) == 1 else "which tells more of a capture")
+    if UNION in there:
+        return available[UNION](), f"{UNION}, each of which knows captures that the other lacks"
+    # a bare one is the last resort
+    may_be = sorted((name for name in there if kinds[name].by_itself), key=lambda name: kinds[name].is_bare)
+    if not may_be:
+        by_name = f"; it has, by --via: {', '.join(there)}" if there else ""
+        raise NoSuchIndex(f"there is no index of {crawl} here{by_name}; harvest the crawl or build a URL index for it")
+    first = available[may_be[0]]()
+    telling = [name for name in may_be if not kinds[name].is_bare]
+    if len(telling) < 2:
+        return first, f"{first.name}, " + ("the only one" if len(may_be) == 1 else "which tells more of a capture")
     price = first.price(crawl, subsets, targets)
     if weight(price) <= CHEAP:
-        return first, f"parquet, {_estimate(price)}"
-    other = available["zipnum"]()
-    rival = other.price(crawl, subsets, targets)
-    chosen = first if weight(price) <= weight(rival) else other
-    return chosen, f"{chosen.name} (parquet {_estimate(price)}, zipnum {_estimate(rival)})"
+        return first, f"{first.name}, {_estimate(price)}"
+    rivals = [first, *(available[name]() for name in telling[1:])]
+    prices = [price, *(rival.price(crawl, subsets, targets) for rival in rivals[1:])]
+    chosen = min(zip(rivals, prices, strict=True), key=lambda one: weight(one[1]))[0]
+    said = (f"{rival.name} {_estimate(own)}" for rival, own in zip(rivals, prices, strict=True))
+    return chosen, f"{chosen.name} ({', '.join(said)})"
 
 
 def _estimate(price: LookupPrice) -> str:

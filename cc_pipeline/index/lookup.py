@@ -3,7 +3,7 @@ compared. Callers want captures and not indexes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,36 +12,24 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.filters import OPEN
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
-from cc_pipeline.commoncrawl.paths import (
-    cluster_key,
-    describe_odd_lines,
-    parse_valid_segments,
-    refuse_odd_list,
-    segments_key,
-)
+from cc_pipeline.commoncrawl.key_ranges import RangeSet
+from cc_pipeline.commoncrawl.paths import describe_odd_lines, parse_valid_segments, refuse_odd_list, segments_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
-from cc_pipeline.index.btree.files import index_size, open_url_index
-from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.catalog.catalog import Catalog
-from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.etags import same_files
-from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested, unharvested
+from cc_pipeline.index.finding import Opened, Sought
+from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested
+from cc_pipeline.index.kinds import AUTO, BTREE, PARQUET, ZIPNUM, index_kinds
 from cc_pipeline.index.locator import UNION, Into, Locator, LookupPrice, LookupResult, choose, weight
-from cc_pipeline.index.parquet.fetch import PageIndexes
-from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
-from cc_pipeline.index.zipnum.cluster import Mark
-from cc_pipeline.index.zipnum.kept_clusters import Clusters, OpenCluster
-from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, whole_files
+from cc_pipeline.transport.faults import FaultKind, RangeFault, whole_files
 
 _PLACE = ("warc_filename", "warc_record_offset")
 
@@ -104,6 +92,7 @@ class IndexSources:
 
     ``transport`` leads to the bucket, ``catalog`` opens the row-group catalog, ``url_indexes`` is the folder of the URL
     indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder that keeps page indexes.
+    ``home`` is the home, for kinds of index that extensions bring.
     ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
     index files that may be unread in an answer, from 0 to 1. ``clusters`` is what is known of ZipNum indexes.
     ``has_cluster`` says of a crawl of the ARC years whether the source has one (``None``: it refuses that object, and
@@ -122,6 +111,7 @@ class IndexSources:
     has_cluster: Callable[[str], bool | None] | None = None
     max_requests: int | None = None
     max_bytes: int | None = None
+    home: Path | None = None
 
 
 def look_up(
@@ -164,11 +154,11 @@ def look_up(
         try:
             result = locator.locate(crawl, subsets, targets, taken)
         except RangeFault as fault:
-            if via != "auto" or fault.kind is not FaultKind.WHOLE_OBJECT or "zipnum" not in indexes.available:
+            if via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM.name not in indexes.found:
                 raise
-            locator, why = indexes.available["zipnum"](), f"zipnum, since {fault.key} comes whole ({fault.detail})"
+            locator, why = indexes.found[ZIPNUM.name].open(), f"zipnum, since {fault.key} comes whole ({fault.detail})"
             result = locator.locate(crawl, subsets, targets, taken)
-        if result.unread and via == "auto":
+        if result.unread and via == AUTO:
             result = _with_columnar(indexes, crawl, subsets, targets, sources, result, taken)
         if result.gaps is not None:
             if not result.gaps.allowed(sources.max_gaps):
@@ -178,7 +168,7 @@ def look_up(
         captures = dict(result.captures)
         named.update(name for table in captures.values() for name in pc.unique(table["located_by"]).to_pylist())
         segments = None
-        if crawl == CRAWL_2012 and "btree" in named:
+        if crawl == CRAWL_2012 and BTREE.name in named:
             segments, note = _valid_segments(sources.transport)
             counting = {slug: of_segments(table, segments) for slug, table in captures.items()}
             outside = sum(table.num_rows - (pc.sum(counting[slug]).as_py() or 0) for slug, table in captures.items())
@@ -194,9 +184,9 @@ def look_up(
         index=locator.name,
         why=why,
         gaps=gaps,
-        index_version=indexes.versions.get(locator.name, ""),
+        index_version=indexes.found[locator.name].version,
         segments=segments,
-        sizes=indexes.sizes.get(locator.name, {}),
+        sizes=indexes.found[locator.name].sizes,
     )
 
 
@@ -226,15 +216,17 @@ def open_locators(
 @dataclass(frozen=True, slots=True)
 class _Indexes:
     """The indexes of a crawl, the open catalog that says how whole the columnar one is, the subsets that it was not
-    harvested for (none, where it was for none at all), what ZipNum says of itself, by the names under which it answers,
-    how long the list of each index is by subset, and what to say to a person."""
+    harvested for (none, where it was for none at all), and what to say to a person."""
 
-    available: dict[str, Callable[[], Locator]]
+    found: Mapping[str, Opened]
     catalog: Catalog | None
     lacking: tuple[str, ...]
-    versions: dict[str, str]
-    sizes: dict[str, dict[str, int]]
     notes: tuple[str, ...]
+
+    @property
+    def available(self) -> dict[str, Callable[[], Locator]]:
+        """What opens the locator of each."""
+        return {name: one.open for name, one in self.found.items()}
 
 
 def _choose(
@@ -242,22 +234,22 @@ def _choose(
 ) -> tuple[Locator, str, IndexGaps | None]:
     """The locator to use, the reason in words, and the holes that its answer will have."""
     available, lacking = indexes.available, indexes.lacking
-    if lacking and (via == "parquet" or (via == "auto" and not available)):
+    if lacking and (via == PARQUET.name or (via == AUTO and not available)):
         raise not_harvested(crawl, lacking)
-    columnar = indexes.catalog if via in ("auto", "parquet") else None
+    columnar = indexes.catalog if via in (AUTO, PARQUET.name) else None
     gaps = None if columnar is None else find_gaps(columnar, crawl, subsets)
     if gaps is None:
         chosen, why = choose(available, crawl, subsets, targets, via)
-        unasked = f" (parquet is not harvested for {' and '.join(lacking)})" if lacking and via == "auto" else ""
+        unasked = f" (parquet is not harvested for {' and '.join(lacking)})" if lacking and via == AUTO else ""
         return chosen, why + unasked, None
-    if via == "auto":
-        for name in ("zipnum", "btree"):
-            locator = available[name]() if name in available else None
-            if locator is not None and (not isinstance(locator, BTreeLocator) or set(subsets) <= set(locator.subsets)):
-                return locator, f"{name}, which is whole, while {gaps.what} could not be read", None
-    if "parquet" not in available or not gaps.allowed(max_gaps):
+    if via == AUTO:
+        for name, kind in index_kinds().items():
+            other = indexes.found.get(name) if kind.by_itself and name != PARQUET.name else None
+            if other is not None and (other.subsets is None or set(subsets) <= set(other.subsets)):
+                return other.open(), f"{name}, which is whole, while {gaps.what} could not be read", None
+    if PARQUET.name not in available or not gaps.allowed(max_gaps):
         raise index_incomplete([gaps])
-    return available["parquet"](), f"parquet, although {gaps.what} could not be read", gaps
+    return available[PARQUET.name](), f"parquet, although {gaps.what} could not be read", gaps
 
 
 def _with_columnar(
@@ -273,7 +265,7 @@ def _with_columnar(
     cannot be had, the gap says why."""
     gaps = result.gaps
     assert gaps is not None, "members were unread"
-    columnar = indexes.available["parquet"]() if "parquet" in indexes.available else None
+    columnar = indexes.found[PARQUET.name].open() if PARQUET.name in indexes.found else None
     whole = indexes.catalog is not None and find_gaps(indexes.catalog, crawl, subsets) is None
     if not isinstance(columnar, ParquetLocator) or not whole:
         return result
@@ -306,51 +298,16 @@ def _is_more(cost: int, most: int | None) -> bool:
 
 @contextmanager
 def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -> Iterator[_Indexes]:
-    transport = sources.transport
-    available: dict[str, Callable[[], Locator]] = {}
-    catalog: Catalog | None = None
-    lacking: tuple[str, ...] = ()
     with ExitStack() as stack:
         stack.enter_context(_ranges_needed())
-        if crawl not in ARC_CRAWLS and sources.catalog is not None:
-            catalog = stack.enter_context(sources.catalog())
-            covered = catalog.coverage(crawl).to_pylist()
-            lacking = unharvested(catalog, crawl, subsets) if covered else ()
-            asked = [row for row in covered if row["subset"] in subsets]
-            if not lacking and any(row["harvested"] or not row["expected"] for row in asked):
-                footers = FooterStore(sources.footers) if sources.footers else None
-                finder = CatalogFinder(catalog, transport, footers)
-                indexes = PageIndexes(sources.cache)
-                reader = transport if footers is None else same_files(transport, footers)
-                available["parquet"] = lambda: ParquetLocator(
-                    reader, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt
-                )
-        built = open_url_index(sources.url_indexes, crawl) if sources.url_indexes is not None else None
-        published = built is None and crawl == CRAWL_2012 and via != "zipnum" and transport.exists(URL_INDEX_2012)
-        notes: tuple[str, ...] = ()
-        if crawl in ARC_CRAWLS:
-            found, notes = (None, ()) if via == "btree" else _cluster_of_arc_years(crawl, sources, tree=published)
-        else:
-            needed = not available or via == "zipnum"
-            found = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=needed)
-        if found is not None:
-            available["zipnum"] = lambda: ZipNumLocator(
-                transport, crawl, found.cluster, sources.clusters.members, may_lack=True
-            )
-            stack.callback(sources.clusters.keep)
-        if built is not None:
-            available["btree"] = lambda: built
-        elif published:
-            available["btree"] = lambda: BTreeLocator(transport, URL_INDEX_2012, crawl, trusted=False)
-        if crawl in ARC_CRAWLS and {"zipnum", "btree"} <= available.keys():
-            available[UNION] = lambda: UnionLocator(available["btree"](), available["zipnum"]())
-        told = {} if found is None else dict.fromkeys(("zipnum", UNION), found.version)
-        sizes = {} if found is None else dict.fromkeys(told, dict.fromkeys(subsets, found.size))
-        if catalog is not None:
-            sizes["parquet"] = {row["subset"]: row["expected"] for row in catalog.coverage(crawl).to_pylist()}
-        if built is not None and sources.url_indexes is not None:
-            sizes["btree"] = dict.fromkeys(built.subsets, index_size(sources.url_indexes, crawl))
-        yield _Indexes(available, catalog, lacking, told, sizes, notes)
+        sought = Sought(crawl, tuple(subsets), sources, via, stack)
+        for kind in index_kinds().values():
+            if (opened := kind.find(sought)) is not None:
+                sought.found[kind.name] = opened
+        if crawl in ARC_CRAWLS and {ZIPNUM.name, BTREE.name} <= sought.found.keys():
+            tree, zipnum = sought.found[BTREE.name], sought.found[ZIPNUM.name]
+            sought.found[UNION] = replace(zipnum, open=lambda: UnionLocator(tree.open(), zipnum.open()))
+        yield _Indexes(sought.found, sought.catalog, sought.lacking, tuple(sought.notes))
 
 
 @contextmanager
@@ -362,63 +319,6 @@ def _ranges_needed() -> Iterator[None]:
         if fault.kind is not FaultKind.WHOLE_OBJECT:
             raise
         raise whole_files(fault) from fault
-
-
-def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:
-    """The crawl's ``cluster.idx``. Where the source does not say whether there is one, that is an error only if it is
-    ``needed``: of several places one may give all else, and another that is out the object."""
-    try:
-        return sources.clusters.find(sources.transport, crawl, lambda: _marks(sources.catalog))
-    except RangeFault as fault:
-        if needed or fault.kind not in {*ENVIRONMENT_KINDS, FaultKind.WHOLE_OBJECT}:
-            raise
-        return None
-
-
-def _cluster_of_arc_years(
-    crawl: str, sources: IndexSources, *, tree: bool
-) -> tuple[OpenCluster | None, tuple[str, ...]]:
-    """The same of a crawl whose tree alone would pass for all that is known, and notes. Nothing is taken for absent but
-    a 404, and, where the source gives the ``tree``, an object that it refuses alone: buckets that must not be listed
-    say 403 for what they lack."""
-    told = _has_cluster(crawl, sources)
-    if told is None and tree:
-        return None, (f"{cluster_key(crawl)} is refused, and taken for absent: the B-tree alone answers",)
-    if told is False:
-        return None, ()
-    found = _cluster_if_told(crawl, sources, needed=True)
-    if found is None and told:
-        raise EnvironmentFault(
-            f"{cluster_key(crawl)} was there within the last day, and is not now",
-            "Run it again later, or ask the B-tree alone, if the crawl has one: --via btree",
-        )
-    return found, ()
-
-
-def _has_cluster(crawl: str, sources: IndexSources) -> bool | None:
-    if sources.has_cluster is not None:
-        return sources.has_cluster(crawl)
-    try:
-        return _cluster_if_told(crawl, sources, needed=True) is not None
-    except RangeFault as fault:
-        if fault.kind is not FaultKind.FORBIDDEN:
-            raise
-        return None
-
-
-def _marks(opened: Callable[[], Catalog] | None) -> list[Mark]:
-    """Where keys lie in the newest crawl of the catalog: the first key of each row group, and the rows before it."""
-    if opened is None:
-        return []
-    with opened() as catalog:
-        for crawl in reversed([name for name in catalog.crawls() if not index_is_built(name)]):
-            groups = catalog.row_groups_for(crawl, None, [KeyRange(b"", None)])
-            groups = groups.filter(pc.is_valid(groups[f"{KEY_COLUMN}_min"])).sort_by(f"{KEY_COLUMN}_min")
-            if groups.num_rows:
-                behind = pc.cumulative_sum(groups["rows"])
-                before = pc.divide(pc.cast(pc.subtract(behind, groups["rows"]), pa.float64()), behind[-1])
-                return list(zip(groups[f"{KEY_COLUMN}_min"].to_pylist(), before.to_pylist(), strict=True))
-    return []
 
 
 def _noting(into: Into, named: set[str], slug: str, rows: pa.Table) -> None:
@@ -450,7 +350,7 @@ def of_segments(captures: pa.Table | pa.RecordBatch, segments: frozenset[str] | 
     """For each of ``captures`` whether it counts: those that a tree alone names are to be of one of ``segments``."""
     if segments is None:
         return pa.array([True] * captures.num_rows, pa.bool_())
-    others = pc.not_equal(captures["located_by"], "btree")
+    others = pc.not_equal(captures["located_by"], BTREE.name)
     return pc.or_(others, pc.is_in(captures["warc_segment"], pa.array(sorted(segments), pa.string())))
 
 

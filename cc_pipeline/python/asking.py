@@ -81,38 +81,42 @@ def sources_for(
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
     from cc_pipeline.extraction.locate import index_sources
     from cc_pipeline.index.gaps import subset_flags
+    from cc_pipeline.index.kinds import AUTO, PARQUET, btree_way, index_kinds
     from cc_pipeline.index.lookup import open_locators
 
     subsets = workspace.settings.subsets
     columnar = crawl not in ARC_CRAWLS
-    if via in ("auto", "parquet"):
+    if via in (AUTO, PARQUET.name):
         lacks = needs_harvest(workspace, crawl)
         if harvest and (lacks or has_gaps(workspace, crawl)):
             try:
                 despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
             except NotNow as refusal:
-                if via != "auto":
+                if via != AUTO:
                     raise
                 # another index may be asked for a few targets with less
                 voice().note(refusal.what)
-        elif lacks and via == "parquet":
+        elif lacks and via == PARQUET.name:
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",
                 f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add --harvest to "
                 "this command)",
             )
     sources = index_sources(workspace, crawl)
+    kind = index_kinds().get(via)
+    asks = kind is not None and kind.way is not None
     with open_locators(crawl, subsets, sources, via) as available:
-        none = not available or (via == "btree" and "btree" not in available)
+        none = not available or (asks and via not in available)
     if none:
         what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
-        way = (
-            f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
-            if columnar and via != "btree"
-            else _build(crawl)
-        )
-        if index_is_built(crawl) and via != "btree":
+        if kind is not None and kind.way is not None:
+            way = kind.way(crawl)
+        elif index_is_built(crawl):
             way = f"cc-pipeline index build --crawl {crawl}   (it says the price first)"
+        elif columnar:
+            way = f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
+        else:
+            way = btree_way(crawl)
         raise NoIndex(what, f"Make one: {way}")
     return replace(sources, columns=None if columns is None else tuple(columns))
 
@@ -137,13 +141,6 @@ def has_gaps(workspace: Workspace, crawl: str) -> bool:
     from cc_pipeline.indexing.catalog import catalog_gaps
 
     return bool(catalog_gaps(workspace, [crawl]))
-
-
-def _build(crawl: str) -> str:
-    from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-
-    arcs = " --arcs LIST" if crawl in ARC_CRAWLS else ""
-    return f"cc-pipeline index build --btree --crawl {crawl}{arcs}"
 
 
 def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:

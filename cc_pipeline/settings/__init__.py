@@ -9,7 +9,7 @@ own credentials itself.
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 from cc_pipeline.settings.reading import CHOICES, choices_of, in_environment, load_settings, owners
-from cc_pipeline.settings.values import DIGEST_POLICIES, EXTRACTORS, LOCATORS, PUBLISH, Settings
+from cc_pipeline.settings.values import DIGEST_POLICIES, EXTRACTORS, PUBLISH, Settings
 
 __all__ = [
     "CHOICES",
@@ -17,7 +17,6 @@ __all__ = [
     "DEFAULT_SOURCE",
     "DIGEST_POLICIES",
     "EXTRACTORS",
-    "LOCATORS",
     "PREFIX",
     "PUBLISH",
     "Settings",

@@ -28,8 +28,6 @@ from cc_pipeline.settings.places import (
     read_buckets,
 )
 
-#: What ``via`` may be. ``auto`` leaves the choice to :func:`cc_pipeline.index.locator.choose`.
-LOCATORS: Final = ("auto", "parquet", "btree", "zipnum")
 EXTRACTORS: Final = ("fast", "auto", "quality")
 DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
@@ -137,10 +135,9 @@ class Settings:
     subsets: tuple[str, ...] = setting(
         ("warc",), help="with commas: `warc`, `crawldiagnostics` (redirects, 404s …), `robotstxt`", check=_subsets
     )
+    # the kinds of index are known above: a workspace refuses others
     via: str = setting(
-        "auto",
-        help="how captures are looked up: `auto`, `parquet`, `btree`, `zipnum`",
-        check=one_of(*LOCATORS, joint="locators"),
+        "auto", help="how captures are looked up: `auto`, or [the kind of index](finding.md#which-index-is-used) to ask"
     )
     crawls: tuple[str, ...] = setting(
         ("newest",), help="which crawls automation harvests and watched targets go to: `newest`, `all`, or crawl ids"

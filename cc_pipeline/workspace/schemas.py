@@ -65,7 +65,7 @@ LOOKUPS_COLUMNS: Final = (
     Column(
         "located_by",
         pa.string(),
-        "Which index named it: parquet, btree or zipnum; of a whole look-up also btree+zipnum",
+        "The kind of index that named it, as --via calls it; of a whole look-up also btree+zipnum",
         nullable=False,
     ),
     Column("subsets", pa.list_(pa.string()), "The subsets that were looked up", nullable=False),

@@ -18,6 +18,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.extension import collect
 from cc_pipeline.home import choose, note_table, read_note
+from cc_pipeline.index.kinds import refuse_unknown_kind
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.evolution import Migration, migrate
@@ -63,6 +64,8 @@ _OWN_PLACE = 32
 class Workspace:
     """One home, one source and one lake, open for as long as a run lasts.
 
+    Raises ``UserInputError`` where the settings name a kind of index that there is not.
+
     A workspace is cheap to make: it opens each thing when it is first used, and keeps it. So a run has one transport
     to each place and reads the list of crawls once. Whoever makes a workspace closes it (:func:`open_workspace` does
     both). ``one_command`` says that all that is fetched with it is one question, whose price is counted together.
@@ -72,6 +75,9 @@ class Workspace:
     settings: Settings
     one_command: bool = False
     opener: Callable[..., Transport] | None = None
+
+    def __post_init__(self) -> None:
+        refuse_unknown_kind(self.settings.via)
 
     @cached_property
     def lake(self) -> Lake:

@@ -39,7 +39,7 @@ class World:
         return Catalog(self.catalog_files)
 
 
-def harvest_world(root: Path, home: Path, truth: MiniCrawlTruth, crawls: Sequence[str]) -> World:
+def harvest_world(root: Path, home: Path, truth: MiniCrawlTruth | None, crawls: Sequence[str]) -> World:
     """Harvests the columnar indexes of ``crawls`` below ``root`` into ``home``."""
     world = World(root, home, truth, {})
     with Transport(str(root)) as transport:

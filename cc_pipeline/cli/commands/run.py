@@ -1,29 +1,32 @@
-"""``run`` and ``demo``: materialize the graph through Dagster in this process, and print what it found."""
+"""``run``: materializes the graph through Dagster in this process, and prints what it found."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline import lacks_compiled, progress
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import Spoken, coloured, console, notice, progress_bars, write_rows
-from cc_pipeline.cli.run_report import named_shortly, note, say_crawl, say_summary, say_totals, say_what_was_done
+from cc_pipeline.cli.output import Spoken, notice, progress_bars, write_rows
+from cc_pipeline.cli.run_report import (
+    named_shortly,
+    note,
+    say_crawl,
+    say_new_home,
+    say_summary,
+    say_totals,
+    say_what_was_done,
+)
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
-from cc_pipeline.home import read_note
 from cc_pipeline.python import meaning
 from cc_pipeline.python.choices import as_the_home_has_it
-from cc_pipeline.python.materializing import Part, materialize, run_targets
+from cc_pipeline.python.materializing import Part, run_targets
 from cc_pipeline.python.running import all_runs, resolve_crawls, step
 from cc_pipeline.python.voice import told_to
 from cc_pipeline.settings import Settings, load_settings
@@ -33,9 +36,6 @@ if TYPE_CHECKING:
     from cc_pipeline.extraction.run import Done, Replay
     from cc_pipeline.lake.slice import Slice
 
-_INSTALLED = "cc-pipeline"
-#: Domains of the demo that become a target of their own; all others share one set.
-_DEMO_DOMAINS = 5
 #: Targets that an error names.
 _NAMED = 20
 
@@ -121,7 +121,7 @@ def run(
     )
     find_engine(settings.engine).check_ready(settings)
     meant = _asked_for(settings, targets or (), watched)
-    _tell_a_new_home(settings)
+    say_new_home(settings)
     settings = as_the_home_has_it(settings, yes=yes)
     if accept_losses:
         _refuse_unknown(settings, accept_losses)
@@ -151,12 +151,6 @@ def run(
     # where an index may lack files, nobody knows that a target is in none
     if strict or not settings.max_index_gaps:
         _refuse_unfound(meant, done, strict=strict)
-
-
-def _tell_a_new_home(settings: Settings) -> None:
-    """Says once, where a home begins, that this installation parses slower than it could."""
-    if read_note(settings.home) is None and (lacks := lacks_compiled()) is not None:
-        notice(lacks)
 
 
 def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
@@ -221,61 +215,6 @@ def _asked_for(settings: Settings, texts: Sequence[str], watched: bool) -> tuple
     return tuple({target.slug: target for target in (*listed, *named)}.values())
 
 
-def demo(
-    home: options.Home = None,
-    pages: Annotated[int | None, typer.Option(help="Size of the mini crawl, in pages.")] = None,
-) -> None:
-    """Generate a mini crawl, materialize the whole graph through Dagster, and print what it found.
-
-    Nothing leaves this machine: the source is a small generated bucket in a home of its own, which without --home is
-    the folder demo of the usual one. No other home is asked or changed.
-    """
-    from cc_pipeline.testing.mini_crawl.generate import ensure
-    from cc_pipeline.testing.mini_crawl.spec import DEMO, spec_for
-
-    where = load_settings(home=home).home if home else load_settings().home / "demo"
-    where.mkdir(parents=True, exist_ok=True)
-    console.print(coloured(("1 of 3", "bold"), " a mini crawl, generated here"))
-    root = where / "minicrawl"
-    with progress_bars():
-        truth = ensure(root, DEMO if pages is None else spec_for(pages), progress.report)
-    crawls = [crawl for crawl in truth.crawls if truth.of(crawl)]
-    console.print(f"      {len(truth.captures):,} captures of {len(truth.domains())} domains in {', '.join(crawls)}")
-    settings = load_settings(source=str(root), home=str(where))
-    _tell_a_new_home(settings)
-    targets = [parse_target(text) for text in demo_targets(truth.domains())]
-    watch_list.add(settings.watch_list_path, targets)
-    console.print(coloured(("2 of 3", "bold"), " the whole graph, materialized through Dagster"))
-    trouble = materialize(settings, crawls, targets)
-    if trouble is not None:
-        raise trouble
-    console.print(coloured(("3 of 3", "bold"), " what it found"))
-    say_totals(settings)
-    shown = _shown(settings.published_path)
-    command, flag = _spelled(), f"--home {shlex.quote(_shown(where))}"
-    question = f'{command} sql {flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
-    console.print()
-    for what, how in (
-        ("The Dagster UI on this home:", f"{command} ui {flag}"),
-        ("One question to DuckDB:", question),
-        ("The same file from Python:", f"duckdb.connect('{shown}', read_only=True)"),
-        ("This home for a whole terminal:", f"export CC_PIPELINE_HOME={shlex.quote(_shown(where))}"),
-    ):
-        console.print(coloured(f"{what:<34}", (how, "bold")), soft_wrap=True)
-
-
-def _spelled() -> str:
-    """The command as it is typed in the current folder: in a checkout after ``make setup``, or installed."""
-    in_checkout = Path(".venv/bin") / _INSTALLED
-    return str(in_checkout) if in_checkout.exists() else _INSTALLED
-
-
-def demo_targets(domains: Sequence[str]) -> list[str]:
-    """The largest domains as a target each, all others as one named set: each partition costs time."""
-    largest, others = list(domains[:_DEMO_DOMAINS]), list(domains[_DEMO_DOMAINS:])
-    return [*largest, f"set:small-sites = {', '.join(others)}"] if len(others) > 1 else [*largest, *others]
-
-
 def _refetch(
     targets: Sequence[str], crawl: Sequence[str], *, source: str | None, home: str | None, wait: bool | None
 ) -> None:
@@ -318,14 +257,6 @@ def _refetch(
         )
 
 
-def _shown(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-
 COMMANDS = {
     "run": Command(run, EVERYDAY, 10),
-    "demo": Command(demo, EVERYDAY, 110),
 }

@@ -1,0 +1,20 @@
+"""The first command of a new user: a small invented crawl, and the whole graph over it. Nothing leaves the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cc_pipeline.extension import Extension
+
+
+def _commands() -> Mapping[str, Any]:
+    from cc_pipeline.cli.command import EVERYDAY, Command  # each --help finds extensions
+    from cc_pipeline.extensions.demo.commands import demo
+
+    return {"demo": Command(demo, EVERYDAY, 110)}
+
+
+EXTENSION = Extension(
+    name="demo", summary="generates a small crawl, and runs the whole graph on it", commands=_commands
+)

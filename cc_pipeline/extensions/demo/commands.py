@@ -1,0 +1,86 @@
+"""``demo``: a small invented crawl, and the whole graph of Dagster over it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from cc_pipeline import progress
+from cc_pipeline.automation import watch_list
+from cc_pipeline.cli import options
+from cc_pipeline.cli.output import coloured, console, progress_bars
+from cc_pipeline.cli.run_report import say_new_home, say_totals
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.python.materializing import materialize
+from cc_pipeline.settings import load_settings
+
+_INSTALLED: Final = "cc-pipeline"
+#: Domains that become a target of their own; all others share one set.
+_DEMO_DOMAINS: Final = 5
+
+
+def demo(
+    home: options.Home = None,
+    pages: Annotated[int | None, typer.Option(help="Size of the mini crawl, in pages.")] = None,
+) -> None:
+    """Generate a mini crawl, materialize the whole graph through Dagster, and print what it found.
+
+    Nothing leaves this machine: the source is a small generated bucket in a home of its own, which without --home is
+    the folder demo of the usual one. No other home is asked or changed.
+    """
+    # all that generates: most commands need nothing of it
+    from cc_pipeline.testing.mini_crawl.generate import ensure
+    from cc_pipeline.testing.mini_crawl.spec import DEMO, spec_for
+
+    where = load_settings(home=home).home if home else load_settings().home / "demo"
+    where.mkdir(parents=True, exist_ok=True)
+    console.print(coloured(("1 of 3", "bold"), " a mini crawl, generated here"))
+    root = where / "minicrawl"
+    with progress_bars():
+        truth = ensure(root, DEMO if pages is None else spec_for(pages), progress.report)
+    crawls = [crawl for crawl in truth.crawls if truth.of(crawl)]
+    console.print(f"      {len(truth.captures):,} captures of {len(truth.domains())} domains in {', '.join(crawls)}")
+    settings = load_settings(source=str(root), home=str(where))
+    say_new_home(settings)
+    targets = [parse_target(text) for text in _targets(truth.domains())]
+    watch_list.add(settings.watch_list_path, targets)
+    console.print(coloured(("2 of 3", "bold"), " the whole graph, materialized through Dagster"))
+    trouble = materialize(settings, crawls, targets)
+    if trouble is not None:
+        raise trouble
+    console.print(coloured(("3 of 3", "bold"), " what it found"))
+    say_totals(settings)
+    shown = _shown(settings.published_path)
+    command, flag = _spelled(), f"--home {shlex.quote(_shown(where))}"
+    question = f'{command} sql {flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
+    console.print()
+    for what, how in (
+        ("The Dagster UI on this home:", f"{command} ui {flag}"),
+        ("One question to DuckDB:", question),
+        ("The same file from Python:", f"duckdb.connect('{shown}', read_only=True)"),
+        ("This home for a whole terminal:", f"export CC_PIPELINE_HOME={shlex.quote(_shown(where))}"),
+    ):
+        console.print(coloured(f"{what:<34}", (how, "bold")), soft_wrap=True)
+
+
+def _spelled() -> str:
+    """The command as it is typed in the current folder: in a checkout after ``make setup``, or installed."""
+    in_checkout = Path(".venv/bin") / _INSTALLED
+    return str(in_checkout) if in_checkout.exists() else _INSTALLED
+
+
+def _targets(domains: Sequence[str]) -> list[str]:
+    """The largest domains as a target each, all others as one named set: each partition costs time."""
+    largest, others = list(domains[:_DEMO_DOMAINS]), list(domains[_DEMO_DOMAINS:])
+    return [*largest, f"set:small-sites = {', '.join(others)}"] if len(others) > 1 else [*largest, *others]
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

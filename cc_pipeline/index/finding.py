@@ -1,0 +1,202 @@
+"""Which indexes a crawl has, in a home and at the source: how each of our own kinds is found and opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.commoncrawl.paths import cluster_key
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.index.btree.files import ABOUT, index_folder, index_size, open_url_index
+from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
+from cc_pipeline.index.catalog.catalog import Catalog
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.etags import same_files
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.gaps import unharvested
+from cc_pipeline.index.kinds import BTREE, PARQUET, ZIPNUM
+from cc_pipeline.index.locator import Locator
+from cc_pipeline.index.parquet.fetch import PageIndexes
+from cc_pipeline.index.parquet.finder import CatalogFinder
+from cc_pipeline.index.parquet.locator import ParquetLocator
+from cc_pipeline.index.zipnum.cluster import Mark
+from cc_pipeline.index.zipnum.kept_clusters import OpenCluster
+from cc_pipeline.index.zipnum.locator import ZipNumLocator
+from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
+
+if TYPE_CHECKING:
+    from cc_pipeline.index.lookup import IndexSources
+
+#: The folder of a home with the indexes that were built there.
+URL_INDEXES = "url-index"
+#: The version of an index that never changes: the B-tree of 2012 at the source.
+_PUBLISHED = "published"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An index of a crawl that is there. ``open`` gives its locator. ``version`` is what it says of itself, where only
+    asking tells. ``sizes`` are how many files it lists, by subset. ``subsets`` are those that it covers (``None``:
+    all)."""
+
+    open: Callable[[], Locator]
+    version: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    subsets: tuple[str, ...] | None = None
+
+
+@dataclass
+class Sought:
+    """The indexes of one crawl, while they are looked for. ``via`` is what was asked for. ``closing`` closes what was
+    opened, when the look-up ends. ``found`` are the indexes of the kinds before. ``catalog`` is open where the columnar
+    index may be asked, and ``lacking`` are subsets that it was not harvested for (none, where it was for none at all).
+    ``notes`` are for a person."""
+
+    crawl: str
+    subsets: tuple[str, ...]
+    sources: IndexSources
+    via: str
+    closing: ExitStack
+    found: dict[str, Opened] = field(default_factory=dict)
+    catalog: Catalog | None = None
+    lacking: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def built_tree(self) -> BTreeLocator | None:
+        """The B-tree of the crawl that was built in the home."""
+        folder = self.sources.url_indexes
+        return None if folder is None else open_url_index(folder, self.crawl)
+
+    @cached_property
+    def has_published_tree(self) -> bool:
+        """Whether the source gives the B-tree of 2012, where it is the one to ask."""
+        wanted = self.built_tree is None and self.crawl == CRAWL_2012 and self.via != ZIPNUM.name
+        return wanted and self.sources.transport.exists(URL_INDEX_2012)
+
+
+def find_columnar(sought: Sought) -> Opened | None:
+    """The columnar index, where all subsets that are asked for were harvested."""
+    sources, crawl, subsets = sought.sources, sought.crawl, sought.subsets
+    if crawl in ARC_CRAWLS or sources.catalog is None:
+        return None
+    catalog = sought.catalog = sought.closing.enter_context(sources.catalog())
+    covered = catalog.coverage(crawl).to_pylist()
+    sought.lacking = unharvested(catalog, crawl, subsets) if covered else ()
+    asked = [row for row in covered if row["subset"] in subsets]
+    if sought.lacking or not any(row["harvested"] or not row["expected"] for row in asked):
+        return None
+    transport = sources.transport
+    footers = FooterStore(sources.footers) if sources.footers else None
+    finder = CatalogFinder(catalog, transport, footers)
+    indexes = PageIndexes(sources.cache)
+    reader = transport if footers is None else same_files(transport, footers)
+    return Opened(
+        lambda: ParquetLocator(reader, finder, columns=sources.columns, indexes=indexes, doubt=transport.doubt),
+        sizes={row["subset"]: row["expected"] for row in covered},
+    )
+
+
+def find_zipnum(sought: Sought) -> Opened | None:
+    """ZipNum, where the source has it. In the ARC years it is not looked for where a B-tree was asked for."""
+    sources, crawl = sought.sources, sought.crawl
+    if crawl in ARC_CRAWLS:
+        tree = sought.has_published_tree
+        found = None if sought.via == BTREE.name else _cluster_of_arc_years(sought, tree=tree)
+    else:
+        needed = PARQUET.name not in sought.found or sought.via == ZIPNUM.name
+        found = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=needed)
+    if found is None:
+        return None
+    sought.closing.callback(sources.clusters.keep)
+    return Opened(
+        lambda: ZipNumLocator(sources.transport, crawl, found.cluster, sources.clusters.members, may_lack=True),
+        found.version,
+        dict.fromkeys(sought.subsets, found.size),
+    )
+
+
+def find_btree(sought: Sought) -> Opened | None:
+    """The B-tree that was built in the home, else that of 2012 at the source."""
+    sources, crawl, built = sought.sources, sought.crawl, sought.built_tree
+    if built is not None and sources.url_indexes is not None:
+        sizes = dict.fromkeys(built.subsets, index_size(sources.url_indexes, crawl))
+        return Opened(lambda: built, sizes=sizes, subsets=built.subsets)
+    if not sought.has_published_tree:
+        return None
+    return Opened(lambda: BTreeLocator(sources.transport, URL_INDEX_2012, crawl, trusted=False), subsets=("warc",))
+
+
+def btree_version(home: Path, crawl: str) -> str:
+    """What names the content of the B-tree that look-ups of a home ask."""
+    built = index_folder(home / URL_INDEXES, crawl) / ABOUT
+    if built.exists():
+        return input_digest({"built": built.read_text("utf-8")})
+    return _PUBLISHED if crawl in ARC_CRAWLS else ""
+
+
+def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:
+    """The crawl's ``cluster.idx``. Where the source does not say whether there is one, that is an error only if it is
+    ``needed``: of several places one may give all else, and another that is out the object."""
+    try:
+        return sources.clusters.find(sources.transport, crawl, lambda: _marks(sources.catalog))
+    except RangeFault as fault:
+        if needed or fault.kind not in {*ENVIRONMENT_KINDS, FaultKind.WHOLE_OBJECT}:
+            raise
+        return None
+
+
+def _cluster_of_arc_years(sought: Sought, *, tree: bool) -> OpenCluster | None:
+    """The same of a crawl whose tree alone would pass for all that is known. Nothing is taken for absent but a 404,
+    and, where the source gives the ``tree``, an object that it refuses alone: buckets that must not be listed say 403
+    for what they lack."""
+    crawl, sources = sought.crawl, sought.sources
+    told = _has_cluster(crawl, sources)
+    if told is None and tree:
+        sought.notes.append(f"{cluster_key(crawl)} is refused, and taken for absent: the B-tree alone answers")
+        return None
+    if told is False:
+        return None
+    found = _cluster_if_told(crawl, sources, needed=True)
+    if found is None and told:
+        raise EnvironmentFault(
+            f"{cluster_key(crawl)} was there within the last day, and is not now",
+            "Run it again later, or ask the B-tree alone, if the crawl has one: --via btree",
+        )
+    return found
+
+
+def _has_cluster(crawl: str, sources: IndexSources) -> bool | None:
+    if sources.has_cluster is not None:
+        return sources.has_cluster(crawl)
+    try:
+        return _cluster_if_told(crawl, sources, needed=True) is not None
+    except RangeFault as fault:
+        if fault.kind is not FaultKind.FORBIDDEN:
+            raise
+        return None
+
+
+def _marks(opened: Callable[[], Catalog] | None) -> list[Mark]:
+    """Where keys lie in the newest crawl of the catalog: the first key of each row group, and the rows before it."""
+    if opened is None:
+        return []
+    with opened() as catalog:
+        for crawl in reversed([name for name in catalog.crawls() if not index_is_built(name)]):
+            groups = catalog.row_groups_for(crawl, None, [KeyRange(b"", None)])
+            groups = groups.filter(pc.is_valid(groups[f"{KEY_COLUMN}_min"])).sort_by(f"{KEY_COLUMN}_min")
+            if groups.num_rows:
+                behind = pc.cumulative_sum(groups["rows"])
+                before = pc.divide(pc.cast(pc.subtract(behind, groups["rows"]), pa.float64()), behind[-1])
+                return list(zip(groups[f"{KEY_COLUMN}_min"].to_pylist(), before.to_pylist(), strict=True))
+    return []

@@ -1,0 +1,128 @@
+"""What every extension does: inherit :class:`ExtensionTests`, and say the module that has the ``EXTENSION``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+import dagster as dg
+import pytest
+import typer
+
+from cc_pipeline.checks.extensions import list_extensions
+from cc_pipeline.cli.app import build_app, find_commands
+from cc_pipeline.defs.declared.build import definitions
+from cc_pipeline.defs.placement import Placement
+from cc_pipeline.export.formats import find_formats
+from cc_pipeline.extension import COLLECTED, WITHOUT, Extension, collect, extensions, find_extensions
+from cc_pipeline.index.kinds import index_kinds
+from cc_pipeline.settings import load_settings
+from cc_pipeline.workspace.tables import all_tables, tables_by_extension
+
+#: What takes longer to load than a command that prints its help may take.
+_HEAVY = ("dagster", "pyarrow", "duckdb", "numpy", "deltalake", "boto3", "pyspark", "jinja2")
+_LOADED = "import sys\nimport {module}\nprint(*(name for name in {heavy!r} if name in sys.modules))"
+_ALONE = """
+import sys
+import cc_pipeline.cli.app, cc_pipeline.definitions
+from cc_pipeline.extension import find_extensions
+[found] = [one for one in find_extensions() if one.name == {name!r}]
+assert found.is_left_out, found
+print(*(name for name in sys.modules if name == {module!r} or name.startswith({module!r} + ".")))
+"""
+
+
+class ExtensionTests:
+    """``module`` is the module that has the value ``EXTENSION``."""
+
+    module: str
+
+    @pytest.fixture
+    def extension(self) -> Extension:
+        """The value itself."""
+        value = import_module(self.module).EXTENSION
+        assert isinstance(value, Extension)
+        return value
+
+    def test_it_is_found_and_says_what_it_is(self, extension: Extension) -> None:
+        """It is in use under its own name, with a line for people."""
+        assert [one for one in extensions() if one.name == extension.name] == [extension]
+        assert extension.summary and "\n" not in extension.summary
+
+    def test_its_module_loads_nothing_heavy(self) -> None:
+        """Every command finds every extension, so that its module must cost nothing."""
+        code = _LOADED.format(module=self.module, heavy=_HEAVY)
+        assert _python(code).split() == []
+
+    def test_all_that_it_hands_in_loads_and_has_names_of_its_own(self, extension: Extension) -> None:
+        """Each joint is asked as the core does, which refuses an extension that raises or takes a name."""
+        for joint in COLLECTED:
+            assert extension.name in collect(joint), joint
+        find_commands()
+        find_formats()
+        index_kinds()
+        tables_by_extension()
+        assert _problem(extension) == ""
+
+    def test_each_table_says_how_its_rows_are_found_again(self, extension: Extension) -> None:
+        """Slices, order and stage are of columns and tables that there are, so that upkeep and purges find rows."""
+        for table in extension.tables():
+            columns = {*table.schema.names}
+            assert columns >= {*table.slice_columns, *table.sort_by, *table.apart}, table.name
+            assert table in all_tables()
+            has_both = {"crawl", "target"} <= columns
+            assert not has_both or table.has_targets or table.removed_with == "nothing", f"no purge clears {table.name}"
+            assert table.stage is None or not table.has_row_a_slice or table.slice_columns, table.name
+
+    def test_each_command_has_help(self, extension: Extension) -> None:
+        """In the list of commands, and for each command of a group."""
+        tree = typer.main.get_command(build_app())
+        for name in extension.commands():
+            command = tree.commands[name]  # type: ignore[attr-defined]
+            assert command.get_short_help_str(), name
+            for below, each in getattr(command, "commands", {}).items():
+                assert each.get_short_help_str(), f"{name} {below}"
+
+    def test_its_definitions_build_under_a_prefix(self, extension: Extension) -> None:
+        """In a code location of several homes, every asset and job has the name of its home before its own."""
+        at = Placement(("books",), alone=False)
+        added = extension.definitions(at)
+        found = definitions(at)
+        dg.Definitions.validate_loadable(found)
+        assert _problem(extension) == ""
+        keys = {spec.key for spec in found.resolve_all_asset_specs()}
+        jobs = {job.name for job in found.resolve_all_job_defs()}
+        if added is not None:
+            assert keys >= {at.key(asset.name) for asset in added.assets}
+            assert jobs >= {at.of(job.name) for job in added.jobs}
+
+    def test_what_it_lacks_is_named_with_what_brings_it(self, extension: Extension) -> None:
+        """An extension without its libraries is listed with the command that installs them."""
+        assert all(extension.needs.values())
+        [listed] = [one for one in list_extensions(load_settings({})) if one.name == extension.name]
+        assert listed.state == ("lacks libraries" if extension.missing else "in use")
+        assert bool(listed.advice) == bool(extension.missing)
+
+    def test_all_else_works_without_it(self, extension: Extension) -> None:
+        """Left out by the variable, nothing of it is loaded by the command line and the definitions."""
+        loaded = _python(_ALONE.format(name=extension.name, module=self.module), **{WITHOUT: extension.name})
+        assert loaded.split() == []
+
+
+def _problem(extension: Extension) -> str:
+    [problem] = [found.problem for found in find_extensions() if found.name == extension.name]
+    return problem
+
+
+def _python(code: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,193 @@
+"""What every kind of index does: inherit :class:`LocatorTests`, and open a locator of the captures that it is given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.index.locator import REQUEST_BYTES, Locator, LookupResult
+from cc_pipeline.testing.mini_crawl.generate import generate
+from cc_pipeline.testing.mini_crawl.indexes import write_columnar, write_zipnum
+from cc_pipeline.testing.mini_crawl.spec import spec_for
+from cc_pipeline.testing.mini_crawl.truth import Capture
+from cc_pipeline.testing.url_keys import KEYS
+
+CRAWL: Final = "CC-MAIN-2024-22"
+_PAGES: Final = 300
+_TARGETS: Final = 25
+#: (SURT key, file, offset, length): by what two answers are compared, since some indexes lose a fragment of a URL.
+Place = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedBucket:
+    """A bucket of one crawl, whose columnar index and ZipNum list ``captures``; ``home`` is an empty folder. The last
+    captures of the crawl stand at the URLs of ``KEYS``."""
+
+    root: Path
+    home: Path
+    captures: Sequence[Capture]
+
+
+class LocatorTests:
+    """``open_locator`` gives a locator for the captures of a bucket. ``subsets`` are those that it tells apart."""
+
+    subsets: tuple[str, ...] = SUBSETS
+
+    def open_locator(self, bucket: IndexedBucket) -> AbstractContextManager[Locator]:
+        """A locator of ``CRAWL`` that knows the captures of the bucket's ``subsets``."""
+        raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    def bucket(self, tmp_path_factory: pytest.TempPathFactory) -> IndexedBucket:
+        """A crawl of some hundred captures, and one at each URL of ``KEYS``."""
+        folder = tmp_path_factory.mktemp("indexed")
+        spec = spec_for(_PAGES)
+        spec = replace(spec, crawls=(spec.crawl(CRAWL),))
+        truth = generate(folder / "bucket", spec)
+        found = [capture for capture in truth.of(CRAWL) if capture.subset in self.subsets]
+        pattern = next(capture for capture in found if capture.subset == "warc")
+        beyond = max(capture.warc_record_offset for capture in found) + 1
+        found += [
+            replace(pattern, url=each.url, url_surtkey=each.key, warc_record_offset=beyond + at)
+            for at, each in enumerate(KEYS)
+        ]
+        [crawl] = spec.crawls
+        for file in [*(folder / "bucket").rglob("*.parquet"), *(folder / "bucket").rglob("cdx-*.gz")]:
+            file.unlink()
+        write_columnar(folder / "bucket", spec, crawl, found)
+        write_zipnum(folder / "bucket", spec, crawl, found)
+        (folder / "home").mkdir()
+        return IndexedBucket(folder / "bucket", folder / "home", found)
+
+    @pytest.fixture(scope="class")
+    def locator(self, bucket: IndexedBucket) -> Iterator[Locator]:
+        """The locator that is tested."""
+        with self.open_locator(bucket) as opened:
+            yield opened
+
+    def test_each_url_is_found_by_its_key(self, locator: Locator, bucket: IndexedBucket) -> None:
+        """So are those of reports on odd URLs, and nothing else with them."""
+        targets = [parse_target(f"url:{each.url}") for each in KEYS]
+        answer = locator.locate(CRAWL, ["warc"], targets)
+        listed = bucket.captures[-len(KEYS) :]
+        for each, target in zip(KEYS, targets, strict=True):
+            found = set(answer.captures[target.slug]["warc_record_offset"].to_pylist())
+            same = {
+                capture.warc_record_offset for capture, other in zip(listed, KEYS, strict=True) if other.key == each.key
+            }
+            assert found >= same, each
+            assert found - same <= {one.warc_record_offset for one in bucket.captures[: -len(KEYS)]}, each
+
+    def test_an_answer_is_what_a_look_at_every_capture_gives(self, locator: Locator, bucket: IndexedBucket) -> None:
+        """For targets of every kind, whatever subsets are asked for."""
+        rng = random.Random(CRAWL)
+        generated = bucket.captures[: -len(KEYS)]
+        for _ in range(_TARGETS):
+            target = _some_target(rng, rng.choice(generated))
+            subsets = rng.choice([self.subsets, self.subsets[:1]])
+            expected = {
+                _place(surt_key(one.url), one)
+                for one in bucket.captures
+                if one.subset in subsets and target.matches(one.url)
+            }
+            assert _places(locator.locate(CRAWL, subsets, [target])) == expected, target.definition
+
+    def test_many_targets_are_answered_as_each_alone(self, locator: Locator, bucket: IndexedBucket) -> None:
+        """One look-up for all has the rows of a look-up each."""
+        domains = sorted({capture.domain for capture in bucket.captures[: -len(KEYS)]})
+        targets = [parse_target(domain) for domain in domains]
+        together = locator.locate(CRAWL, self.subsets, targets)
+        assert sum(table.num_rows for table in together.captures.values()) > 0
+        for target in targets:
+            alone = locator.locate(CRAWL, self.subsets, [target])
+            assert _sorted(alone.captures[target.slug]).equals(_sorted(together.captures[target.slug]))
+
+    def test_rows_say_what_named_them_and_where_they_lie(self, locator: Locator, bucket: IndexedBucket) -> None:
+        """They are of the schema of captures, and a target without captures has none."""
+        some, none = parse_target(bucket.captures[0].domain), parse_target("nothing-of-this-name.example")
+        answer = locator.locate(CRAWL, self.subsets, [some, none])
+        rows, empty = answer.captures[some.slug], answer.captures[none.slug]
+        assert rows.schema.equals(CAPTURE_SCHEMA) and empty.schema.equals(CAPTURE_SCHEMA)
+        assert (rows.num_rows > 0, empty.num_rows) == (True, 0)
+        assert set(rows["located_by"].to_pylist()) == {locator.name}
+        assert set(rows["crawl"].to_pylist()) == {CRAWL}
+        for name in (
+            "url",
+            "url_surtkey",
+            "url_host_name",
+            "warc_filename",
+            "warc_record_offset",
+            "warc_record_length",
+        ):
+            assert rows[name].null_count == 0, name
+
+    def test_captures_go_into_what_takes_them(self, locator: Locator, bucket: IndexedBucket) -> None:
+        """They are the rows of an answer, and then are not in it."""
+        target = parse_target(bucket.captures[0].domain)
+        taken: list[pa.Table] = []
+        answer = locator.locate(CRAWL, self.subsets, [target], lambda _, rows: taken.append(rows))
+        assert answer.captures[target.slug].num_rows == 0
+        whole = locator.locate(CRAWL, self.subsets, [target]).captures[target.slug]
+        assert _sorted(pa.concat_tables(taken)).equals(_sorted(whole))
+
+    def test_a_price_is_a_bound(self, locator: Locator, bucket: IndexedBucket) -> None:
+        """No look-up costs more than its price says, where a request counts as bytes: that is what ``auto`` goes by."""
+        for domain in sorted({capture.domain for capture in bucket.captures[: -len(KEYS)]}):
+            target = parse_target(domain)
+            price = locator.price(CRAWL, self.subsets, [target])
+            # what a price needs itself is read once, and counted with the first answer after it
+            locator.locate(CRAWL, self.subsets, [target])
+            answer = locator.locate(CRAWL, self.subsets, [target])
+            assert answer.bytes + answer.requests * REQUEST_BYTES <= price.bytes + price.requests * REQUEST_BYTES, (
+                domain
+            )
+
+
+def _some_target(rng: random.Random, capture: Capture) -> Target:
+    url = capture.url
+    authority = url.split("/")[2]
+    kind = rng.choice(["domain", "host", "url", "prefix", "tld", "rev", "set"])
+    text = {
+        "domain": capture.domain,
+        "host": f"host:{authority}",
+        "url": f"url:{url}",
+        "prefix": f"prefix:{url[: rng.randint(len('/'.join(url.split('/')[:3])) + 1, len(url))]}",
+        "tld": f"tld:{capture.domain.rsplit('.', 1)[-1]}",
+        "rev": "rev:" + ".".join(reversed(authority.split(":")[0].split("."))),
+        "set": f"set:some = {capture.domain}, url:{url}",
+    }[kind]
+    try:
+        return parse_target(text)
+    except UserInputError:  # the last number of an IP address is no top-level domain
+        return parse_target(f"url:{url}")
+
+
+def _place(key: str, capture: Capture) -> Place:
+    return (key, capture.warc_filename, capture.warc_record_offset, capture.warc_record_length)
+
+
+def _places(answer: LookupResult) -> set[Place]:
+    columns = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
+    return {
+        (surt_key(url), *place)
+        for table in answer.captures.values()
+        for url, *place in zip(*(table[name].to_pylist() for name in columns), strict=True)
+    }
+
+
+def _sorted(captures: pa.Table) -> pa.Table:
+    return captures.sort_by([("warc_filename", "ascending"), ("warc_record_offset", "ascending")]).combine_chunks()

@@ -1,0 +1,19 @@
+"""Every extension of this project does what every extension does."""
+
+from __future__ import annotations
+
+import pkgutil
+
+import pytest
+
+from cc_pipeline import extensions
+from cc_pipeline.testing.extensions import ExtensionTests
+
+OURS = [f"{extensions.__name__}.{one.name}" for one in pkgutil.iter_modules(extensions.__path__)]
+
+
+@pytest.mark.parametrize("module", OURS)
+class TestOurs(ExtensionTests):
+    @pytest.fixture(autouse=True)
+    def about(self, module: str) -> None:
+        self.module = module
