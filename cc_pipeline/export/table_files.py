@@ -44,7 +44,7 @@ _GROUP_BYTES: Final = "16MB"
 #: Tables of the core with a target's rows, in the order in which people ask for them.
 OF_TARGETS: Final = (
     "page_text", "page_metadata", "page_links", "feed_items", "captures", "records", "capture_targets", "targets",
-    "lookups", "fetches", "host_facts",
+    "lookups", "fetches",
 )  # fmt: skip
 _PLACE = ", ".join(CAPTURE)
 

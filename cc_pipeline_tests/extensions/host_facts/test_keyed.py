@@ -9,6 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.extensions.host_facts.host_keys import host_key
+from cc_pipeline.extensions.host_facts.rank_text import parse_release
+from cc_pipeline.testing.mini_crawl.spec import spec_for
+from cc_pipeline_tests.extensions.host_facts.__main__ import write_hosts
 from cc_pipeline_tests.extensions.host_facts.keyed import (
     DEGREES_LIST,
     GNEISSWEB_HOSTS_LIST,
@@ -78,3 +81,9 @@ def test_the_same_specification_gives_the_same_bytes(keyed: tuple[Path, KeyedTru
     files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
     assert files == sorted(path.relative_to(keyed[0]) for path in keyed[0].rglob("*") if path.is_file())
     assert all((tmp_path / path).read_bytes() == (keyed[0] / path).read_bytes() for path in files)
+
+
+def test_data_by_host_is_added_to_a_bucket(tmp_path: Path) -> None:
+    write_hosts(tmp_path / "b", spec_for(20))
+    lists = [HOST_INDEX_LIST, parse_release("cc-main-2024-apr-may-jun").ranks_key("host")]
+    assert all((tmp_path / "b" / key).is_file() for key in lists)
