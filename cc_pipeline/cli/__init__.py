@@ -5,6 +5,12 @@ Heavy imports (dagster, duckdb) happen inside the commands that need them, so th
 
 from __future__ import annotations
 
-from cc_pipeline.cli.app import main
+
+def main() -> None:
+    """Runs the command line. The tree is built here, since commands of extensions import this package too."""
+    from cc_pipeline.cli.app import main as run
+
+    run()
+
 
 __all__ = ["main"]

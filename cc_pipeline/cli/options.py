@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.index.kinds import AUTO, index_kinds, refuse_unknown_kind
+from cc_pipeline.index.kinds import AUTO, CORE_KINDS, refuse_unknown_kind
 
 _NO_LIMIT = 1 << 62
 Source = Annotated[
@@ -49,9 +49,11 @@ def _kind(via: str | None) -> str | None:
     return via
 
 
+# those of extensions are not asked here: their commands import this module
+_KINDS = ", ".join((AUTO, *(kind.name for kind in CORE_KINDS)))
 Via = Annotated[
     str | None,
-    typer.Option("--via", callback=_kind, help=f"Index to search: {AUTO}, {', '.join(index_kinds())}."),
+    typer.Option("--via", callback=_kind, help=f"Index to search: {_KINDS}, or one that an extension brings."),
 ]
 AllowGaps = Annotated[
     bool,

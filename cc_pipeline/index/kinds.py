@@ -89,13 +89,14 @@ BTREE: Final = IndexKind(
     version=_btree_version,
     way=btree_way,
 )
-_OWN: Final = (PARQUET, ZIPNUM, BTREE)
+#: The kinds of the core, the one that tells most first.
+CORE_KINDS: Final = (PARQUET, ZIPNUM, BTREE)
 
 
 def index_kinds() -> Mapping[str, IndexKind]:
     """All kinds by name, the one that tells most first, then those of extensions. An extension with a name that is
     taken is refused."""
-    found = {kind.name: kind for kind in _OWN}
+    found = {kind.name: kind for kind in CORE_KINDS}
     for extension, kinds in collect("locators").items():
         if taken := sorted({AUTO, *found} & {kind.name for kind in kinds}):
             refuse(extension, f"locators: the name {', '.join(taken)} is taken")
