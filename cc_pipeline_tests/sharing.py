@@ -21,7 +21,7 @@ LONGEST = (
     "cli published",
     "extensions/spark",
     "killing",
-    "bench soak",
+    "extensions/several_hosts/test_soak.py",
     "defs/test_main_job.py",
     "extensions/spark/test_submission.py",
     "records/test_faults.py",

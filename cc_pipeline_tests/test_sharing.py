@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline_tests.benchmarks.test_short_forms import BENCHES
 from cc_pipeline_tests.sharing import LONGEST, mark_first_cells, share_out
 
 HERE = Path(__file__).parent
@@ -49,7 +48,6 @@ def test_a_module_stays_together_and_the_longest_are_begun_first() -> None:
 
 def test_all_that_is_named_is_there() -> None:
     sources = [path.read_text("utf-8") for path in HERE.rglob("*.py") if path.name != "sharing.py"]
-    sources += [f'"bench {name}"' for name in BENCHES]
     for name in LONGEST:
         folder, _, rest = name.partition("/")
         if folder == "extensions" and not (HERE / folder / rest.partition("/")[0]).exists():

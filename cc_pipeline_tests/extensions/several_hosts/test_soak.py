@@ -14,7 +14,6 @@ SOAK = "cc_pipeline_tests.extensions.several_hosts.soak"
 
 
 @pytest.mark.process
-@pytest.mark.xdist_group("bench soak")
 def test_a_short_soak_writes_its_figures(tmp_path: Path) -> None:
     if missing() or programs() is None:
         pytest.skip(missing() or "no PostgreSQL here")

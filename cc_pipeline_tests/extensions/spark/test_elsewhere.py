@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -29,11 +28,11 @@ from cc_pipeline.records.range_plan import RecordOptions
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport.budget import Opening
 from cc_pipeline_tests.extensions.spark.compared import Bucket, left_over, located, made, not_named, same
+from cc_pipeline_tests.extensions.spark.pipes_example import site
 from cc_pipeline_tests.extensions.spark.test_engine import PAGES, twins
 from cc_pipeline_tests.weedserver import REGION, S3Server
 from cc_pipeline_tests.world import NEW
 
-EXAMPLE = Path(__file__).resolve().parents[3] / "docs" / "extensions" / "spark_tasks.py"
 TARGETS = ["example.com", "example.org", "host:www.example.com"]
 SLUGS = ["example.com", "example.org", "host_www.example.com"]
 
@@ -152,14 +151,9 @@ def test_the_example_runs_tasks_by_dagster_pipes_over_s3(
     # one task a stage: each is a process
     monkeypatch.setattr(cutting, "LEAST_ROWS", 1_000)
     monkeypatch.setattr(cutting, "LEAST_BYTES", 10_000_000)
-    spec = importlib.util.spec_from_file_location("spark_tasks", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    sys.modules["spark_tasks"] = example
-    spec.loader.exec_module(example)
     with dg.DagsterInstance.ephemeral() as instance:
         done = dg.materialize(
-            [example.site],
+            [site],
             instance=instance,
             resources={"pipes": dg.PipesSubprocessClient()},
             run_config={"ops": {"site": {"config": {"crawl": NEW, "slug": SLUGS[0]}}}},

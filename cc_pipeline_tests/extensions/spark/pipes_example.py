@@ -1,7 +1,7 @@
 """An asset whose records are fetched and pages parsed by processes that Dagster Pipes starts, one a task.
 
-``cc_pipeline_tests/extensions/spark/test_elsewhere.py`` runs it, with an S3 server on this machine. For AWS Batch or
-Kubernetes only ``start`` differs: it submits the same command and waits for its end.
+The example of docs/extensions/spark.md; ``test_elsewhere.py`` runs it, with an S3 server on this machine. For AWS Batch
+or Kubernetes only ``start`` differs: it submits the same command and waits for its end.
 """
 
 import dagster as dg
