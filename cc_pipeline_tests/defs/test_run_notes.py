@@ -12,7 +12,6 @@ from unittest import mock
 
 import dagster as dg
 import pytest
-import sqlalchemy
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,25 +134,9 @@ def test_postgresql_takes_a_run_of_as_many_long_names_as_there_may_be(tmp_path: 
         assert listed_partitions(again) == keys
         assert len(run_partitions(instance, [again])[run.run_id]) == 200
         assert len(tried_in(instance, [run.run_id])[run.run_id]) == 200
-        connections_are_kept_and_may_break(instance, run)
         its_retries_are_counted(instance, run)
         a_run_whose_tags_were_refused_is_nobodys(instance, keys)
         many_note_the_same(instance)
-
-
-def connections_are_kept_and_may_break(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Dagster's own storage opens a connection for each of these statements."""
-    engine = instance.event_log_storage._engine
-    opened: list[object] = []
-    sqlalchemy.event.listen(engine, "connect", lambda connection, _: opened.append(connection))
-    for _ in range(20):
-        instance.report_engine_event("planned", run)
-    assert opened == []
-    # as when the server was started anew
-    with engine.connect() as connection:
-        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-        connection.execute(sqlalchemy.text(f"{others} AND datname = current_database()"))
-    assert {one.run_id for one in instance.get_runs()} == {run.run_id}
 
 
 def its_retries_are_counted(instance: dg.DagsterInstance, first: dg.DagsterRun) -> None:
