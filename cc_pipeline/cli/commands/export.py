@@ -35,7 +35,7 @@ def export(
     ] = None,
     query: Annotated[str | None, typer.Option("--query", "-q", help="One query, as in sql.")] = None,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="A folder of Parquet files that cc-pipeline wrote.")
+        Path | None, typer.Option("--folder", help="A folder of Parquet files that this command line wrote.")
     ] = None,
     allow_missing: Annotated[
         bool,
