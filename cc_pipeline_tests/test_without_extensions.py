@@ -17,6 +17,11 @@ PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 STRUCTURE = ("names", "architecture", "no_words", "links", "sharing", "settings", "declared_settings")
 COMMAND = ("-c", "from cc_pipeline.cli import main; main()")
 CRAWLS = (NEW, OLD, ARC)
+#: What a run of the core materializes, from the index to the published file.
+ASSETS = set(
+    "crawls index_manifest index_footers row_groups captures records page_metadata page_text page_links feed_items "
+    "warehouse".split()
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +49,35 @@ def test_what_is_left_without_one_is_whole(name: str, home: Path, bucket: Bucket
     python_in(copy, *COMMAND, "doctor", "--home", home, "--source", bucket[0])
 
 
-def test_the_core_alone_is_whole_and_makes_every_page(bucket: Bucket, tmp_path: Path) -> None:
-    copy = copy_without(own_extensions(), tmp_path / "copy")
-    is_whole(copy)
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy without any extension of ours."""
+    return copy_without(own_extensions(), tmp_path_factory.mktemp("core") / "copy")
+
+
+def test_the_core_alone_is_whole(core: Path) -> None:
+    is_whole(core)
     # every module of the core's tests is imported: none needs an extension
-    python_in(copy, *PYTEST, "--collect-only", "cc_pipeline_tests", "--ignore", "cc_pipeline_tests/extensions")
-    home, source = ("--home", tmp_path / "home"), ("--source", bucket[0])
-    domains = ("example.com", "example.org")
-    python_in(copy, *COMMAND, "run", *domains, *(f"-c{crawl}" for crawl in CRAWLS), "--yes", *home, *source)
-    told = python_in(copy, *COMMAND, "sql", "SELECT crawl, count(*) FROM captures GROUP BY 1", "--csv", *home)
-    counts = {
-        crawl: sum(len(bucket[1].of(crawl, domain=domain, subset="warc")) for domain in domains) for crawl in CRAWLS
-    }
-    assert min(counts.values()) > 0
-    assert dict(line.split(",") for line in told.split()[1:]) == {crawl: str(many) for crawl, many in counts.items()}
-    python_in(copy, *COMMAND, "doctor", *home, *source)
+    python_in(core, *PYTEST, "--collect-only", "cc_pipeline_tests", "--ignore", "cc_pipeline_tests/extensions")
+
+
+def test_the_core_alone_materializes_the_graph(core: Path, bucket: Bucket, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    materialized = f"from cc_pipeline_tests.without import materialize_graph; materialize_graph({str(bucket[0])!r}, {str(home)!r})"
+    told = python_in(core, "-c", materialized)
+    assert set(told.splitlines()[-1].removeprefix("assets: ").split()) == ASSETS
+    rows = python_in(core, *COMMAND, "sql", "SELECT crawl, count(*) FROM captures GROUP BY 1", "--csv", "--home", home)
+    counts = {crawl: str(len(bucket[1].of(crawl, subset="warc"))) for crawl in CRAWLS}
+    assert dict(line.split(",") for line in rows.split()[1:]) == counts
+    python_in(core, *COMMAND, "doctor", "--home", home, "--source", bucket[0])
+
+
+def test_the_core_alone_makes_the_frozen_rows(core: Path) -> None:
+    """Those of the larger mini crawl, in every table of the core."""
+    told = python_in(core, *PYTEST, "cc_pipeline_tests/oracles/test_frozen.py", "-k", "frozen_ones and large", "-rA")
+    assert "PASSED" in told or "the source has other bytes" in told
+
+
+def test_quick_tests_of_the_core_alone(core: Path) -> None:
+    """The quick tests of :data:`JOINED`."""
+    python_in(core, *PYTEST, "-m", QUICK, *(f"cc_pipeline_tests/{place}" for place in JOINED))

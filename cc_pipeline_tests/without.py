@@ -93,3 +93,24 @@ def import_everything() -> None:
             if (error.name or "").partition(".")[0] not in missing.get(below.partition(".")[0], {}):
                 raise
     print(Path(cc_pipeline.__file__).parents[1])
+
+
+def materialize_graph(source: str, home: str) -> None:
+    """Materializes the graph of all domains in all crawls of a mini crawl, as the demo does; prints the assets that
+    Dagster's records then have, one a line."""
+    from cc_pipeline.commoncrawl.target_text import parse_target  # noqa: PLC0415
+    from cc_pipeline.defs.instance import open_instance  # noqa: PLC0415
+    from cc_pipeline.python.materializing import materialize  # noqa: PLC0415
+    from cc_pipeline.settings import load_settings  # noqa: PLC0415
+    from cc_pipeline.testing.mini_crawl.generate import ensure  # noqa: PLC0415
+    from cc_pipeline.testing.mini_crawl.spec import TEST  # noqa: PLC0415
+
+    truth = ensure(Path(source), TEST)
+    settings = load_settings({}, source=source, home=home)
+    crawls = [crawl for crawl in truth.crawls if truth.of(crawl)]
+    trouble = materialize(settings, crawls, [parse_target(domain) for domain in truth.domains()])
+    if trouble is not None:
+        raise trouble
+    with open_instance(settings) as instance:
+        keys = [key for key in instance.get_asset_keys() if instance.get_latest_materialization_event(key) is not None]
+    print("assets:", *sorted(key.to_user_string() for key in keys))

@@ -1,4 +1,6 @@
-"""Frozen digests of published rows: how they are kept in this folder, and what a published file differs in.
+"""Frozen digests of published rows: where they are kept, and what a published file differs in.
+
+Those of the core's tables are in this folder, those of an extension's in the folder ``oracles`` beside its tests.
 
 ``python -m cc_pipeline_tests.oracles.frozen`` makes all homes and writes their digests anew; with names of homes, only
 theirs. ``--keep FOLDER`` keeps the homes, to compare their rows with those of another commit (``published.py``).
@@ -13,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cc_pipeline_tests.oracles.homes import HOMES, digest_source, list_writers, published_file
+from cc_pipeline_tests.oracles.additions import find_additions, owners_of_tables
+from cc_pipeline_tests.oracles.homes import HOMES, published_file
 from cc_pipeline_tests.oracles.published import TableDigest, read_digests, read_new_rows
+from cc_pipeline_tests.oracles.sources import list_writers
 
-FOLDER = Path(__file__).parent
+#: The folder of all tests.
+FOLDER = Path(__file__).parents[1]
 _SHOWN_CHARACTERS = 200
 
 
@@ -30,17 +35,38 @@ class FrozenRows:
 
 
 def read_frozen(name: str, folder: Path = FOLDER) -> FrozenRows:
-    """The frozen rows of a home. Raises ``FileNotFoundError``."""
-    noted = json.loads((folder / f"{name}.json").read_text("utf-8"))
-    tables = {table: TableDigest.from_json(digest) for table, digest in noted["tables"].items()}
-    return FrozenRows(tables, noted["source"], noted["writers"])
+    """The frozen rows of a home: of the core's tables, and of the tables of extensions whose tests are here. Raises
+    ``FileNotFoundError``."""
+    noted = json.loads(_own_file(name, folder).read_text("utf-8"))
+    tables = dict(noted["tables"])
+    for extension in find_additions():
+        if (path := _file_of(extension, name, folder)).exists():
+            tables |= json.loads(path.read_text("utf-8"))["tables"]
+    read = {table: TableDigest.from_json(digest) for table, digest in tables.items()}
+    return FrozenRows(read, noted["source"], noted["writers"])
 
 
 def write_frozen(name: str, rows: FrozenRows, folder: Path = FOLDER) -> None:
-    """Writes the frozen rows of a home."""
-    tables = {table: digest.to_json() for table, digest in rows.tables.items()}
-    noted = {"source": rows.source, "writers": dict(rows.writers), "tables": tables}
-    (folder / f"{name}.json").write_text(json.dumps(noted, indent=1) + "\n", "utf-8")
+    """Writes the frozen rows of a home, those of each extension's tables beside its tests."""
+    owners, own = owners_of_tables(), _own_file(name, folder)
+    noted: dict[Path, dict[str, object]] = {own: {}}
+    for table, digest in rows.tables.items():
+        path = _file_of(owners[table], name, folder) if table in owners else own
+        noted.setdefault(path, {})[table] = digest.to_json()
+    for path, tables in noted.items():
+        about = {"source": rows.source, "writers": dict(rows.writers)} if path == own else {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(about | {"tables": tables}, indent=1) + "\n", "utf-8")
+
+
+def _own_file(name: str, folder: Path) -> Path:
+    """Where the core's tables of a home are kept: with who makes the home."""
+    makers = [extension for extension, addition in find_additions().items() if name in addition.homes]
+    return _file_of(makers[0], name, folder) if makers else folder / "oracles" / f"{name}.json"
+
+
+def _file_of(extension: str, name: str, folder: Path) -> Path:
+    return folder / "extensions" / extension / "oracles" / f"{name}.json"
 
 
 def list_changes(published: Path, frozen: Mapping[str, TableDigest]) -> list[str]:
@@ -88,7 +114,7 @@ def main() -> None:
             folder = (arguments.keep or Path(temporary)) / name
             folder.mkdir(parents=True)
             source = HOMES[name](folder)
-            rows = FrozenRows(read_digests(published_file(folder)), digest_source(source), list_writers())
+            rows = FrozenRows(read_digests(published_file(folder)), source, list_writers())
             write_frozen(name, rows)
             print(f"{name}: {len(rows.tables)} tables, {sum(digest.rows for digest in rows.tables.values()):,} rows")
 
