@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
+
+from cc_pipeline.errors import CcPipelineError
 
 if TYPE_CHECKING:
     from cc_pipeline.checks.check import Check
@@ -43,7 +46,7 @@ WITHOUT: Final = "CC_PIPELINE_WITHOUT"
 _BROKEN: Final[dict[str, str]] = {}
 
 
-def _nothing() -> tuple[()]:
+def _nothing(*_: object) -> tuple[()]:
     return ()
 
 
@@ -92,7 +95,7 @@ class Extension:
     commands: Callable[[], Mapping[str, Any]] = _no_names
     known_hosts: Callable[[], Mapping[str, KnownHosts]] = _no_names
     definitions: Callable[[Placement], HomeDefinitions | None] = lambda _: None
-    checks: Callable[[Settings], Sequence[Check]] = lambda _: ()
+    checks: Callable[[Settings], Sequence[Check]] = _nothing
     maintenance: Callable[[Workspace], int] | None = None
     doctor: Callable[[Workspace], Iterator[Finding]] | None = None
 
@@ -122,6 +125,12 @@ class Found:
 
 _LEFT_OUT: Final = f"left out by {WITHOUT}"
 JOINTS: Final = tuple(one.name for one in fields(Extension) if one.name not in ("name", "summary", "needs"))
+#: Joints with several values: what is handed in is read once, whatever makes it.
+_KINDS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    one.name: tuple if one.default is _nothing else dict
+    for one in fields(Extension)
+    if one.default is _nothing or one.default is _no_names
+}
 #: Those that need nothing to be collected.
 COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "checks", "maintenance", "doctor"))
 
@@ -147,12 +156,17 @@ def refuse(name: str, problem: str) -> None:
 def collect(joint: str, *arguments: Any) -> dict[str, Any]:
     """What each extension hands in at ``joint``, a field of ``Extension`` that takes ``arguments``, by its name.
 
-    An extension that raises hands in nothing, here and from then on: :func:`find_extensions` says why.
+    An extension that raises, or hands in no sequence or mapping where the joint is one, hands in nothing, here and
+    from then on: :func:`find_extensions` says why. A ``CcPipelineError`` is about a home, its settings or the machine:
+    it costs what the extension hands in this time, and a warning says so.
     """
+    as_declared = _KINDS.get(joint, lambda value: value)
     collected: dict[str, Any] = {}
     for extension in extensions():
         try:
-            collected[extension.name] = getattr(extension, joint)(*arguments)
+            collected[extension.name] = as_declared(getattr(extension, joint)(*arguments))
+        except CcPipelineError as error:
+            warnings.warn(f"the extension {extension.name} hands in no {joint} now: {error}", stacklevel=2)
         except Exception as error:  # whatever it is: it costs only this extension
             refuse(extension.name, f"{joint}: {type(error).__name__}: {error}")
     return collected

@@ -208,25 +208,31 @@ def choose(home: Path, values: Mapping[str, str | bool], *, anew: bool = False) 
     def change(note: HomeNote) -> HomeNote:
         return replace(note, chosen={**note.chosen, **values} if anew else {**values, **note.chosen})
 
-    _change_note(home, change)
+    change_note(home, change)
 
 
-def note_table(home: Path, table: ExtensionTable) -> None:
-    """Notes a table that an extension is about to make. A home without a note is left alone.
+def note_table(home: Path, table: ExtensionTable) -> bool:
+    """Notes a table that an extension is about to make; whether it was not noted yet. A home without a note is left
+    alone.
 
     Raises ``EnvironmentFault`` when the folder cannot be written.
     """
-    _change_note(home, lambda note: note.with_tables([table]))
+    return change_note(home, lambda note: note.with_tables([table]))
 
 
-def _change_note(home: Path, change: Callable[[HomeNote], HomeNote]) -> None:
+def change_note(home: Path, change: Callable[[HomeNote], HomeNote]) -> bool:
+    """Changes the note of a home that has one; whether there was anything to change.
+
+    Raises ``EnvironmentFault`` when the folder cannot be written.
+    """
     note = read_note(home)
     if note is None or change(note) == note:
-        return
+        return False
     # another process may be adding something else
     with locked(home / "home.lock"):
         note = read_note(home) or note
         write_note(home, change(note))
+    return True
 
 
 def refuse_unknown_layout(place: str, note: HomeNote) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final
 
 from cc_pipeline.checks.finding import Finding
@@ -17,7 +17,6 @@ from cc_pipeline.extension import (
     collect,
     extensions,
     find_extensions,
-    refuse,
 )
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
@@ -48,23 +47,30 @@ class ListedExtension:
 
 def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = None) -> list[ListedExtension]:
     """All installed extensions, those of this project first. ``definitions_of`` gives what one defines for Dagster;
-    without it that is only said to be there. One that raises is broken."""
+    without it that is only said to be there. One that raises is listed as broken."""
     added = {joint: collect(joint) for joint in COLLECTED}
-    added["checks"] = _each(lambda extension: extension.checks(settings))
+    problems: dict[str, str] = {}
+    added["checks"] = _each(lambda extension: extension.checks(settings), problems)
     if definitions_of is not None:
-        for joint, definitions in _by_kind(_each(definitions_of)).items():
+        for joint, definitions in _by_kind(_each(definitions_of, problems)).items():
             added[joint] = definitions
-    return [_listed(found, added) for found in find_extensions()]
+    every = find_extensions()
+    return [
+        _listed(
+            replace(one, value=None, problem=problems[one.name]) if one.value and one.name in problems else one, added
+        )
+        for one in every
+    ]
 
 
-def _each(ask: Callable[[Extension], Any]) -> dict[str, Any]:
-    """What each extension answers, by its name."""
+def _each(ask: Callable[[Extension], Any], problems: dict[str, str]) -> dict[str, Any]:
+    """What each extension answers, by its name. What one raises is put into ``problems``: it may be of this home."""
     answers = {}
     for extension in extensions():
         try:
             answers[extension.name] = ask(extension)
         except Exception as error:  # whatever it is: it costs only this extension
-            refuse(extension.name, f"{type(error).__name__}: {error}")
+            problems[extension.name] = f"{type(error).__name__}: {error}"
     return answers
 
 

@@ -35,6 +35,7 @@ from cc_pipeline.settings import PREFIX, Settings, choices_of, in_environment
 from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.refusals import CAUTION, COUNTED
 from cc_pipeline.transport.states import HostState, budget_state
+from cc_pipeline.upkeep.purge_plan import UNKNOWN_TABLE, find_unknown_tables
 from cc_pipeline.upkeep.stored_files import Verified, lost_records
 from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
 from cc_pipeline.upkeep.upkeep import doubtful_notes
@@ -264,6 +265,7 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
             continue
         level = "note" if len(pinned.files) > _MANY_FILES else "ok"
         yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
+    yield from _unknown_tables(lake)
     yield from _miscounts(settings, lake)
     yield from _shortfall(lake)
     yield from _torn_slices(lake)
@@ -272,6 +274,17 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
         if not pending(settings.home, MIGRATIONS):
             yield from _balanced(workspace)
             yield from _published(workspace)
+
+
+def _unknown_tables(lake: Lake) -> Iterator[Finding]:
+    try:
+        found = find_unknown_tables(lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "tables", str(error))
+        return
+    for name, why in found.items():
+        text = f"cc.duckdb does not show this table, and no target can be purged while it is here: {why}"
+        yield Finding("bad", name, text, UNKNOWN_TABLE)
 
 
 def _balanced(workspace: Workspace) -> Iterator[Finding]:

@@ -255,7 +255,8 @@ class Launcher:
         """Materializes ``warehouse``, unless ``cc.duckdb`` can be read and shows everything already: then no run is
         started. Raises as :meth:`publish`."""
         # a file that is gone makes views fail that were published with it
-        is_torn = any(torn_paths(self._workspace.lake, table) for table in self._workspace.lake.specs)
+        lake = self._workspace.lake
+        is_torn = any(torn_paths(lake, spec.name) for spec in lake.specs.values() if not spec.left_by)
         if not is_torn and publication_verdict(self._workspace).passed and self._was_made("warehouse"):
             return None
         return self.publish()

@@ -89,7 +89,11 @@ def _macros_for(tables: Collection[str | None]) -> list[Sequence[MacroSpec]]:
     if not set(OF_TARGETS) <= {*tables}:
         return []
     views = collect("views")
-    added = [macros for name, macros in collect("macros").items() if {view.name for view in views[name]} <= {*tables}]
+    added = [
+        macros
+        for name, macros in collect("macros").items()
+        if name in views and {view.name for view in views[name]} <= {*tables}
+    ]
     return [MACROS, *added]
 
 

@@ -25,7 +25,7 @@ from deltalake import (
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
-from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, S3FileSystem
 
 from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.capture_columns import SLICE
@@ -123,9 +123,9 @@ class DigestsUnknown(EnvironmentFault):
 class Lake:
     """The tables under one root (a folder or ``s3://bucket/prefix``).
 
-    ``storage_options`` go to the Delta library as they are (credentials, endpoint). ``before_create`` is called with
-    the declaration of a table that is about to be made. Every method raises ``EnvironmentFault`` when the place cannot
-    be read or written.
+    ``storage_options`` go to the Delta library as they are (credentials, endpoint). ``before_write`` is called with
+    the declaration of a table that is about to be made, or that this object is about to write to for the first time.
+    Every method raises ``EnvironmentFault`` when the place cannot be read or written.
     """
 
     def __init__(
@@ -133,12 +133,13 @@ class Lake:
         root: str,
         specs: Iterable[TableSpec],
         storage_options: Mapping[str, str] | None = None,
-        before_create: Callable[[TableSpec], object] = lambda _: None,
+        before_write: Callable[[TableSpec], object] = lambda _: None,
     ) -> None:
         self.root = root.rstrip("/")
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
-        self._before_create = before_create
+        self._before_write = before_write
+        self._written: set[str] = set()
         self._handles: dict[str, tuple[int, DeltaTable]] = {}
         self._standings = Standings(self)
         self._lock = threading.Lock()
@@ -519,6 +520,25 @@ class Lake:
         options = self._options or {}
         return S3FileSystem(region=options.get("AWS_REGION"), endpoint_override=options.get("AWS_ENDPOINT_URL"))
 
+    def other_tables(self) -> list[str]:
+        """The names of tables that are here and that none of ``specs`` declares."""
+        folder = f"{self.root}/tables".removeprefix("s3://")
+        try:
+            found = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True))
+        except OSError as error:
+            raise lake_fault(f"could not list {folder}", error) from error
+        names = {one.base_name for one in found if one.type is FileType.Directory}
+        return sorted(name for name in names - self.specs.keys() if not name.startswith((".", "_")))
+
+    def has_files(self, table: str) -> bool:
+        """Whether there is any file in the folder of a table, of whatever kind."""
+        folder = self.address(table).removeprefix("s3://")
+        try:
+            found = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
+        except OSError as error:
+            raise lake_fault(f"could not list {folder}", error) from error
+        return any(one.type is FileType.File for one in found)
+
     def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable | None:
         """The table as it is now, or at ``version``; ``None`` where there is none.
 
@@ -581,11 +601,13 @@ class Lake:
     def prepare(self, table: str) -> None:
         """Makes the table where there is none, and adds columns that the spec has and the table lacks."""
         spec = self.specs[table]
+        if table not in self._written:
+            self._before_write(spec)
+            self._written.add(table)
         for left in reversed(range(_COMMIT_TRIES)):
             self.look_again(table)
             handle = self.open(spec)
             if handle is None:
-                self._before_create(spec)
                 self._create(spec)
                 self.look_again(table)
                 return

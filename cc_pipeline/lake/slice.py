@@ -108,8 +108,13 @@ def note_again(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
     lake.commit_digests(table, counts | {_noted(table, one): GONE for one in slices})
 
 
+def digests_of_notes(table: str) -> str:
+    """The pattern of the names of digests in a table that :func:`note_slices` writes."""
+    return f"{table}:{{crawl}}:{{target}}"
+
+
 def _noted(table: str, slice_: Slice) -> str:
-    return f"{table}:{slice_.crawl}:{slice_.target}"
+    return digests_of_notes(table).format(crawl=slice_.crawl, target=slice_.target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     with locked(settings.home / "publish.lock"):
         clear_debris(settings)
         lake = workspace.lake
-        shown = [spec for spec in lake.specs.values() if not spec.left_by and (spec.is_shown or not copied)]
-        pinned = [lake.pin(spec.name) for spec in shown]
+        pinned = [lake.pin(name) for name in _shown_tables(workspace)]
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
         # a stage may commit while this pins one table after the other, so judge by the pinned versions
         torn = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
@@ -124,12 +123,19 @@ def made_as(workspace: Workspace) -> str:
         {
             "program": __version__,
             "publish": settings.publish,
+            "tables": _shown_tables(workspace),
             "lake": [str(workspace.lake.root), settings.lake_endpoint],
             "views": _described(publication_views([], Sharing((), ()))),
             "macros": repr(MACROS),
             "additions": [[one.name, _described(one.views), repr(one.macros)] for one in _find_additions()[0]],
         }
     )
+
+
+def _shown_tables(workspace: Workspace) -> list[str]:
+    copied = workspace.settings.publish == "copy"
+    specs = workspace.lake.specs.values()
+    return [spec.name for spec in specs if not spec.left_by and (spec.is_shown or not copied)]
 
 
 def _described(views: Sequence[ViewSpec]) -> list[list[object]]:

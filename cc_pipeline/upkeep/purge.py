@@ -22,6 +22,7 @@ from typing import Final
 from urllib.parse import quote
 
 from cc_pipeline import progress
+from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
 from cc_pipeline.lake import target_definitions as targets
@@ -58,6 +59,7 @@ from cc_pipeline.upkeep.purge_plan import (
     plan_purge,
     purged_tables,
     read_note,
+    refuse_unknown_tables,
     slices_of_left_runs,
     slices_of_target,
     write_note,
@@ -156,7 +158,8 @@ def _drop_slices(workspace: Workspace, slices: Sequence[Slice]) -> int:
 def _lease_to_purge(workspace: Workspace, slugs: Collection[str]) -> Iterator[list[Slice]]:
     """Inside the block no run of the targets ``slugs`` begins, and nothing is committed here once the lease ran out.
     Gives the slices that runs which were stopped may still have in hand. Raises ``EnvironmentFault`` where another
-    purge has one of the targets."""
+    purge has one of the targets, or the lake has tables that nobody knows."""
+    refuse_unknown_tables(workspace.lake)
     with lease_of(workspace.storage, PURGES, slugs) as mine:
         targets.note_purge(workspace.lake, slugs)
         others = [one for one in leases_of(workspace.storage, PURGES)[0] if one.key != mine.key and one.is_about(slugs)]
@@ -293,7 +296,8 @@ def _remove_rows(workspace: Workspace, slices: Sequence[Slice], *, of_subset: bo
     leaves tables alone whose rows belong to no subset.
 
     Tables of the stages of a run are emptied of all slices, also of those that they do not have: a run that is about to
-    commit one of them cannot do so any more, as its commit conflicts with this one.
+    commit one of them cannot do so any more, as its commit conflicts with this one. Other tables are emptied of what
+    they have, by their digests or their rows.
     """
     lake = workspace.lake
     for first in range(0, len(slices), _SLICES_AT_ONCE):
@@ -302,7 +306,7 @@ def _remove_rows(workspace: Workspace, slices: Sequence[Slice], *, of_subset: bo
             for table in tables_of_notes:
                 if lake.version(table) >= 0:
                     empty_slices(lake, table, some)
-            if made := some if stage in _OF_RUNS else _made(workspace, stage, some):
+            if made := some if stage in _OF_RUNS else _there(workspace, stage, some):
                 stage.empty(lake, made)
         progress.report("rows", first + len(some), len(slices))
 
@@ -314,6 +318,16 @@ def _made(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[S
     for table in stage.tables:
         digests = workspace.lake.digests(table, [*named])
         found |= {named[name] for name, digest in digests.items() if digest not in (None, GONE)}
+    return sorted(found)
+
+
+def _there(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
+    """As :func:`_made`, with those that have rows and no digest."""
+    found = {*_made(workspace, stage, slices)}
+    for crawl, targets_ in targets_by_crawl(slices).items():
+        for table in stage.tables:
+            where = {"crawl": crawl, "target": targets_}
+            found |= {Slice(*key) for key in count_rows(workspace.lake, table, where, SLICE)}
     return sorted(found)
 
 

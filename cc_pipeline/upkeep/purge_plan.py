@@ -35,6 +35,11 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 _FOLDER: Final = "purges/"
 _LONGEST: Final = 256 << 20
+#: What to do about a table that may have rows of targets, and that nobody knows.
+UNKNOWN_TABLE: Final = (
+    "Install the extension that made it, or take it out of CC_PIPELINE_WITHOUT (cc-pipeline extensions lists those "
+    "that are left out or broken). Where nobody needs the table, delete its folder."
+)
 T = TypeVar("T")
 
 
@@ -228,9 +233,10 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
     """What purging ``slug`` would take away now; nothing is changed. Memory stays flat: stored records are numbers.
 
     Without ``files`` stored files are not looked at: enough to know whether the target found anything.
-    Raises ``EnvironmentFault`` when the lake or its place cannot be read.
+    Raises ``EnvironmentFault`` when the lake or its place cannot be read, and where it has tables that nobody knows.
     """
     lake = workspace.lake
+    refuse_unknown_tables(lake)
     slices = slices_of_target(lake, slug)
     own = sorted({slug, *(one.target for one in slices)})
     crawls = sorted({one.crawl for one in slices})
@@ -262,6 +268,34 @@ def purged_tables(lake: Lake) -> list[TableSpec]:
     """The tables with rows of targets in crawls, in the order in which a purge empties them: against the way that a
     value travels, so that what is made from other rows goes before them."""
     return [spec for spec in reversed(lake.specs.values()) if spec.has_targets]
+
+
+def find_unknown_tables(lake: Lake) -> dict[str, str]:
+    """The tables in the lake that nothing says how to purge, each with why, and whose rows may be of targets: nobody
+    declares or noted them, or they cannot be read. Raises ``EnvironmentFault`` where the lake cannot be listed."""
+    found: dict[str, str] = {}
+    for name in lake.other_tables():
+        try:
+            handle = lake.open(TableSpec(name, pa.schema([])))
+        except EnvironmentFault as fault:
+            found[name] = f"it cannot be read ({fault.what})"
+            continue
+        if handle is None:
+            # made, and never written to, by a process that was killed
+            if lake.has_files(name):
+                found[name] = "it has files and no log that names them"
+        elif "target" in {field.name for field in handle.schema().fields}:
+            found[name] = "no extension in use declares it, and the home has no note of it"
+    return found
+
+
+def refuse_unknown_tables(lake: Lake) -> None:
+    """Raises ``EnvironmentFault`` where a table may have rows of targets that a purge would not find."""
+    for name, why in find_unknown_tables(lake).items():
+        raise EnvironmentFault(
+            f"{lake.address(name)} may have rows of targets, and nothing says how they are removed: {why}",
+            UNKNOWN_TABLE,
+        )
 
 
 def slices_of_target(lake: Lake, slug: str) -> list[Slice]:

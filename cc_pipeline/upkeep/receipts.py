@@ -27,7 +27,15 @@ from cc_pipeline.lake.snapshot import published_elsewhere
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.lake.target_definitions import slugs_of
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.upkeep.purge_plan import PurgeNote, PurgePlan, purged_tables, read_json, read_note, slices_of_target
+from cc_pipeline.upkeep.purge_plan import (
+    PurgeNote,
+    PurgePlan,
+    purged_tables,
+    read_json,
+    read_note,
+    refuse_unknown_tables,
+    slices_of_target,
+)
 from cc_pipeline.workspace.workspace import Workspace
 
 _FOLDER: Final = "receipts/"
@@ -155,6 +163,7 @@ def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
     Raises ``EnvironmentFault`` where there is nothing to look at, or it cannot be read.
     """
     lake, slug = workspace.lake, receipt.slug
+    refuse_unknown_tables(lake)
     tables = [spec.name for spec in purged_tables(lake) if lake.open(spec) is not None]
     if not tables:
         raise EnvironmentFault(

@@ -78,11 +78,11 @@ def torn_tables(lake: Lake) -> list[Torn]:
 
 
 def torn_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
-    """The slices whose last commit to any of ``tables`` (default: all) was taken back, and that were not made again
-    since."""
+    """The slices whose last commit to any of ``tables`` (default: all, but those of extensions that are not in use) was
+    taken back, and that were not made again since."""
     found: set[Slice] = set()
     for table in tables or lake.specs:
-        if lake.specs[table].slice_columns[:1] == ("crawl",):
+        if lake.specs[table].slice_columns[:1] == ("crawl",) and not lake.specs[table].left_by:
             names = lake.digest_names(table, only=TORN)
             found |= {slice_ for slice_ in map(slice_named, names) if slice_ is not None}
     return sorted(found)

@@ -109,7 +109,7 @@ def _maintain_extensions(workspace: Workspace) -> tuple[dict[str, int], dict[str
         if extension.maintenance is None:
             continue
         try:
-            deleted[f"files of {extension.name}"] = extension.maintenance(workspace)
+            deleted[f"files of {extension.name}"] = int(extension.maintenance(workspace))
         except Exception as error:  # whatever it is: it costs only this extension
             failed[extension.name] = f"{type(error).__name__}: {error}"
     return deleted, failed

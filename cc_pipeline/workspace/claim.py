@@ -21,6 +21,7 @@ from cc_pipeline.home import (
     LAYOUT,
     HomeNote,
     as_written,
+    change_note,
     is_whole,
     parsed,
     read_copy,
@@ -30,6 +31,7 @@ from cc_pipeline.home import (
     write_copy,
     write_note,
 )
+from cc_pipeline.locks import locked
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.values import Settings
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -76,8 +78,15 @@ def claim_home(settings: Settings) -> None:
             f"{lake} holds tables of {copy.source}, and {home} says that it is a home of {settings.source}. Use "
             f"another home; or, if both are the same source, which has moved, delete {lake}/{LAKE_NOTE}"
         )
-    note = noted or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
-    note = note.with_tables(copy.tables if copy is not None else ())
+
+    def renewed(noted: HomeNote | None) -> HomeNote:
+        note = noted or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
+        note = note.with_tables(copy.tables if copy is not None else ())
+        if settings.mirrors and settings.sources != tuple(map(shown, note.places)):
+            return replace(note, source=settings.source, mirrors=settings.mirrors)
+        return note
+
+    note = renewed(noted)
     refuse_unknown_layout(str(home), note)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -89,10 +98,11 @@ def claim_home(settings: Settings) -> None:
             f"{home} cannot be used as a home: {error.strerror or error}",
             f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
         ) from error
-    if settings.mirrors and settings.sources != tuple(map(shown, note.places)):
-        note = replace(note, source=settings.source, mirrors=settings.mirrors)
     if note != noted or not is_whole(home):
-        write_note(home, note)
+        # another process may be noting a table
+        with disk_trouble(home), locked(home / "home.lock"):
+            note = renewed(read_note(home, lake))
+            write_note(home, note)
     bare = replace(note, source=shown(note.source), mirrors=tuple(map(shown, note.mirrors)))
     if lake is not None and copy != bare:
         with suppress(EnvironmentFault):  # a home that cannot be written, or not now, is read all the same
@@ -120,11 +130,9 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
         )
     refuse_unknown_layout(f"the lake {lake.source}", noted)
     # migrated by another home, or not yet migrated although this home was, with another lake
-    follows = replace(mine, layout=noted.layout).with_tables(noted.tables)
-    if follows != mine:
-        write_note(home, follows)
-    if follows.tables != noted.tables:
-        _write_lake(lake, noted.with_tables(follows.tables))
+    change_note(home, lambda mine: replace(mine, layout=noted.layout, tables=noted.with_tables(mine.tables).tables))
+    if (both := noted.with_tables(mine.tables)) != noted:
+        _write_lake(lake, both)
 
 
 def note_layout(lake: Transport, home: Path, source: str) -> None:

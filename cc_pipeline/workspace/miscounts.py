@@ -82,7 +82,8 @@ def find_new_miscounts(settings: Settings, lake: Lake) -> dict[str, Miscounted]:
     if settings.publish == "none" and not looks:
         return find_changed_miscounts(settings, lake)
     are_wrong = any(look.leaves_out for look in looks.values())
-    may_be = looks and "://" not in lake.root and any(_has_moved(lake, name, looks) for name in lake.specs)
+    shown = [spec.name for spec in lake.specs.values() if not spec.left_by]
+    may_be = looks and "://" not in lake.root and any(_has_moved(lake, name, looks) for name in shown)
     if not are_wrong and not may_be:
         return {}
     return find_changed_miscounts(settings, lake)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
 import pyarrow as pa
@@ -14,7 +14,18 @@ from cc_pipeline.home import ExtensionTable
 from cc_pipeline.index.catalog.schemas import CATALOG_ROW_GROUP, CATALOG_SCHEMA
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import RemovedWith, TableSpec
-from cc_pipeline.lake.slice import BUILT, FETCH, GIVEN, HARVEST, LIST, LOCATE, PARSE, Stage
+from cc_pipeline.lake.slice import (
+    BUILT,
+    FETCH,
+    GIVEN,
+    HARVEST,
+    LIST,
+    LOCATE,
+    PARSE,
+    Slice,
+    Stage,
+    digests_of_notes,
+)
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import (
     CAPTURES_SCHEMA,
@@ -75,47 +86,67 @@ def tables_by_extension() -> dict[str, Sequence[TableSpec]]:
     """The tables of each extension in use that has any.
 
     An extension is left out from then on, with the reason in ``find_extensions``, if it declares a table whose name is
-    taken, or a table by crawl and target without a stage.
+    taken, or one with rows of targets of which its stage does not say how a purge finds them.
     """
     owners = {spec.name: "the core" for spec in CORE_TABLES}
     found: dict[str, Sequence[TableSpec]] = {}
     for extension, specs in collect("tables").items():
-        own = {spec.name: f"the extension {extension}" for spec in specs}
-        problem = _find_problem(specs, owners) or ("it declares a table twice" if len(own) < len(specs) else "")
+        problem = _find_problem(specs, owners)
         if problem:
             refuse(extension, problem)
         elif specs:
-            found[extension] = tuple(specs)
-            owners |= own
+            found[extension] = specs
+            owners |= {spec.name: f"the extension {extension}" for spec in specs}
     return found
 
 
 def _find_problem(specs: Sequence[TableSpec], owners: Mapping[str, str]) -> str:
     for spec in specs:
+        if not isinstance(spec, TableSpec):
+            return f"it declares {spec!r}, which is no TableSpec"
         if spec.name in owners:
             return f"its table {spec.name} has the name of a table of {owners[spec.name]}"
-        if spec.has_targets and spec.stage is None:
-            return f"its table {spec.name} has rows by crawl and target and no stage, by which a purge finds them"
+        if [own.name for own in specs].count(spec.name) > 1:
+            return f"it declares its table {spec.name} twice"
+        may_go = "target" in spec.schema.names and spec.removed_with != "nothing"
+        if may_go and (why := _problem_of_rows(spec)):
+            return f"its table {spec.name} has rows of targets {why}, so that no purge finds them"
     return ""
 
 
-def extension_table(spec: TableSpec) -> ExtensionTable | None:
-    """What a home notes of a table of an extension in use; ``None`` for other tables."""
-    for extension, specs in tables_by_extension().items():
-        if spec.name in {own.name for own in specs}:
-            if spec.has_targets and spec.stage is not None:
-                return ExtensionTable(extension, spec.name, spec.removed_with, spec.stage.named)
-            return ExtensionTable(extension, spec.name)
-    return None
+def _problem_of_rows(spec: TableSpec) -> str:
+    """Why a purge cannot find the rows that a table has of targets; empty if it can."""
+    if spec.slice_columns != SLICE:
+        return "and other slice columns than crawl and target"
+    if spec.stage is None:
+        return "and no stage"
+    one = Slice("crawl", "target")
+    if spec.stage.slice_of(spec.stage.digest_name(one)) != one:
+        return "and a stage whose digests are not named LABEL:{crawl}:{target}"
+    return ""
+
+
+def note_of_table(extension: str, spec: TableSpec) -> ExtensionTable:
+    """What a home notes of a table of an extension."""
+    if not spec.has_targets or spec.stage is None:
+        return ExtensionTable(extension, spec.name)
+    digests = digests_of_notes(spec.name) if spec.has_row_a_slice else spec.stage.named
+    return ExtensionTable(extension, spec.name, spec.removed_with, digests)
 
 
 def with_left_tables(
-    noted: Iterable[ExtensionTable], schema_of: Callable[[str], pa.Schema | None]
+    noted: Sequence[ExtensionTable], schema_of: Callable[[str], pa.Schema | None]
 ) -> tuple[TableSpec, ...]:
     """All tables, then those among ``noted`` that were left by extensions which are not in use, where they are there.
 
-    ``schema_of`` gives the columns of a table as it is stored, ``None`` for one that cannot be read.
+    ``schema_of`` gives the columns of a table as it is stored, ``None`` for one that cannot be read. An extension that
+    declares a table which another one made here is left out from then on.
     """
+    makers = {table.table: table.extension for table in noted}
+    for extension, specs in tables_by_extension().items():
+        for maker, name in ((makers.get(spec.name, extension), spec.name) for spec in specs):
+            if maker != extension:
+                refuse(extension, f"its table {name} has the name of one that the extension {maker} made in a home")
     declared = all_tables()
     names = {spec.name for spec in declared}
     left = (

@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.extension import collect
-from cc_pipeline.home import choose, note_table, read_note
+from cc_pipeline.home import ExtensionTable, choose, note_table, read_note
 from cc_pipeline.index.kinds import refuse_unknown_kind
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import target_definitions as definitions
@@ -45,7 +45,7 @@ from cc_pipeline.transport.refusals import RefusalPolicy
 from cc_pipeline.transport.states import rate_in_force
 from cc_pipeline.workspace.claim import agree, claim_home, claim_lake, note_layout
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
-from cc_pipeline.workspace.tables import MIGRATIONS, extension_table, with_left_tables
+from cc_pipeline.workspace.tables import MIGRATIONS, note_of_table, tables_by_extension, with_left_tables
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
@@ -90,11 +90,9 @@ class Workspace:
         self.migrate()
         return open_lake(self.settings, self._note_table)
 
-    def _note_table(self, spec: TableSpec) -> None:
+    def _note_table(self, table: ExtensionTable) -> None:
         """Notes a table of an extension in the home and the lake, so that it is purged also without the extension."""
-        table = extension_table(spec)
-        if table is not None:
-            note_table(self.settings.home, table)
+        if note_table(self.settings.home, table):
             self.claim()
 
     def claim(self) -> None:
@@ -372,13 +370,22 @@ def fetched_whole(settings: Settings, address: str, most: int) -> bytes:
         ) from fault
 
 
-def open_lake(settings: Settings, before_create: Callable[[TableSpec], object] = lambda _: None) -> Lake:
+def open_lake(settings: Settings, note: Callable[[ExtensionTable], object] = lambda _: None) -> Lake:
     """The tables of the settings' lake as they are, also those that extensions left which are not in use. This neither
-    claims nor migrates the home. ``before_create`` is as in ``Lake``."""
+    claims nor migrates the home. ``note`` is called before a table of an extension is written to for the first time."""
     options = lake_options(settings)
-    note = read_note(settings.home, None if settings.lake_is_apart else Path(settings.lake))
-    specs = with_left_tables(note.tables if note else (), lambda name: stored_schema(settings.lake, name, options))
-    return Lake(settings.lake, specs, options, before_create)
+    home = read_note(settings.home, None if settings.lake_is_apart else Path(settings.lake))
+    specs = with_left_tables(home.tables if home else (), lambda name: stored_schema(settings.lake, name, options))
+    # as of now: an extension that is refused later goes on with what it has in hand
+    owned = {
+        spec.name: note_of_table(extension, spec) for extension, own in tables_by_extension().items() for spec in own
+    }
+
+    def before_write(spec: TableSpec) -> None:
+        if spec.name in owned:
+            note(owned[spec.name])
+
+    return Lake(settings.lake, specs, options, before_write)
 
 
 def lake_options(settings: Settings) -> dict[str, str] | None:

@@ -13,10 +13,12 @@ from deltalake import DeltaTable
 
 from cc_pipeline import extension
 from cc_pipeline.checks.health import examine
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extension import Extension, find_extensions
 from cc_pipeline.lake.lake import TableSpec
-from cc_pipeline.lake.slice import Slice, Stage
-from cc_pipeline.upkeep.purge import drop_subset, purge
+from cc_pipeline.lake.slice import Slice, Stage, note_slices
+from cc_pipeline.publish.publish import behind
+from cc_pipeline.upkeep.purge import drop_subset, purge, remove_whole
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.upkeep.receipts import look_for_rest, receipts
 from cc_pipeline.upkeep.upkeep import keep_up
@@ -145,13 +147,147 @@ def test_another_home_of_a_lake_knows_the_tables_that_an_extension_left_there(
     second.close()
 
 
+def forget_tables(home: Path) -> None:
+    """Takes the tables of extensions out of the notes, as in a home whose note somebody wrote by hand."""
+    for note in (home / "home.json", home / "lake" / "cc_pipeline.json"):
+        said = json.loads(note.read_text())
+        del said["extensions"]
+        note.write_text(json.dumps(said))
+
+
+def test_no_target_is_purged_where_a_table_is_in_nobodys_hands(
+    bucket: Bucket, tmp_path: Path, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(titles())
+    home = tmp_path / "home"
+    workspace = workspace_of(bucket[0], home)
+    made(workspace, GOES)
+    workspace.close()
+    forget_tables(home)
+
+    monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
+    without = workspace_of(bucket[0], home)
+    for ask in (
+        lambda: plan_purge(without, GOES, GOES),
+        lambda: drop_subset(without, GOES, "robotstxt"),
+        lambda: remove_whole(without, [GOES], []),
+    ):
+        with pytest.raises(EnvironmentFault, match="tables/titles may have rows of targets"):
+            ask()
+    [finding] = [finding for finding in examine(without.settings) if finding.topic == "titles"]
+    assert finding.level == "bad"
+    without.close()
+
+    monkeypatch.delenv("CC_PIPELINE_WITHOUT")
+    again = workspace_of(bucket[0], home)
+    made(again, STAYS)
+    assert json.loads((home / "home.json").read_text())["extensions"]["titles"], "what writes to a table notes it"
+    again.close()
+    monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
+    without = workspace_of(bucket[0], home)
+    purge(without, plan_purge(without, GOES, GOES), now=True)
+    assert stored(home / "lake") == [f"{number} of {STAYS}" for number in range(2)]
+    without.close()
+
+
+def test_a_table_that_an_extension_left_and_nobody_can_read_is_not_taken_for_none(
+    bucket: Bucket, tmp_path: Path, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(titles())
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    made(workspace, GOES)
+    workspace.close()
+    entry = tmp_path / "home" / "lake" / "tables" / "titles" / "_delta_log" / f"{0:020}.json"
+    entry.write_text(entry.read_text()[:40])
+    monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
+    without = workspace_of(bucket[0], tmp_path / "home")
+    with pytest.raises(EnvironmentFault, match="it cannot be read"):
+        plan_purge(without, GOES, GOES)
+    assert [finding.level for finding in examine(without.settings) if finding.topic == "titles"] == ["bad"]
+    without.close()
+
+
+def test_a_table_is_noted_although_its_extension_was_refused_meanwhile(
+    bucket: Bucket, tmp_path: Path, install: Installer
+) -> None:
+    install(titles())
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    assert "titles" in workspace.lake.specs
+    extension.refuse("titles", "a command of it has a name that is taken")
+    made(workspace, GOES)
+    workspace.close()
+    without = workspace_of(bucket[0], tmp_path / "home")
+    purge(without, plan_purge(without, GOES, GOES), now=True)
+    assert stored(tmp_path / "home" / "lake") == []
+    without.close()
+
+
+def test_a_purge_clears_rows_beside_a_stage_and_rows_without_digests(
+    bucket: Bucket, tmp_path: Path, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = TableSpec("title_notes", SCHEMA, ("crawl", "target"), stage=TITLES)
+    install(titles(SPEC, notes))
+    lake = tmp_path / "home" / "lake"
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    slice_ = Slice(NEW, GOES)
+    note_slices(workspace.lake, "title_notes", {slice_: {"title": "noted"}}, but="at")
+    workspace.lake.commit(
+        "titles", pa.Table.from_pylist([slice_.where | {"title": "bare"}], SCHEMA), [slice_.where], {}
+    )
+    workspace.close()
+    monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
+    without = workspace_of(bucket[0], tmp_path / "home")
+    plan = plan_purge(without, GOES, GOES)
+    assert (plan.slices, plan.rows["title_notes"], plan.rows["titles"]) == ((slice_,), 1, 1)
+    purge(without, plan, now=True)
+    assert stored(lake) == [] and DeltaTable(lake / "tables" / "title_notes").to_pyarrow_table().num_rows == 0
+    without.close()
+
+
+def test_no_extension_takes_a_table_that_another_one_left(bucket: Bucket, tmp_path: Path, install: Installer) -> None:
+    install(titles())
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    made(workspace, GOES)
+    workspace.close()
+    install(titles(name="thief"))
+    other = workspace_of(bucket[0], tmp_path / "home")
+    assert other.lake.specs["titles"].left_by == "titles"
+    assert [(one.name, "that the extension titles made" in one.problem) for one in find_extensions()] == [
+        ("thief", True)
+    ]
+    other.close()
+
+
+def test_a_published_file_is_made_anew_when_an_extension_with_tables_alone_goes(
+    bucket: Bucket, tmp_path: Path, install: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(titles())
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    made(workspace, GOES)
+    publish(workspace)
+    assert behind(workspace) is None
+    workspace.close()
+    monkeypatch.setenv("CC_PIPELINE_WITHOUT", "titles")
+    without = workspace_of(bucket[0], tmp_path / "home")
+    assert behind(without) is not None
+    publish(without)
+    assert behind(without) is None
+    without.close()
+
+
 @pytest.mark.parametrize(
     ("specs", "problem"),
     [
         ([TableSpec("captures", SCHEMA)], "its table captures has the name of a table of the core"),
         ([SPEC], "its table titles has the name of a table of the extension titles"),
-        ([TableSpec("more", SCHEMA), TableSpec("more", SCHEMA)], "it declares a table twice"),
-        ([TableSpec("more", SCHEMA, ("crawl", "target"))], "its table more has rows by crawl and target and no stage"),
+        ([TableSpec("more", SCHEMA), TableSpec("more", SCHEMA)], "it declares its table more twice"),
+        ([TableSpec("more", SCHEMA, ("crawl", "target"))], "its table more has rows of targets and no stage"),
+        ([TableSpec("more", SCHEMA, ("crawl",), stage=TITLES)], "its table more has rows of targets and other slice"),
+        (
+            [TableSpec("more", SCHEMA, ("crawl", "target"), stage=Stage("more", ("more",), "more:{target}"))],
+            "its table more has rows of targets and a stage whose digests",
+        ),
+        (["more"], "it declares 'more', which is no TableSpec"),
     ],
 )
 def test_an_extension_whose_tables_cannot_be_used_costs_itself(
