@@ -14,7 +14,25 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(1800)]
 LINT = Path(sys.executable).with_name("lint-imports")
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 #: Tests that hold lists against the tree.
-STRUCTURE = ("names", "architecture", "no_words", "links", "sharing", "settings", "declared_settings")
+STRUCTURE = ("names", "architecture", "links", "sharing", "settings", "declared_settings")
+#: Tests of the core at each place where it asks extensions for something: definitions, tables, views and macros,
+#: commands, formats, engines, kinds of index. All quick tests of the core take several times as long, and the other
+#: ones ask no extension for anything.
+JOINED = (
+    "defs/test_conventions.py",
+    "defs/test_engines.py",
+    "defs/test_extensions.py",
+    "defs/test_lineage.py",
+    "defs/test_public_interface.py",
+    "cli/test_extensions.py",
+    "cli/test_manners.py",
+    "cli/test_startup.py",
+    "export",
+    "index/test_kinds.py",
+    "publish",
+    "upkeep/test_extension_tables.py",
+)
+QUICK = "not (process or browser or bomb or matrix)"
 COMMAND = ("-c", "from cc_pipeline.cli import main; main()")
 CRAWLS = (NEW, OLD, ARC)
 #: What a run of the core materializes, from the index to the published file.
@@ -63,7 +81,9 @@ def test_the_core_alone_is_whole(core: Path) -> None:
 
 def test_the_core_alone_materializes_the_graph(core: Path, bucket: Bucket, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    materialized = f"from cc_pipeline_tests.without import materialize_graph; materialize_graph({str(bucket[0])!r}, {str(home)!r})"
+    materialized = (
+        f"from cc_pipeline_tests.without import materialize_graph; materialize_graph({str(bucket[0])!r}, {str(home)!r})"
+    )
     told = python_in(core, "-c", materialized)
     assert set(told.splitlines()[-1].removeprefix("assets: ").split()) == ASSETS
     rows = python_in(core, *COMMAND, "sql", "SELECT crawl, count(*) FROM captures GROUP BY 1", "--csv", "--home", home)

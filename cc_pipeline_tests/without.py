@@ -49,7 +49,7 @@ def _without_lines(text: str, words: Iterable[str]) -> str:
 
 def _without_builds(text: str, gone: set[str]) -> str:
     """``pyproject.toml`` without compiled parts and entry points of ``gone``, and without extras of theirs alone."""
-    modules = [f"cc_pipeline.extensions.{name}{end}" for name in gone for end in ".:"]
+    modules = [f"cc_pipeline.extensions.{name}{end}" for name in gone for end in (".", ":", '"')]
     text = _BLOCK.sub(lambda block: "" if any(module in block[0] for module in modules) else block[0], text)
     needs = {found.name: set(found.value.needs.values()) for found in find_extensions() if found.value is not None}
     kept = {extra for name, extras in needs.items() if name not in gone for extra in extras}
@@ -61,7 +61,9 @@ def _without_builds(text: str, gone: set[str]) -> str:
 def run_in(copy: Path, *command: object, **environment: str) -> str:
     """What a command printed that finds the code of ``copy`` and settings of nobody. Raises ``AssertionError`` with
     its output where it fails."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CC_PIPELINE_", "DAGSTER_"))}
+    # a run of pytest in the copy is none of the workers of this one
+    others = ("CC_PIPELINE_", "DAGSTER_", "PYTEST_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     done = subprocess.run(
         [str(part) for part in command], cwd=copy, env=kept | {"PYTHONPATH": str(copy), "COLUMNS": "200"} | environment,
         capture_output=True, text=True, check=False,
