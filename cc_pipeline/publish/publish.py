@@ -29,7 +29,7 @@ from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.reading import s3_place
 from cc_pipeline.lake.repeats import PER_CAPTURE, changed_slices, repeating
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
-from cc_pipeline.lake.snapshot import Addition, Copying, Publication, ViewSpec, pin, publish, unpin
+from cc_pipeline.lake.snapshot import Addition, Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
 from cc_pipeline.lake.streaming import count_rows, stream_table
 from cc_pipeline.locks import locked
 from cc_pipeline.processes import is_gone, started
@@ -109,7 +109,11 @@ def _find_additions() -> tuple[list[Addition], dict[str, str]]:
     additions, problems = [], {}
     for extension in extensions():
         try:
-            additions.append(Addition(extension.name, tuple(extension.views()), tuple(extension.macros())))
+            views, macros = tuple(extension.views()), tuple(extension.macros())
+            for one, kind in (*((view, ViewSpec) for view in views), *((macro, MacroSpec) for macro in macros)):
+                if not isinstance(one, kind):
+                    raise TypeError(f"{one!r} is no {kind.__name__}")
+            additions.append(Addition(extension.name, views, macros))
         except Exception as error:  # whatever it is: it costs only this extension
             problems[extension.name] = f"{type(error).__name__}: {error}"
     return [addition for addition in additions if addition.views or addition.macros], problems

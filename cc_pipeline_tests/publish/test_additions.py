@@ -20,6 +20,7 @@ GOOD = Extension(name="good", summary="Adds a view.", views=lambda: [HOSTS], mac
 TAKES = Extension(name="takes", summary="Takes a name.", views=lambda: [ViewSpec("captures", "SELECT 1 AS n", "")])
 FAILS = Extension(name="fails", summary="Has a wrong view.", views=lambda: [ViewSpec("wrong", "FROM nowhere", "")])
 RAISES = Extension(name="raises", summary="Cannot say.", views=lambda: [HOSTS, 1 / 0])  # type: ignore[list-item]
+ODD = Extension(name="odd", summary="Hands in a name.", views=lambda: ["hosts"])  # type: ignore[list-item]
 
 
 def with_extensions(monkeypatch: pytest.MonkeyPatch, *found: Extension) -> None:
@@ -36,9 +37,9 @@ def workspace(tmp_path: Path) -> Workspace:
 def test_a_broken_extension_costs_itself_alone_and_is_named(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with_extensions(monkeypatch, TAKES, FAILS, RAISES, GOOD)
+    with_extensions(monkeypatch, TAKES, FAILS, RAISES, ODD, GOOD)
     published = publish_warehouse(workspace)
-    assert sorted(published.left_out) == ["fails", "raises", "takes"]
+    assert sorted(published.left_out) == ["fails", "odd", "raises", "takes"]
     assert published.rows["hosts"] == published.rows["captures"]
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM hosts_of('nobody.example')").fetchall() == [(0,)]
