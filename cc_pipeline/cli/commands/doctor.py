@@ -103,6 +103,7 @@ def doctor(
     """
     from cc_pipeline.checks.health import budget_findings, examine
     from cc_pipeline.defs.engines import find_engine
+    from cc_pipeline.python.extensions import refuse_undefinable
     from cc_pipeline.transport.states import reset_breaker
 
     settings = load_settings(source=source, home=home)
@@ -134,8 +135,13 @@ def doctor(
     if migrate:
         migrate_home(settings, yes=yes)
         return
+    engine = find_engine(settings.engine)
+    if repair:
+        # it fetches and parses
+        engine.check_ready(settings)
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    _tell([*examine(settings), *found, *find_engine(settings.engine).examine(settings), *budget_findings(settings)])
+    refuse_undefinable()
+    _tell([*examine(settings), *found, *engine.examine(settings), *budget_findings(settings)])
 
 
 def _tell(findings: Iterable[Finding]) -> None:
