@@ -125,12 +125,9 @@ class Found:
 
 _LEFT_OUT: Final = f"left out by {WITHOUT}"
 JOINTS: Final = tuple(one.name for one in fields(Extension) if one.name not in ("name", "summary", "needs"))
-#: Joints with several values: what is handed in is read once, whatever makes it.
-_KINDS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    one.name: tuple if one.default is _nothing else dict
-    for one in fields(Extension)
-    if one.default is _nothing or one.default is _no_names
-}
+#: Those that hand in several things, by name or in a row.
+_BY_NAME: Final = ("engines", "export_formats", "rate_sources", "launchers", "commands", "known_hosts")
+_IN_A_ROW: Final = ("tables", "views", "macros", "locators", "checks")
 #: Those that need nothing to be collected.
 COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "checks", "maintenance", "doctor"))
 
@@ -156,20 +153,26 @@ def refuse(name: str, problem: str) -> None:
 def collect(joint: str, *arguments: Any) -> dict[str, Any]:
     """What each extension hands in at ``joint``, a field of ``Extension`` that takes ``arguments``, by its name.
 
-    An extension that raises, or hands in no sequence or mapping where the joint is one, hands in nothing, here and
-    from then on: :func:`find_extensions` says why. A ``CcPipelineError`` is about a home, its settings or the machine:
-    it costs what the extension hands in this time, and a warning says so.
+    An extension that raises, or hands in something of another shape, hands in nothing, here and from then on:
+    :func:`find_extensions` says why. A ``CcPipelineError`` is about a home, its settings or the machine: it costs what
+    the extension hands in this time, and a warning says so.
     """
-    as_declared = _KINDS.get(joint, lambda value: value)
     collected: dict[str, Any] = {}
     for extension in extensions():
         try:
-            collected[extension.name] = as_declared(getattr(extension, joint)(*arguments))
+            collected[extension.name] = _shaped(joint, getattr(extension, joint)(*arguments))
         except CcPipelineError as error:
             warnings.warn(f"the extension {extension.name} hands in no {joint} now: {error}", stacklevel=2)
         except Exception as error:  # whatever it is: it costs only this extension
             refuse(extension.name, f"{joint}: {type(error).__name__}: {error}")
     return collected
+
+
+def _shaped(joint: str, handed_in: Any) -> Any:
+    """What was handed in. Raises ``TypeError`` if it is no mapping or sequence, where the joint wants one."""
+    if joint in _BY_NAME and not isinstance(handed_in, Mapping):
+        raise TypeError(f"{handed_in!r} is no mapping by name")
+    return tuple(handed_in) if joint in _IN_A_ROW else handed_in
 
 
 @cache

@@ -86,6 +86,21 @@ def test_an_extensions_settings_are_read_checked_and_sent_like_those_of_the_core
     assert (shown["toy_size"], shown["rate"]) == (5, None)
 
 
+def test_settings_of_an_extension_that_is_refused_later_are_sent_under_no_other_name(
+    tmp_path: Path, installed: Installed
+) -> None:
+    @dataclass(frozen=True)
+    class Fast:
+        rate: float = setting(50.0, help="of its own")
+
+    installed("fast", Fast)
+    settings = load_settings({"CC_PIPELINE_RATE": "2"}, home=str(tmp_path))
+    assert as_texts(settings)["FAST_RATE"] == "50.0"
+    extension.refuse("fast", "its definitions do not fit")
+    assert as_texts(settings)["RATE"] == "2.0"
+    assert "FAST_RATE" not in as_texts(settings)
+
+
 @pytest.mark.parametrize(("name", "value", "told"), [("SIZE", "0", "above 0"), ("SIZE", "many", "not a number")])
 def test_a_wrong_value_of_an_extension_is_told_with_its_variable(
     tmp_path: Path, installed: Installed, name: str, value: str, told: str
@@ -133,6 +148,8 @@ def test_a_code_location_takes_settings_of_extensions(tmp_path: Path, installed:
         build_defs(home=tmp_path, source="/a/bucket", key_prefix="one", settings={"toy_size": 0})
     with pytest.raises(UserInputError, match="did you mean toy_size"):
         build_defs(home=tmp_path, source="/a/bucket", key_prefix="one", settings={"toy_sise": 4})
+    with pytest.raises(UserInputError, match="via is 'tree'; choose one of auto, parquet"):
+        build_defs(home=tmp_path, source="/a/bucket", key_prefix="one", settings={"via": "tree"})
 
 
 def test_the_tables_of_settings_are_those_that_are_declared() -> None:

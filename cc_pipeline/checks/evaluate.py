@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.checks.asset_checks import CHECKS
 from cc_pipeline.checks.check import Check
+from cc_pipeline.checks.extensions import broken_findings
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.errors import CcPipelineError
@@ -28,9 +29,11 @@ def find_checks(settings: Settings) -> list[Check]:
 
 def evaluate_checks(workspace: Workspace) -> Iterator[Finding]:
     """A finding for each check that looks at the lake or the home; those that ask Dagster are not evaluated. A check
-    that raises is a finding too."""
+    that raises is a finding too, and so is an extension that is broken: nobody evaluates its checks."""
     memo: dict[object, Any] = {}
-    for check in find_checks(workspace.settings):
+    checks = find_checks(workspace.settings)
+    yield from broken_findings()
+    for check in checks:
         if check.verdict is not None:
             yield _evaluate(workspace, check, check.verdict, memo)
 

@@ -18,6 +18,7 @@ from cc_pipeline.extension import (
     extensions,
     find_extensions,
 )
+from cc_pipeline.index.kinds import index_kinds
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -48,9 +49,11 @@ class ListedExtension:
 def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = None) -> list[ListedExtension]:
     """All installed extensions, those of this project first. ``definitions_of`` gives what one defines for Dagster;
     without it that is only said to be there. One that raises is listed as broken."""
+    # refuses those whose kinds have names that are taken
+    index_kinds()
     added = {joint: collect(joint) for joint in COLLECTED}
     problems: dict[str, str] = {}
-    added["checks"] = _each(lambda extension: extension.checks(settings), problems)
+    added["checks"] = _each(lambda extension: tuple(extension.checks(settings)), problems)
     if definitions_of is not None:
         for joint, definitions in _by_kind(_each(definitions_of, problems)).items():
             added[joint] = definitions
@@ -88,8 +91,7 @@ def _listed(found: Found, added: Mapping[str, Mapping[str, Any]]) -> ListedExten
             return ListedExtension(
                 found.name, "left out", origin, "", (), found.problem, f"To use it, take it out of {WITHOUT}."
             )
-        advice = f"Install a version that fits, or leave it out: {WITHOUT}={found.name}."
-        return ListedExtension(found.name, "broken", origin, "", (), found.problem, advice)
+        return ListedExtension(found.name, "broken", origin, "", (), found.problem, _broken_advice(found))
     joints = dict.fromkeys((*JOINTS, *added))
     if "assets" in added:
         del joints["definitions"]
@@ -129,6 +131,17 @@ def _names(handed_in: Any) -> list[str]:
         return [each.name for each in fields(handed_in)]
     values: Iterable[Any] = handed_in
     return [value if isinstance(value, str) else str(getattr(value, "name", value)) for value in values]
+
+
+def broken_findings() -> Iterator[Finding]:
+    """A finding for each extension that is found broken until now."""
+    for found in find_extensions():
+        if found.value is None and not found.is_left_out:
+            yield Finding("bad", _TOPIC, f"{found.name} ({found.origin}): {found.problem}", _broken_advice(found))
+
+
+def _broken_advice(found: Found) -> str:
+    return f"Install a version that fits, or leave it out: {WITHOUT}={found.name}."
 
 
 def extension_findings(workspace: Workspace) -> Iterator[Finding]:

@@ -39,8 +39,7 @@ _BACKFILL_TAG = "dagster/backfill"
 _UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 DAGSTER_YAML = """\
-# Written once by cc-pipeline; yours to change. State is in SQLite files beside this file; `cc-pipeline automation init
-# --team` writes a folder whose state is in PostgreSQL.
+# Written once by cc-pipeline; yours to change. State is in SQLite files beside this file.
 telemetry: {enabled: false}
 nux: {enabled: false}
 concurrency:

@@ -98,7 +98,9 @@ def index_kinds() -> Mapping[str, IndexKind]:
     taken is refused."""
     found = {kind.name: kind for kind in CORE_KINDS}
     for extension, kinds in collect("locators").items():
-        if taken := sorted({AUTO, *found} & {kind.name for kind in kinds}):
+        if others := [kind for kind in kinds if not isinstance(kind, IndexKind)]:
+            refuse(extension, f"locators: {others[0]!r} is no IndexKind")
+        elif taken := sorted({AUTO, *found} & {kind.name for kind in kinds}):
             refuse(extension, f"locators: the name {', '.join(taken)} is taken")
         else:
             found |= {kind.name: kind for kind in kinds}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from cc_pipeline.checks.extensions import ListedExtension, is_used, list_extensions
@@ -10,8 +11,19 @@ from cc_pipeline.settings import Settings
 
 
 def installed_extensions(settings: Settings) -> list[ListedExtension]:
-    """All installed extensions, those of this project first. Dagster is loaded if one defines something for it."""
+    """All installed extensions, those of this project first. Dagster is loaded."""
+    refuse_undefinable()
     return list_extensions(settings, _definitions_of)
+
+
+def refuse_undefinable() -> None:
+    """Refuses the extensions whose definitions Dagster does not take beside the core's, as the code location does."""
+    from cc_pipeline.defs.declared.build import everything
+
+    with warnings.catch_warnings():
+        # whoever lists them says it
+        warnings.simplefilter("ignore")
+        everything()
 
 
 def _definitions_of(extension: Extension) -> Any:

@@ -56,11 +56,15 @@ def settable_names() -> tuple[str, ...]:
 
 
 def values_by_declaration(settings: Settings) -> Iterator[tuple[Declaration, object]]:
-    """Each declared setting with its value, those of extensions last."""
-    extensions = {kind: name for name, kind in settings_of_extensions_in_use().items()}
-    for values in (settings, *settings.of_extensions):
-        for one in declarations(type(values), extensions.get(type(values), "")):
-            yield one, settings.source_text if one.name == "source" else getattr(values, one.field)
+    """Each declared setting with its value, those of extensions last. An extension that was refused since the settings
+    were read has none: its values would lie under other names."""
+    for one in declarations(Settings):
+        yield one, settings.source_text if one.name == "source" else getattr(settings, one.field)
+    by_kind = {type(values): values for values in settings.of_extensions}
+    for extension, kind in settings_of_extensions_in_use().items():
+        if kind in by_kind:
+            for one in declarations(kind, extension):
+                yield one, getattr(by_kind[kind], one.field)
 
 
 def process_values() -> Iterator[tuple[Declaration, object]]:

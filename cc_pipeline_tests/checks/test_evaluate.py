@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline import extension
 from cc_pipeline.checks import evaluate
 from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.scope import CheckResult, Scope
 from cc_pipeline.defs.declared.collected import parts
 from cc_pipeline.defs.placement import OURS
+from cc_pipeline.extension import Extension, Found, find_extensions
+from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace_of
 
@@ -40,3 +43,20 @@ def test_a_check_that_breaks_is_a_finding(bucket: Bucket, tmp_path: Path, monkey
     [finding] = evaluate.evaluate_checks(workspace_of(bucket[0], tmp_path))
     assert (finding.level, finding.topic) == ("bad", "records: odd")
     assert "no such column" in finding.text
+
+
+def test_an_extension_whose_checks_cannot_be_found_is_a_finding(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = list(find_extensions())
+
+    def broken(_: Settings) -> list[Check]:
+        raise ValueError("no such table")
+
+    there.append(Found("odd", "toy", Extension(name="odd", summary="Odd.", checks=broken)))
+    monkeypatch.setattr(extension, "_find", lambda without: tuple(there))
+    monkeypatch.setattr(extension, "_BROKEN", {})
+    findings = [one for one in evaluate.evaluate_checks(workspace_of(bucket[0], tmp_path)) if one.level == "bad"]
+    assert [(one.topic, one.text) for one in findings] == [
+        ("extension", "odd (toy): checks: ValueError: no such table")
+    ]

@@ -42,6 +42,15 @@ def odd(value: complex) -> None:
 
 EXTENSION = Extension(name="odd", summary="Has a parameter that no shell can give.", commands=lambda: {"odd": odd})
 """
+_CLASHING = """
+from cc_pipeline.extension import Extension
+
+def define(at):
+    from cc_pipeline.defs.declarations import AssetJob, HomeDefinitions
+    return HomeDefinitions(jobs=[AssetJob(name="upkeep", description="", assets=["captures"])])
+
+EXTENSION = Extension(name="clashing", summary="Wants a job.", definitions=define)
+"""
 _NOT_LOADED = "import a_library_that_is_nowhere"
 _LACKING = """
 from cc_pipeline.extension import Extension
@@ -96,24 +105,34 @@ def test_an_extension_that_is_left_out_has_no_command(tmp_path: Path) -> None:
 
 
 def test_a_broken_extension_is_named_and_costs_only_itself(tmp_path: Path) -> None:
-    folder = install(tmp_path, hello=_HELLO, taken=_TAKEN, odd=_ODD, unloaded=_NOT_LOADED, lacking=_LACKING)
+    folder = install(
+        tmp_path, hello=_HELLO, taken=_TAKEN, odd=_ODD, unloaded=_NOT_LOADED, lacking=_LACKING, clashing=_CLASHING
+    )
     assert said_by(folder, "hello") == "hello there\n"
     # the core's own run, and nothing of an extension with a name that is taken
     assert "--refetch" in said_by(folder, "run", "--help")
     said_by(folder, "walk", status=2)
     found = listed(folder)
-    assert {name: found[name]["state"] for name in ("hello", "taken", "odd", "unloaded", "lacking")} == {
-        "hello": "in use", "taken": "broken", "odd": "broken", "unloaded": "broken", "lacking": "lacks libraries"
+    assert {name: found[name]["state"] for name in ("hello", "taken", "odd", "unloaded", "lacking", "clashing")} == {
+        "hello": "in use", "taken": "broken", "odd": "broken", "unloaded": "broken", "lacking": "lacks libraries",
+        "clashing": "broken",
     }  # fmt: skip
+    assert "the core has the job 'upkeep' already" in found["clashing"]["problem"]
     assert "the name run is taken" in found["taken"]["problem"]
     assert "complex" in found["odd"]["problem"]
     assert "a_library_that_is_nowhere" in found["unloaded"]["problem"]
     assert "pip install nowhere>=1" in found["lacking"]["to_do"]
     told = said_by(folder, "doctor", "--home", tmp_path / "home", "--source", tmp_path, status=1)
-    for name in ("taken (toy-taken)", "odd (toy-odd)", "unloaded (toy-unloaded)"):
+    for name in ("taken (toy-taken)", "odd (toy-odd)", "unloaded (toy-unloaded)", "clashing (toy-clashing)"):
         assert f"bad  extension  {name}" in told
     assert "note extension  lacking (toy-lacking)" in told
     assert "bad  extension  lacking cannot examine this home: ZeroDivisionError" in told
+
+
+def test_the_list_says_why_a_setting_cannot_be_used(tmp_path: Path) -> None:
+    variables = {"CC_PIPELINE_RATE_SOURCE": "postgresql", "CC_PIPELINE_WITHOUT": "several_hosts"}
+    said_by(tmp_path, "settings", status=1, **variables)
+    assert listed(tmp_path, **variables)["several_hosts"]["state"] == "left out"
 
 
 @pytest.mark.parametrize("width", [80, 120])

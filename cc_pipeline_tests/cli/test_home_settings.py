@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.defs import engines
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import LAYOUT, HomeNote, choose, read_note, write_note
-from cc_pipeline.settings import load_settings
+from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import open_lake
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 
@@ -97,3 +99,27 @@ def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:
     assert chosen(tmp_path) == {"markdown": True, "more": "x"}
     assert load_settings({}, home=str(tmp_path)).extractor == "fast"
     choose(tmp_path / "no home", {"extractor": "fast"})
+
+
+def test_checks_make_no_home_of_a_folder_and_pass_for_none(cli: Cli, world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "mistyped"
+    said = cli("doctor", "--checks", "--source", world.bucket, "--home", folder)
+    assert (said.status, folder.exists()) == (1, False)
+    assert "is no home yet" in " ".join(said.err.split())
+
+
+def test_an_engine_that_is_not_ready_is_told_before_anything_is_fetched_again(
+    cli: Cli, world: World, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: engines.LocalRunEngine, settings: Settings) -> None:
+        raise UserInputError("this engine is not ready")
+
+    def fetch(*_: object) -> None:
+        raise AssertionError("records were asked for")
+
+    monkeypatch.setattr(engines.LocalRunEngine, "check_ready", refuse)
+    monkeypatch.setattr("cc_pipeline.extraction.run.replay_records", fetch)
+    said = cli("run", "-c", NEW, "example.com", "--refetch", "--source", world.bucket, "--home", home)
+    assert (said.status, "this engine is not ready" in said.err) == (1, True)
+    said = cli("doctor", "--repair", "--source", world.bucket, "--home", home)
+    assert (said.status, "this engine is not ready" in said.err) == (1, True)

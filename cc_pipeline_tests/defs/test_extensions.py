@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -131,6 +132,9 @@ WRONG = {
         steps=[Step(function=f"{HERE}.made", assets=[replace(TITLES, name="captures"), TITLES])]
     ),
     "the core has the job 'upkeep' already": clash(jobs=[AssetJob(name="upkeep", description="", assets=["titles"])]),
+    "the core has the job 'check_everything' already": clash(
+        jobs=[AssetJob(name="check_everything", description="", assets=["titles"])]
+    ),
     "the core has the sensor or schedule 'backfill_missing' already": clash(
         schedules=[Schedule(name="backfill_missing", description="", cron="0 0 * * 0", job="publish")]
     ),
@@ -170,3 +174,21 @@ def test_an_extension_whose_definitions_raise_costs_only_itself(install: Install
     dg.Definitions.validate_loadable(found)
     assert "no such table" in problem("titles")
     assert dg.AssetKey("captures") in {spec.key for spec in found.resolve_all_asset_specs()}
+
+
+@pytest.mark.parametrize(
+    ("handed_in", "said"),
+    [
+        ({"definitions": lambda _: dg.Definitions()}, "is Definitions, and no"),
+        ({"definitions": lambda _: HomeDefinitions(jobs=["read_titles"])}, "definitions: AttributeError"),
+        ({"checks": lambda _: None}, "checks: TypeError"),
+        ({"checks": lambda _: [verdict]}, "definitions: AttributeError"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:the extension titles is left out")
+def test_an_extension_that_hands_in_something_else_costs_only_itself(
+    handed_in: dict[str, Any], said: str, install: Installer
+) -> None:
+    install(replace(titles(), **handed_in))
+    dg.Definitions.validate_loadable(everything())
+    assert said in problem("titles")

@@ -79,6 +79,12 @@ def test_an_extension_with_a_name_that_is_taken_is_refused(bring: Callable[..., 
     assert refused == ["first: locators: the name auto is taken"]
 
 
+def test_an_extension_that_brings_no_kind_is_refused(bring: Callable[..., list[str]]) -> None:
+    refused = bring("zipnum", toy("other"))  # type: ignore[arg-type]
+    assert list(index_kinds()) == ["parquet", "zipnum", "btree", "other"]
+    assert refused == ["first: locators: 'zipnum' is no IndexKind"]
+
+
 def test_settings_that_name_no_kind_are_refused_with_those_that_there_are(
     bring: Callable[..., list[str]], tmp_path: Path
 ) -> None:

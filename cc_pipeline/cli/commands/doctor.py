@@ -80,7 +80,8 @@ def doctor(
     --live asks the source for the list of crawls, an index file's footer, and a page with its record, one request a
     second.
 
-    --checks runs the checks that the job check_everything runs, without Dagster; it may read a large lake for long.
+    --checks runs the checks that the job check_everything runs, without Dagster, and so not those of failed
+    partitions. It may read a large lake for long.
 
     The next run does migrations that rewrite nothing by itself. --migrate does those that rewrite tables. It first
     shows how many bytes it will rewrite, and as many must be free: the old files stay until upkeep deletes them.
@@ -103,6 +104,7 @@ def doctor(
     """
     from cc_pipeline.checks.health import budget_findings, examine
     from cc_pipeline.defs.engines import find_engine
+    from cc_pipeline.python.extensions import refuse_undefinable
     from cc_pipeline.transport.states import reset_breaker
 
     settings = load_settings(source=source, home=home)
@@ -120,8 +122,12 @@ def doctor(
         raise UserInputError("--checks goes without --live, --verify, --repair and --migrate")
     if checks:
         from cc_pipeline.checks.evaluate import evaluate_checks
+        from cc_pipeline.home import read_note
         from cc_pipeline.workspace.workspace import open_workspace
 
+        if read_note(settings.home) is None:
+            # an empty home would pass all of them, and the look would make one of this folder
+            raise UserInputError(f"{settings.home} is no home yet, so there is nothing to check; see --home")
         with open_workspace(settings) as workspace, progress_bars():
             findings = list(evaluate_checks(workspace))
         _tell(findings)
@@ -134,8 +140,13 @@ def doctor(
     if migrate:
         migrate_home(settings, yes=yes)
         return
+    engine = find_engine(settings.engine)
+    if repair:
+        # it fetches and parses
+        engine.check_ready(settings)
     found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    _tell([*examine(settings), *found, *find_engine(settings.engine).examine(settings), *budget_findings(settings)])
+    refuse_undefinable()
+    _tell([*examine(settings), *found, *engine.examine(settings), *budget_findings(settings)])
 
 
 def _tell(findings: Iterable[Finding]) -> None:

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from cc_pipeline.cli.command import HOME, Command
-from cc_pipeline.cli.output import console, write_rows
+from cc_pipeline.cli.output import console, notice, write_rows
+from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.python.meaning import checked_format
-from cc_pipeline.settings import load_settings
+from cc_pipeline.settings import Settings, load_settings
 
 
 def extensions(
@@ -30,7 +31,7 @@ def extensions(
     from cc_pipeline.python.extensions import installed_extensions
 
     checked_format(output)
-    listed = installed_extensions(load_settings())
+    listed = installed_extensions(_settings())
     if output == "table" and not listed:
         console.print("no extensions are installed")
         return
@@ -47,6 +48,16 @@ def extensions(
         for each in listed
     ]
     write_rows("extensions", columns, rows, output)
+
+
+def _settings() -> Settings:
+    """The settings, or those of no home: a value that only an extension knows is refused where it is not in use, and
+    this command says why it is not."""
+    try:
+        return load_settings()
+    except CcPipelineError as error:
+        notice(f"settings cannot be used: {error}")
+        return load_settings({})
 
 
 COMMANDS = {"extensions": Command(extensions, HOME, 30)}

@@ -220,11 +220,15 @@ def _refetch(
 ) -> None:
     """Fetches quarantined and missing records again, then parses and publishes those that were fetched. Raises
     ``Incomplete`` when the source gives none of them, or too few."""
+    from cc_pipeline.defs.engines import find_engine
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.run import replay_records
 
     rows: list[Sequence[object]] = []
     replays: list[Replay] = []
+    settings = load_settings(source=source, home=home)
+    # it parses what was fetched again
+    find_engine(settings.engine).check_ready(settings)
     with (
         open_question(targets, crawl, source=source, home=home, wait=wait) as question,
         Launcher(question.workspace) as launcher,

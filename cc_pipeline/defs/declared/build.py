@@ -14,6 +14,7 @@ from cc_pipeline.defs.lineage import checked_owners, table_metadata
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import UserInputError, no_such
+from cc_pipeline.index.kinds import refuse_unknown_kind
 from cc_pipeline.settings import PREFIX, owners
 from cc_pipeline.settings.reading import settable_names
 
@@ -62,7 +63,7 @@ def placement(
     for text in targets:
         later("cc_pipeline.commoncrawl.target_text.parse_target")(text)
     # what is wrong is said where it was written, and not in the first run
-    at.load_settings()
+    refuse_unknown_kind(at.load_settings().via)
     return at
 
 

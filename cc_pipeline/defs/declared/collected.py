@@ -53,7 +53,10 @@ def parts(at: Placement) -> list[Part]:
     own_checks = tuple(asset_checks.CHECKS)
     kept = [Part("", core_definitions((), alone=at.alone), own_checks)]
     for part in _of_extensions(at):
-        problem = _problem(part, kept)
+        try:
+            problem = _problem(part, kept)
+        except Exception as error:  # whatever it is: it costs only this extension
+            problem = f"{type(error).__name__}: {error}"
         if problem:
             leave_out(part.origin, problem)
         else:
@@ -85,7 +88,10 @@ def leave_out(name: str, problem: str) -> None:
 
 
 def _problem(part: Part, others: list[Part]) -> str:
-    """Why ``part`` cannot be used beside the ``others``, of which the first is the core; empty if it can."""
+    """Why ``part`` cannot be used beside the ``others``, of which the first is the core; empty if it can. Raises
+    whatever values of other types raise."""
+    if not isinstance(part.definitions, HomeDefinitions):
+        return f"is {type(part.definitions).__name__}, and no cc_pipeline.defs.declarations.HomeDefinitions"
     for (kind, name), count in part.names.items():
         owner = next((other.origin or "the core" for other in others if (kind, name) in other.names), "")
         if owner or count > 1:
@@ -98,6 +104,8 @@ def _problem(part: Part, others: list[Part]) -> str:
     for job in part.definitions.jobs:
         if isinstance(job, AssetJob) and len({known[name] for name in job.assets} - {None}) > 1:
             return f"the assets of the job {job.name!r} have different partitions"
+    if CHECK_EVERYTHING in {job.name for job in part.definitions.jobs}:
+        return f"the core has the job {CHECK_EVERYTHING!r} already"
     jobs = {job.name for one in own for job in one.jobs} | {CHECK_EVERYTHING}
     ticks: list[Sensor | Schedule] = [*part.definitions.sensors, *part.definitions.schedules]
     for tick in ticks:
