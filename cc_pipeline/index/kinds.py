@@ -111,4 +111,4 @@ def refuse_unknown_kind(via: str, also: Sequence[str] = ()) -> None:
     """Raises ``UserInputError`` where ``via`` is neither ``auto``, nor a kind of index, nor one of ``also``."""
     names = (AUTO, *index_kinds())
     if via not in (*names, *also):
-        raise UserInputError(f"via is {via!r}; choose one of {', '.join(names)}")
+        raise UserInputError(f"--via or CC_PIPELINE_VIA is {via!r}; choose one of {', '.join(names)}")
