@@ -359,7 +359,7 @@ def test_only_what_was_tried_counts_as_failed_when_a_run_ends_early(
         return fetch_captures(workspace, crawl, slugs)
 
     monkeypatch.setattr(extract, "fetch_captures", broken)
-    monkeypatch.setattr(slices, "extract", partial(extract.extract, engine=LocalEngine(partitions=2)))
+    monkeypatch.setattr(extract, "extract", partial(extract.extract, engine=LocalEngine(partitions=2)))
     if ends is None:
         described = slices._Descriptions.of
 
