@@ -292,7 +292,9 @@ def test_time_ends_and_the_next_one_goes_on(settings: Settings) -> None:
 
 
 def tick(instance: dg.DagsterInstance) -> str:
-    said = schedule("history").evaluate_tick(dg.build_schedule_context(instance=instance))
+    said = schedule("history").evaluate_tick(
+        dg.build_schedule_context(instance=instance, resources={"workspace": None})
+    )
     return said.skip_message or "asks"
 
 
