@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from importlib import import_module
 
@@ -12,6 +10,7 @@ import pytest
 import typer
 
 from cc_pipeline.checks.extensions import list_extensions
+from cc_pipeline.children import run, whole_environment
 from cc_pipeline.cli.app import build_app, find_commands
 from cc_pipeline.defs.declared.build import definitions
 from cc_pipeline.defs.placement import Placement
@@ -117,12 +116,6 @@ def _problem(extension: Extension) -> str:
 
 
 def _python(code: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    done = run([sys.executable, "-P", "-c", code], whole_environment(variables))
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()

@@ -64,7 +64,7 @@ def test_neither_another_subset_nor_what_is_handed_on_takes_anything_away(
         assert said.status == 0 or words[0] == "get", (words, said)
         assert published(home) >= before, words
     # a run of one subset after the other adds to what is there, and one of both is no other
-    assert run("crawldiagnostics") == pages + robots + errors
+    assert run("crawldiagnostics") == pages + errors
     assert run("warc", "robotstxt") == pages + robots + errors
     assert published(home) >= before
     assert {row[-1] for row in published(home)} == {"fetched"}
