@@ -14,7 +14,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.export.format import RowFormat
 from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import Extension, collect, find_extensions
-from cc_pipeline.index.kinds import IndexKind, index_kinds
+from cc_pipeline.index.locators import IndexKind, index_kinds
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.rate_source import RateSourceOpener
 from cc_pipeline.workspace.workspace import rate_source_of

@@ -19,7 +19,7 @@ from cc_pipeline.defs.placement import Placement
 from cc_pipeline.duck import connect
 from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import COLLECTED, WITHOUT, Extension, collect, extensions, find_extensions
-from cc_pipeline.index.kinds import index_kinds
+from cc_pipeline.index.locators import index_kinds
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.tables import all_tables, tables_by_extension
@@ -99,7 +99,7 @@ class ExtensionTests:
         added = extension.definitions(Placement(("books",), alone=False))
         for asset in () if added is None else added.assets:
             notes = notes_of(asset.columns)
-            assert not asset.table or {*schemas[asset.table].names} == notes.keys(), asset.name
+            assert asset.table not in schemas or {*schemas[asset.table].names} == notes.keys(), asset.name
             assert [name for name, note in notes.items() if not note.strip() or "\n" in note] == [], asset.name
         if not extension.views():
             return
