@@ -108,10 +108,12 @@ class ExtensionTests:
             publish_warehouse(empty)
             published = empty.settings.published_path
         with connect(published, read_only=True) as connection:
-            columns = connection.execute("SELECT table_name, column_name, comment FROM duckdb_columns()").fetchall()
+            columns = connection.execute(
+                "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE schema_name = 'main'"
+            ).fetchall()
             views = connection.execute(
-                "SELECT view_name, comment FROM duckdb_views() UNION ALL "
-                "SELECT table_name, comment FROM duckdb_tables()"
+                "SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' UNION ALL "
+                "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name = 'main'"
             ).fetchall()
         own = {view.name for view in extension.views() if "." not in view.name}
         assert {view for view, comment in views if comment} >= own
