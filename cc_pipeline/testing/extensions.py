@@ -100,7 +100,7 @@ class ExtensionTests:
         for asset in () if added is None else added.assets:
             notes = notes_of(asset.columns)
             assert asset.table not in schemas or {*schemas[asset.table].names} == notes.keys(), asset.name
-            assert [name for name, note in notes.items() if not note.strip() or "\n" in note] == [], asset.name
+            assert [name for name, note in notes.items() if note.splitlines() != [note.strip()]] == [], asset.name
         if not extension.views():
             return
         (tmp_path / "source").mkdir()
