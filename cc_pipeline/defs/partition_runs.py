@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 import dagster as dg
 
 from cc_pipeline import progress
-from cc_pipeline.defs.automation.flight import EXTRACTED as LAST_FIRST
-from cc_pipeline.defs.automation.publication import PublishWhileRunning
+from cc_pipeline.defs.flight import EXTRACTED as LAST_FIRST
+from cc_pipeline.defs.publication import PublishWhileRunning
 from cc_pipeline.defs.declared.assets import EXTRACTED
 from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.defs.lineage import in_events

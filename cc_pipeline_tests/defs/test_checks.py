@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline.checks.check import Check
 from cc_pipeline.defs.checks import looks
-from cc_pipeline.defs.declared.checks import LEFT_FAILED, check_steps
+from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_steps
 from cc_pipeline.defs.declared.collected import parts
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.placement import OURS, WORKSPACE

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.dagster import build_defs, names
-from cc_pipeline.defs.automation.flight import flight
+from cc_pipeline.defs.flight import flight
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.build import definitions, everything, placement
 from cc_pipeline.defs.declared.collected import asset_name, owns

@@ -20,8 +20,8 @@ from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_ite
 
 from cc_pipeline.defs import instance as instances
 from cc_pipeline.defs import watching
-from cc_pipeline.defs.automation import flight as flights
-from cc_pipeline.defs.automation.flight import FORGOTTEN
+from cc_pipeline.defs import flight as flights
+from cc_pipeline.defs.flight import FORGOTTEN
 from cc_pipeline.defs.instance import (
     DAGSTER_YAML,
     MACHINE_TAG,

@@ -19,7 +19,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from cc_pipeline.defs.automation.flight import EXTRACTED, UNFINISHED
+from cc_pipeline.defs.flight import EXTRACTED, UNFINISHED
 from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import LOCATION as NAME

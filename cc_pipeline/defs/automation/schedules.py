@@ -22,7 +22,7 @@ from cc_pipeline.automation.due import (
 from cc_pipeline.automation.outlook import Outlook, outlook
 from cc_pipeline.automation.reparse import is_agreed, price_in_words
 from cc_pipeline.automation.source_state import trouble_of_source
-from cc_pipeline.defs.automation.flight import ended_runs, flight, left_failed, recorded
+from cc_pipeline.defs.flight import ended_runs, flight, left_failed, recorded
 from cc_pipeline.defs.automation.watched import watched_targets
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.declared.collected import listed_ops

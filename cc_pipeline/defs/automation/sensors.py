@@ -17,7 +17,7 @@ from cc_pipeline.addresses import host_of
 from cc_pipeline.automation.due import decide_crawls
 from cc_pipeline.automation.source_state import breaker
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.defs.automation.flight import UNFINISHED, flight
+from cc_pipeline.defs.flight import UNFINISHED, flight
 from cc_pipeline.defs.automation.watched import watched_targets
 from cc_pipeline.defs.declared.automation import SIX_HOURS
 from cc_pipeline.defs.declared.collected import owns

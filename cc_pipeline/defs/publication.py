@@ -11,7 +11,7 @@ from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.defs.automation.flight import flight
+from cc_pipeline.defs.flight import flight
 from cc_pipeline.defs.checks.looks import look_at_publication
 from cc_pipeline.defs.declared.assets import WAREHOUSE_VERSION
 from cc_pipeline.defs.declared.collected import published_assets

@@ -10,7 +10,7 @@ from cc_pipeline.automation.known_keys import defined, purges_begun, which_targe
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
-from cc_pipeline.defs.automation.flight import UNFINISHED, flight
+from cc_pipeline.defs.flight import UNFINISHED, flight
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.collected import owns
 from cc_pipeline.defs.declared.jobs import PurgeConfig

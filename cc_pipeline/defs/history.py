@@ -20,7 +20,7 @@ from typing import Any, Final
 import dagster as dg
 
 from cc_pipeline import progress
-from cc_pipeline.defs.automation.flight import UNFINISHED
+from cc_pipeline.defs.flight import UNFINISHED
 from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.internals import open_backfill_ids
 from cc_pipeline.defs.notes import note, noted
