@@ -1,19 +1,13 @@
 """What sensors do in a tick: of new crawls, changed path lists and the watch list; of failed runs, of a source that
 refuses, and of a publication that is behind."""
 
-import http.client
 import json
 import logging
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import IO, Final
 
 import dagster as dg
 
-from cc_pipeline.addresses import host_of
 from cc_pipeline.automation.due import decide_crawls
 from cc_pipeline.automation.source_state import breaker
 from cc_pipeline.commoncrawl.crawls import index_is_built
@@ -25,6 +19,7 @@ from cc_pipeline.defs.partitions import KIND_TAG, PARTITION_TAG, STATE_TAG, rang
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_failures import describe_failure
 from cc_pipeline.defs.run_notes import listed_partitions
+from cc_pipeline.defs.webhook import tell
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.indexing.crawl_index import is_published, list_as_it_is
 from cc_pipeline.indexing.crawls import find_crawl
@@ -204,9 +199,6 @@ def path_lists(
     )
 
 
-#: Seconds until a listener that does not answer is left alone.
-_PATIENCE: Final = 10.0
-
 #: Characters of a run's error that are told.
 _REASON = 2_000
 #: Characters of a failed partition's reason that are told.
@@ -215,50 +207,6 @@ _PARTITION_REASON = 500
 _NAMED = 10
 #: Publications of one state of the tables that may fail.
 _MOST_FAILED_PUBLICATIONS = 3
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The address is the person's own choice; no other place gets what is told."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> None:
-        return None
-
-
-def tell(address: str, what: Mapping[str, object]) -> str | None:
-    """Posts ``what`` as JSON to ``address``; nothing without one. Gives why it was not taken, without the address,
-    which may hold a secret of its own. Raises nothing, asks once, and waits for ``_PATIENCE`` at most.
-    """
-    if not address:
-        return None
-    said: list[str | None] = []
-    # the patience of a connection begins anew with every byte, and there is none for finding a host's address
-    asking = threading.Thread(target=lambda: said.append(_ask(address, what)), name="cc-pipeline-webhook", daemon=True)
-    asking.start()
-    asking.join(_PATIENCE)
-    return said[0] if said else f"{host_of(address)} did not answer in {_PATIENCE:g} seconds"
-
-
-def _ask(address: str, what: Mapping[str, object]) -> str | None:
-    host = host_of(address)
-    try:
-        request = urllib.request.Request(
-            address, json.dumps(what).encode(), {"Content-Type": "application/json"}, method="POST"
-        )
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_PATIENCE):
-            return None
-    except urllib.error.HTTPError as answer:
-        answer.close()
-        return f"{host} answered {answer.code}"
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return f"{host} could not be told ({type(error).__name__})"
 
 
 def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: Placement) -> None:
