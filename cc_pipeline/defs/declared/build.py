@@ -233,7 +233,7 @@ def _op_job(at: Placement, job: OpJob) -> dg.JobDefinition:
 
 
 def _sensor(at: Placement, sensor: Sensor, jobs: Mapping[str, Any]) -> dg.SensorDefinition:
-    call = later(sensor.function)
+    call = sensor.function
     shared: dict[str, Any] = {
         "name": at.of(sensor.name),
         "minimum_interval_seconds": sensor.seconds,
@@ -281,7 +281,7 @@ def _schedule(at: Placement, schedule: Schedule, job: Any) -> dg.ScheduleDefinit
     }
     if schedule.function is None:
         return dg.ScheduleDefinition(**shared)
-    call = later(schedule.function)
+    call = schedule.function
     made: dg.ScheduleDefinition = dg.schedule(required_resource_keys={at.resource}, **shared)(
         lambda context, **_: call(context, at.workspace(context), at)
     )
