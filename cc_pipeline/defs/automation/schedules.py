@@ -167,8 +167,8 @@ def _wanted(found: Outlook, chosen: Collection[str], done: Collection[Pair], fai
 
 
 def _request(at: Placement, tick: str, run: AskedRun, rest: str) -> dg.RunRequest:
-    # what is collected has this schedule
-    from cc_pipeline.defs.declared.collected import listed_ops
+    with LOADING:
+        from cc_pipeline.defs.declared.collected import listed_ops
 
     keys = [partition_key(*pair) for pair in run.pairs]
     said = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: rest}
