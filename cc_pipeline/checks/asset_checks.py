@@ -27,7 +27,7 @@ _LOCATE, _FETCH, _PARSE = f"{_STAGES}.LOCATE", f"{_STAGES}.FETCH", f"{_STAGES}.P
 def list_is_of_now(workspace: Workspace, _: Scope) -> CheckResult:
     """The table has the crawls of the published list."""
     from cc_pipeline.errors import EnvironmentFault
-    from cc_pipeline.indexing.crawls import crawls_are_listed, known_crawls
+    from cc_pipeline.harvesting.crawls import crawls_are_listed, known_crawls
 
     name = "list_is_of_now"
     have = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
@@ -195,7 +195,7 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     """Every URL index built here has the files, sizes and numbers it was built with."""
     from cc_pipeline.errors import DataFault
     from cc_pipeline.index.btree.files import open_url_index, read_about
-    from cc_pipeline.indexing.url_index import url_index_root
+    from cc_pipeline.harvesting.url_index import url_index_root
 
     name, root = "index_is_whole", url_index_root(workspace)
     crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []

@@ -59,7 +59,7 @@ def new_crawls(
     known at release is no news: without a copy only crawls that CC_PIPELINE_CRAWLS names are looked for.
     """
     with LOADING:
-        from cc_pipeline.indexing.crawl_index import is_published
+        from cc_pipeline.harvesting.crawl_index import is_published
 
     # read once a day
     listed = workspace.crawl_list
@@ -120,7 +120,7 @@ def _named_crawls(workspace: Workspace) -> tuple[list[str], list[str]]:
     """The crawls that CC_PIPELINE_CRAWLS names, where there are such, and why that is not sure of the others. The
     source is asked at most once a day for each that no list has."""
     with LOADING:
-        from cc_pipeline.indexing.crawls import find_crawl
+        from cc_pipeline.harvesting.crawls import find_crawl
 
     named: list[str] = []
     unsure: list[str] = []
@@ -202,7 +202,7 @@ def path_lists(
     A harvest is asked for once for each new content. One that fails is for whoever looks at failed runs.
     """
     with LOADING:
-        from cc_pipeline.indexing.crawl_index import list_as_it_is
+        from cc_pipeline.harvesting.crawl_index import list_as_it_is
 
     asked: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
     # records of a key that was taken away stay
