@@ -194,8 +194,8 @@ def files_are_readable(workspace: Workspace, scope: Scope) -> CheckResult:
 def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     """Every URL index built here has the files, sizes and numbers it was built with."""
     from cc_pipeline.errors import DataFault
-    from cc_pipeline.index.btree.files import open_url_index, read_about
     from cc_pipeline.harvesting.url_index import url_index_root
+    from cc_pipeline.index.btree.files import open_url_index, read_about
 
     name, root = "index_is_whole", url_index_root(workspace)
     crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []

@@ -155,9 +155,7 @@ def schedule(*, cron: str, job: str) -> Callable[[Tick], Schedule]:
     """Makes a :class:`Schedule` of a function, as :func:`sensor` does."""
 
     def declare(tick: Tick) -> Schedule:
-        return Schedule(
-            name=tick.__name__, description=_first_paragraph(tick), cron=cron, job=job, function=tick
-        )
+        return Schedule(name=tick.__name__, description=_first_paragraph(tick), cron=cron, job=job, function=tick)
 
     return declare
 

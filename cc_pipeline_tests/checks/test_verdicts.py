@@ -82,7 +82,12 @@ def broken(verdict: CheckResult, severity: str = "error", wrong: tuple[str, ...]
 
 def test_a_sound_home_is_sound(home: Workspace) -> None:
     for look in looks():
-        for verdict in (conservation_verdict, asset_checks.stored_files.verdict, locators_verdict, page_tables.texts_verdict):
+        for verdict in (
+            conservation_verdict,
+            asset_checks.stored_files.verdict,
+            locators_verdict,
+            page_tables.texts_verdict,
+        ):
             found = verdict(home, scope=look)
             assert found.passed, found
 

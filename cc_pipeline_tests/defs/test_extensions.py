@@ -145,9 +145,7 @@ WRONG = {
     ),
     "it names the asset 'tittles'": clash(jobs=[AssetJob(name="read_titles", description="", assets=["tittles"])]),
     "have different partitions": clash(jobs=[AssetJob(name="both", description="", assets=["records", "row_groups"])]),
-    "launches the job 'read_tittles'": clash(
-        sensors=[replace(remind, job="read_tittles")]
-    ),
+    "launches the job 'read_tittles'": clash(sensors=[replace(remind, job="read_tittles")]),
     "is not a valid asset group name": clash(
         steps=[Step(function=f"{HERE}.made", assets=[replace(TITLES, group="not a group")])]
     ),

@@ -20,8 +20,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from cc_pipeline.defs.flight import EXTRACTED, UNFINISHED
 from cc_pipeline.defs.declared.collected import listed_ops
+from cc_pipeline.defs.flight import EXTRACTED, UNFINISHED
 from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import LOCATION as NAME
 from cc_pipeline.defs.internals import open_backfills

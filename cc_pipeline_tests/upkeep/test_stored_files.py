@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.checks import asset_checks
 from cc_pipeline.checks.doctor import examine, verified_finding
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.scope import Scope
-from cc_pipeline.checks import asset_checks
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.lake.slice import FETCH, Slice
 from cc_pipeline.upkeep.stored_files import holders, lost_records, verify

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import dagster as dg
 
+from cc_pipeline.defs.checks.steps import check_steps
 from cc_pipeline.defs.declarations import Asset, AssetJob, ExternalAsset, OpJob, Schedule, Sensor, Step
 from cc_pipeline.defs.declared.bodies import body, later, schema_of
-from cc_pipeline.defs.checks.steps import check_steps
 from cc_pipeline.defs.declared.collected import CHECK_EVERYTHING, Part, leave_out, parts
 from cc_pipeline.defs.lineage import checked_owners, table_metadata
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
