@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.crawls import LOCAL as LOCAL_CRAWLS
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
-from cc_pipeline.extraction.blocked import blocked, same_but_for_blocks
+from cc_pipeline.extraction.blocked import Blocked, same_but_for_blocks
 from cc_pipeline.extraction.engine import LOCAL, Engine, Fetched, ToFetch
 from cc_pipeline.extraction.fetch_counts import Brought, Shortfall, of_targets, shortfalls
 from cc_pipeline.extraction.plan import Reason, Wanted, Why, fetched_from, options_of, plan, with_open
@@ -34,7 +34,7 @@ from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
 from cc_pipeline.extraction.second_look import Looked, look_again
 from cc_pipeline.extraction.shortfall import Command, Judged, fetch_rows, judged, refused
 from cc_pipeline.extraction.standing import Standing, stand
-from cc_pipeline.extraction.target_slices import expand, part_slices, retire_others, wishes
+from cc_pipeline.extraction.target_slices import part_slices, retire_others, wishes
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
@@ -91,9 +91,9 @@ def _fetch_all(
     engine: Engine,
 ) -> StageReport:
     started = time.monotonic()
-    asked = expand(workspace, crawl, slugs)
+    known = run.take_state(crawl, slugs)
+    asked, before = known.asked, known.standings
     slices = part_slices(workspace, slices_of(crawl, slugs)) if replay or distrusted else asked.slices
-    before = stand(workspace, asked.every, (LOCATE, FETCH))
     for slice_ in slices:
         if before[slice_].located is None:
             raise EnvironmentFault(
@@ -108,13 +108,13 @@ def _fetch_all(
     gone = _in_vain(reasons, looked, replay=replay)
     todo = [*(one for one in reasons if one not in gone), *lost]
     run.expect(LOCATE, {slice_: _said(before[slice_]) for slice_ in todo})
-    _refuse_blocked(workspace, todo, before)
+    _refuse_blocked(workspace, todo, before, run.blocked())
     if todo:
         workspace.agree_on_digests()
     if not replay:
         priced = [one for one in todo if one in reasons and reasons[one].why not in OF_FEW]
         refuse_dear(workspace, {one: before[one] for one in priced})
-    state = _State(workspace, crawl, before, _shortfalls(workspace, crawl, before), distrusted, engine)
+    state = _State(workspace, crawl, run, before, _shortfalls(workspace, crawl, before), distrusted, engine)
     unfinished = left_behind(workspace.storage, crawl)
     ways: dict[tuple[bool, bool], list[Slice]] = {}
     for slice_ in todo:
@@ -127,7 +127,16 @@ def _fetch_all(
         _fetch(state, some, [one for one in some if one in healed], again)
     forget(workspace.storage, unfinished)
     _judge_anew(state, gone, looked.in_vain)
-    now = stand(workspace, asked.every, (FETCH,), look_for_bytes=False) if state.judgement else before
+    fetched = stand(workspace, state.judgement, (FETCH,), look_for_bytes=False) if state.judgement else {}
+    after = known.changed(
+        {
+            at: replace(before[at], fetched=one.fetched, fetch=one.fetch, asked=one.asked, lost=0)
+            for at, one in fetched.items()
+        }
+    )
+    now = after.standings
+    if not healed:  # else pages are to be parsed again, which this state does not say
+        run.keep_state(after)
     wholes, mine = {slice_.whole for slice_ in state.judgement}, set(slices)
     judged_now = {at: one for at, one in state.found.items() if at.whole in wholes and at in mine}
     # the source is not to blame for files that a person added
@@ -152,9 +161,10 @@ def _fetch_all(
     raise refusal
 
 
-def _refuse_blocked(workspace: Workspace, slices: Sequence[Slice], before: Mapping[Slice, Standing]) -> None:
+def _refuse_blocked(
+    workspace: Workspace, slices: Sequence[Slice], before: Mapping[Slice, Standing], block: Blocked
+) -> None:
     """Raises ``EnvironmentFault`` where captures were located before a site of theirs was blocked."""
-    block = blocked(workspace)
     now = wishes(workspace, slices, block) if block.blocks else {}
     for slice_ in now:
         lookup = before[slice_].lookup
@@ -177,6 +187,7 @@ class _State:
 
     workspace: Workspace
     crawl: str
+    run: RunInputs
     before: Mapping[Slice, Standing]
     found: dict[Slice, Shortfall]
     distrusted: Collection[Place]
@@ -330,15 +341,16 @@ def _commit(
     )
     made_from = _made_from(wanted, found)
     rows = fetch_rows(found, made_from, silent, judgement)
-    here = FETCH.made_from(lake, wanted.keys())
-    # first, so that a run killed in between is not taken for one that never was; but not where the digest stays, since
-    # the note would count then for rows that are not there yet
-    note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] != made_from[s]}, but="asked_at")
-    if result.answered or result.reused or result.adopted:
-        note_superseded(workspace, [*wanted], result.stored, time.time())
-        forget_failed_pages(workspace, healed, state.distrusted)
-        fetched.commit(lake, made_from)
-        settle(workspace.storage, result)
+    here = {slice_: state.before[slice_].made_from(FETCH) for slice_ in wanted}
+    with state.run.replacing(FETCH, {slice_: state.before[slice_].made_from(FETCH) for slice_ in wanted}):
+        # first, so that a run killed in between is not taken for one that never was; but not where the digest stays,
+        # since the note would count then for rows that are not there yet
+        note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] != made_from[s]}, but="asked_at")
+        if result.answered or result.reused or result.adopted:
+            note_superseded(workspace, [*wanted], result.stored, time.time())
+            forget_failed_pages(workspace, healed, state.distrusted)
+            fetched.commit(lake, made_from)
+            settle(workspace.storage, result)
     note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] == made_from[s]}, but="asked_at")
 
 

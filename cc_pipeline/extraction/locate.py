@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.slice_slugs import PLAIN, given_slug, is_given, wit
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocked import Blocked, blocked, blocks_of
+from cc_pipeline.extraction.blocked import Blocked, blocks_of
 from cc_pipeline.extraction.located import Answer, Located, Summed
 from cc_pipeline.extraction.lookup_notes import (
     Found,
@@ -36,9 +36,9 @@ from cc_pipeline.extraction.lookup_notes import (
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
 from cc_pipeline.extraction.price_gate import price_of_slices, refuse_dear
 from cc_pipeline.extraction.removals import Listing, Removal, doubted, noted_listings, refused_removals, together_listed
-from cc_pipeline.extraction.run_inputs import planned_again
+from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
 from cc_pipeline.extraction.standing import Standing, stand
-from cc_pipeline.extraction.target_slices import expand, left_over, retire_others, wishes
+from cc_pipeline.extraction.target_slices import left_over, retire_others, wishes
 from cc_pipeline.index.finding import URL_INDEXES
 from cc_pipeline.index.kinds import AUTO, PARQUET, index_kinds
 from cc_pipeline.index.locator import BOTH, GIVEN, Into, LookupResult
@@ -139,23 +139,29 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     the crawl; ``EnvironmentFault`` when the index cannot be read, and as
     :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
-    return planned_again(workspace, crawl, slugs, lambda _: _locate_all(workspace, crawl, slugs), relocates=True)
+    return planned_again(workspace, crawl, slugs, lambda run: _locate_all(workspace, crawl, slugs, run), relocates=True)
 
 
-def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs) -> StageReport:
     started = time.monotonic()
-    asked = expand(workspace, crawl, slugs)
-    block = blocked(workspace)
+    before = run.take_state(crawl, slugs)
+    asked, standings = before.asked, before.standings
+    block = run.blocked()
     wanted = wishes(workspace, asked.slices, block)
-    standings = stand(workspace, asked.every, (LOCATE, FETCH), look_for_bytes=False)
     indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
     options = options_of(workspace.settings)
     todo = {one: wanted[one].version for one in plan(wanted, standings, indexes, options, (LOCATE,)).of(LOCATE)}
-    spent = _locate(workspace, crawl, todo, standings, indexes, block)
+    spent = _locate(workspace, crawl, todo, standings, indexes, block, run)
     retire_others(workspace, LOCATE, asked, "lookups")
-    now = stand(workspace, asked.every, (LOCATE, FETCH), look_for_bytes=False) if todo else standings
-    fetches = plan(wanted, now, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN,))
+    located = stand(workspace, todo, (LOCATE,)) if todo else {}
+    after = before.changed(
+        {at: replace(standings[at], located=one.located, lookup=one.lookup) for at, one in located.items()}
+    )
+    now = after.standings
+    # bytes that are gone were agreed to before
+    fetches = plan(wanted, now, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN, Why.LOST))
     refuse_dear(workspace, {slice_: now[slice_] for slice_ in fetches})
+    run.keep_state(after)
     figures = {s.target: _figures(workspace, s, now[s], s in todo) for s in asked.every if now[s].located is not None}
     report = StageReport(
         LOCATE.label,
@@ -207,6 +213,7 @@ def _locate(
     standings: Mapping[Slice, Standing],
     indexes: Mapping[tuple[str, str], Index],
     block: Blocked,
+    run: RunInputs,
 ) -> _Spent:
     """Looks up the slices of ``versions`` (of their definitions), and commits what was found but for what is
     ``block``ed."""
@@ -245,7 +252,7 @@ def _locate(
                     before = together_listed([*noted_listings(workspace.lake, left).values()])
                     then |= dict.fromkeys(own, before)
             spent.notes |= dict.fromkeys(_members_went(kept, standings))
-            _commit(workspace, crawl, known, found, located, spent, others, then)
+            _commit(workspace, crawl, known, found, located, spent, others, then, standings, run)
             spent.blocked += located.blocked
         done += len(some)
     if versions:
@@ -315,10 +322,12 @@ def _commit(
     spent: _Spent,
     others: Mapping[Slice, tuple[int, Listing]],
     then: Mapping[Slice, Listing],
+    before: Mapping[Slice, Standing],
+    run: RunInputs,
 ) -> None:
     """Commits what was found, so many slices at a time; captures that an index no longer lists, and that a person has
     to accept, stay. ``others`` are slices of the same targets that are not looked up; ``then`` is what was noted of the
-    index of those that are, when they were looked up last."""
+    index of those that are, when they were looked up last, and ``before`` how they stood."""
     made_from = {s: located_from(crawl, found[s].definition, found[s].by, found[s].index) for s in sorted(found)}
     targets = {s: known[s].target for s in made_from}
     # a target is judged as a whole, so nothing is committed until all of it is known
@@ -335,8 +344,9 @@ def _commit(
     found = {s: replace(one, size=then.get(s, Listing()).size) if s in stay else one for s, one in found.items()}
     for some, rows, summed in commits:
         left = located.without_unlisted(rows, [s for s in some if s not in stay], summed, targets)
-        commit_lookups(workspace, some, found, summed)
-        spent.rows += LOCATE.commit(workspace.lake, some, {"captures": partial(_large, left)})
+        with run.replacing(LOCATE, {slice_: before[slice_].made_from(LOCATE) for slice_ in some}):
+            commit_lookups(workspace, some, found, summed)
+            spent.rows += LOCATE.commit(workspace.lake, some, {"captures": partial(_large, left)})
         spent.stayed += sum(one.stayed for one in summed.values())
         spent.outside += sum(one.outside for one in summed.values())
         for slice_, own in summed.items():

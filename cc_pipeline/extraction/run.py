@@ -8,7 +8,7 @@ large that is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby, islice
@@ -209,6 +209,8 @@ def _captures(workspace: Workspace, crawl: str, states: Mapping[str, _State]) ->
 
 def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
     """Those of ``slugs`` of which a source gave anything, now or before."""
+    if not slugs:
+        return []
     asked = expand(workspace, crawl, slugs)
     here = FETCH.made_from(workspace.lake, asked.slices)
     return [slug for slug, own in asked.for_.items() if all(here[slice_] not in (None, GONE) for slice_ in own)]
@@ -216,11 +218,12 @@ def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str
 
 @dataclass(frozen=True, slots=True)
 class CrawlPlan:
-    """What was asked for in one crawl, how it stands, by which indexes it can be located, and what is to be done of it.
-    ``retire`` are sets of which slices are left that they do not have any more. ``unfinished`` says that a fetch of the
-    crawl was killed: the next one settles what it left."""
+    """What was asked for in one crawl, what is wanted of each slice, how it stands, by which indexes it can be located,
+    and what is to be done of it. ``retire`` are sets of which slices are left that they do not have any more.
+    ``unfinished`` says that a fetch of the crawl was killed: the next one settles what it left."""
 
     asked: Asked
+    wanted: Mapping[Slice, Wanted]
     standings: Mapping[Slice, Standing]
     indexes: Mapping[tuple[str, str], Index]
     plan: Plan
@@ -283,7 +286,14 @@ def _looked(
     retire = {slug for slug, own in sets.items() if any(left_over(workspace, stage, slug, own) for stage in STAGES)}
     found = plan(wanted, standings, indexes, options_of(workspace.settings, datetime.now(UTC)))
     unfinished = look_for_bytes and bool(left_behind(workspace.storage, asked.crawl))
-    return CrawlPlan(asked, standings, indexes, found, frozenset(retire), unfinished)
+    return CrawlPlan(asked, wanted, standings, indexes, found, frozenset(retire), unfinished)
+
+
+def planned_with_new_indexes(workspace: Workspace, before: CrawlPlan) -> CrawlPlan:
+    """The same slices in the same state, planned with the indexes that there are now: after a harvest."""
+    indexes = indexes_of(workspace, {slice_: before.standings[slice_] for slice_ in before.wanted})
+    options = options_of(workspace.settings, datetime.now(UTC))
+    return replace(before, indexes=indexes, plan=plan(before.wanted, before.standings, indexes, options))
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,7 @@ def looked(todo: Todo, note: Fetch | None = None, harvested: bool = True) -> Cra
     asked = Asked("C1", {"set-x": (MINE, here)}, {"set-x": ()})
     index = Index({"parquet": "abc"} if harvested else {})
     standings = {MINE: Standing(asked=note), here: Standing()}
-    return CrawlPlan(asked, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first else (), ()))
+    return CrawlPlan(asked, {}, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first else (), ()))
 
 
 MINE = Slice("C1", "set-x~16-0001")
