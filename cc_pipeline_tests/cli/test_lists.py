@@ -128,7 +128,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert "found in no crawl of this run, so not kept: exmaple.com\n" in first.out
     assert "2 of 3 members of set-duo" in first.out
     assert "      no-such.net\n      nothing-here.org\n" in first.out
-    assert "captures of host:www.example.com" in first.shown and "not asked for: add --subset warc" in first.shown
+    assert "crawldiagnostics and robotstxt were not asked for" in " ".join(first.shown.split())
     assert "rows by table" not in first.out
     again = cli(*asked, "--details")
     states = [line.split("│")[2].strip() for line in again.out.splitlines() if line.startswith(NEW) and "│" in line]
