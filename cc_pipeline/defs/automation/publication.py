@@ -57,6 +57,8 @@ class PublishWhileRunning:
         self._keep_up(at_end=True)
 
     def _keep_up(self, *, at_end: bool) -> None:
+        if at_end and of_a_command(self._context.run) and self._early is None:
+            return
         # what was made stays, however this ends: the next publication shows it
         try:
             found = behind(self._workspace)
