@@ -85,7 +85,7 @@ bench-%: setup   ## ours and the rival in one run: documents, growth, index, mai
 	$(VENV)/python -m benchmarks.bench_$*
 
 soak: setup      ## months of automation in an hour, on PostgreSQL, with processes killed at random (SHORT=1: minutes)
-	$(VENV)/python -m cc_pipeline_tests.extensions.several_hosts.soak
+	$(VENV)/python -m cc_pipeline_tests.extensions.several_machines.soak
 
 # nothing else in data: what was fetched from the real source is nowhere else
 clean:           ## forget the demo (data/demo)

@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.index_synthetic import Shape, crawl_name, crawl_tables
 from benchmarks.report import Report, percentile, sized, spread
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.harvesting.catalog import open_catalog
 from cc_pipeline.index.catalog.catalog import Catalog
-from cc_pipeline.indexing.catalog import open_catalog
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_lake

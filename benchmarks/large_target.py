@@ -163,7 +163,7 @@ def run(source: str, home: Path, steps: list[str]) -> dict[str, dict[str, float]
     from cc_pipeline.extraction.fetch import fetch_captures
     from cc_pipeline.extraction.locate import locate_captures
     from cc_pipeline.extraction.parse import parse_records
-    from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
+    from cc_pipeline.harvesting.crawl_index import commit_manifest, commit_row_groups, harvest_footers
     from cc_pipeline.settings import load_settings
     from cc_pipeline.workspace.workspace import Workspace
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cc_pipeline.python.home import open_home as open
+    from cc_pipeline.api.home import open_home as open
 
 __all__ = ["open"]
 __version__ = "0.1.0"
@@ -80,5 +80,5 @@ def _warn_of_old_modules() -> None:
 def __getattr__(name: str) -> Any:
     # nothing else of the program is loaded by its import
     if name == "open":
-        return import_module("cc_pipeline.python.home").open_home
+        return import_module("cc_pipeline.api.home").open_home
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

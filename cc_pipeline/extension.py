@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.placement import Placement
     from cc_pipeline.export.format import ExportFormat
-    from cc_pipeline.index.kinds import IndexKind
+    from cc_pipeline.index.locators import IndexKind
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
     from cc_pipeline.settings import Settings

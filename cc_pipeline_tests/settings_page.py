@@ -10,9 +10,9 @@ import re
 from dataclasses import MISSING
 from pathlib import Path
 
+from cc_pipeline.settings.all_settings import ProcessSettings, Settings
 from cc_pipeline.settings.declaration import Declaration, declarations
 from cc_pipeline.settings.reading import settings_of_extensions_in_use
-from cc_pipeline.settings.values import ProcessSettings, Settings
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _BLOCK = re.compile(r"(<!-- settings(?: of (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)

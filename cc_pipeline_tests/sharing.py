@@ -21,7 +21,7 @@ LONGEST = (
     "cli published",
     "extensions/spark",
     "killing",
-    "extensions/several_hosts/test_soak.py",
+    "extensions/several_machines/test_soak.py",
     "defs/test_main_job.py",
     "extensions/spark/test_submission.py",
     "records/test_faults.py",

@@ -16,7 +16,7 @@ import pytest
 
 import cc_pipeline
 from cc_pipeline import COMPILED
-from cc_pipeline.checks.health import _compiled
+from cc_pipeline.checks.doctor import _compiled
 from cc_pipeline.documents.html import building
 
 ROOT = Path(cc_pipeline.__file__).parents[1]

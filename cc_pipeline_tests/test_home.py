@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.health import examine
+from cc_pipeline.checks.doctor import examine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import LAKE_NOTE, LAYOUT, NOTE, NoteUnreadable, UnknownLayout, read_note
 from cc_pipeline.settings import load_settings

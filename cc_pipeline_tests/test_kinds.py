@@ -11,15 +11,15 @@ import pytest
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.commoncrawl.crawls import parse_collinfo
 from cc_pipeline.commoncrawl.paths import parse_path_list
+from cc_pipeline.derived_files import sequencefile
+from cc_pipeline.derived_files.pages import sequencefile_pages
+from cc_pipeline.derived_files.writables import DEFAULT_CODEC, TEXT, encode_text
 from cc_pipeline.documents import parse
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.btree.format import read_header, unpack_pointer
 from cc_pipeline.index.btree.locator import ListedNames, unpack_names
 from cc_pipeline.index.footers.decode import footer_length
-from cc_pipeline.pagefiles import sequencefile
-from cc_pipeline.pagefiles.pages import sequencefile_pages
-from cc_pipeline.pagefiles.writables import DEFAULT_CODEC, TEXT, encode_text
 from cc_pipeline.workspace.source_files import SourceFile
 
 GOOD = gzip.compress(b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n", mtime=0)

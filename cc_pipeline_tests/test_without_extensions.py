@@ -28,7 +28,7 @@ JOINED = (
     "cli/test_manners.py",
     "cli/test_startup.py",
     "export",
-    "index/test_kinds.py",
+    "index/test_locators.py",
     "publish",
     "upkeep/test_extension_tables.py",
 )

@@ -21,8 +21,8 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Why
 from cc_pipeline.extraction.run import look
+from cc_pipeline.harvesting.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.home import LAKE_NOTE, NOTE
-from cc_pipeline.indexing.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.lake.slice import Stage, StageReport
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.settings import load_settings

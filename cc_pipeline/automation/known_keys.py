@@ -11,7 +11,7 @@ from cc_pipeline.automation import watch_list
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.commoncrawl.target_text import set_slug, slug_meant
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.indexing.crawls import found_by_name
+from cc_pipeline.harvesting.crawls import found_by_name
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, HARVEST, LIST, LOCATE, PARSE
 from cc_pipeline.upkeep.purge_plan import begun

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cc_pipeline.addresses import Access, scheme_of
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
-from cc_pipeline.indexing.crawls import evidence
+from cc_pipeline.harvesting.crawls import evidence
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.states import HostState, budget_state

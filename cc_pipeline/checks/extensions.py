@@ -18,7 +18,7 @@ from cc_pipeline.extension import (
     extensions,
     find_extensions,
 )
-from cc_pipeline.index.kinds import index_kinds
+from cc_pipeline.index.locators import index_kinds
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 

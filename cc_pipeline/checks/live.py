@@ -23,12 +23,12 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, EnvironmentFault, UserInputError
 from cc_pipeline.extraction.nearest import Nearest, fetched_record
+from cc_pipeline.harvesting.crawl_index import parse_index_list
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
-from cc_pipeline.indexing.crawl_index import parse_index_list
 from cc_pipeline.settings import Settings
 from cc_pipeline.settings.places import may_be_mirrored
 from cc_pipeline.stores.answer import Timeouts

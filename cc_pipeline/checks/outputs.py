@@ -16,9 +16,9 @@ from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, key_o
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.harvesting.url_index import url_index_root
 from cc_pipeline.index.archive_rows import folder_of
 from cc_pipeline.index.btree.files import open_url_index, read_about
-from cc_pipeline.indexing.url_index import url_index_root
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.reading import open_settled, quoted_name
 from cc_pipeline.lake.slice import LIST, Figures

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cc_pipeline.checks.scope import CheckResult, Scope, joined, some
+from cc_pipeline.derived_files.export import EXPORT_KINDS, ExportKind, pages_digest, read_manifest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.slice import READ_FILES, Slice
 from cc_pipeline.lake.streaming import count_rows
-from cc_pipeline.pagefiles.export import EXPORT_KINDS, ExportKind, pages_digest, read_manifest
 from cc_pipeline.workspace.source_files import FAULTS, SourceFile, registered
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 

@@ -19,13 +19,13 @@ from cc_pipeline.extraction.fetch_counts import is_unsettled, share
 from cc_pipeline.extraction.locate import index_sources
 from cc_pipeline.extraction.lookup_notes import incomplete_slices, index_complete
 from cc_pipeline.extraction.reusable_records import sharing
+from cc_pipeline.harvesting.catalog import read_catalog_table, read_subsets
+from cc_pipeline.harvesting.crawl_index import asked_subsets
+from cc_pipeline.harvesting.crawls import crawls_are_listed, known_crawls
 from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
-from cc_pipeline.indexing.catalog import read_catalog_table, read_subsets
-from cc_pipeline.indexing.crawl_index import asked_subsets
-from cc_pipeline.indexing.crawls import crawls_are_listed, known_crawls
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, LIST, Figures, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from cc_pipeline import interruption, progress
+from cc_pipeline.api.voice import told_to
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli import commands
 from cc_pipeline.cli.command import PANELS, Command, as_command
@@ -31,7 +32,6 @@ from cc_pipeline.cli.output import (
 )
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 from cc_pipeline.extension import OURS, collect, find_extensions, refuse
-from cc_pipeline.python.voice import told_to
 
 if TYPE_CHECKING:
     import click

@@ -9,8 +9,8 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extension import collect
 
 if TYPE_CHECKING:
+    from cc_pipeline.api.asking import Question
     from cc_pipeline.commoncrawl.target import Target
-    from cc_pipeline.python.asking import Question
     from cc_pipeline.workspace.workspace import Workspace
 
 

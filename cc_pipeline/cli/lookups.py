@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from cc_pipeline.api.asking import Question, asked_in
+from cc_pipeline.api.meaning import read_targets
 from cc_pipeline.cli.options import most_gaps, patience
-from cc_pipeline.python.asking import Question, asked_in
-from cc_pipeline.python.meaning import read_targets
 from cc_pipeline.settings import load_settings
 
 

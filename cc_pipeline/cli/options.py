@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.index.kinds import AUTO, CORE_KINDS, refuse_unknown_kind
+from cc_pipeline.index.locators import AUTO, CORE_KINDS, refuse_unknown_kind
 
 _NO_LIMIT = 1 << 62
 Source = Annotated[

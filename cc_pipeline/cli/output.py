@@ -33,7 +33,7 @@ from cc_pipeline.terminal import EscapingTerminal, escape_controls
 if TYPE_CHECKING:
     from click import Context, Parameter
 
-    from cc_pipeline.python.export import Export
+    from cc_pipeline.api.export import Export
 
 #: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
 #: a message stays one line of a log.

@@ -16,9 +16,9 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     import duckdb
 
+    from cc_pipeline.api.materializing import Part
     from cc_pipeline.extraction.run import Done
     from cc_pipeline.lake.slice import Slice
-    from cc_pipeline.python.materializing import Part
 
 #: Beyond this many (crawl, target) pairs a line counts those of a crawl together.
 _SHOWN_PAIRS = 40
@@ -250,7 +250,7 @@ def _say_empty(
 
 def _guess(settings: Settings, nowhere: Sequence[Target], forgotten: Collection[str]) -> None:
     """What may have been meant by targets that are new and were found nowhere, and how to be rid of them."""
-    from cc_pipeline.python.meaning import found_before, guesses
+    from cc_pipeline.api.meaning import found_before, guesses
 
     before = found_before(settings, [target.slug for target in nowhere])
     nowhere = [target for target in nowhere if target.slug not in before]

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO, Final, TextIO
 import duckdb
 from duckdb import ExpectedResultType, StatementType
 
+from cc_pipeline.api.meaning import checked_format
 from cc_pipeline.cli.output import console, format_by_name, guarding, notice, show_cut, whole_file, write_aligned
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.lake.reading import last_token, quoted, quoted_name, unended
-from cc_pipeline.python.meaning import checked_format
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
 #: How DuckDB is told to write Parquet.

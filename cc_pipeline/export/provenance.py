@@ -22,7 +22,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.extraction.blocked import Blocked, blocked
-from cc_pipeline.indexing.catalog import columnar_versions
+from cc_pipeline.harvesting.catalog import columnar_versions
 from cc_pipeline.lake.slice import LIST, Slice
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.workspace import Workspace

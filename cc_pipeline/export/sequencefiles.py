@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from cc_pipeline.derived_files.export import EXPORT_KINDS, export_slices
 from cc_pipeline.export.files import Handed, files_in, whole_folder, write_papers
 from cc_pipeline.export.format import RecordsRequest, Written
 from cc_pipeline.export.records import Ledger, written_records
-from cc_pipeline.pagefiles.export import EXPORT_KINDS, export_slices
 from cc_pipeline.workspace.workspace import export_prefix
 
 

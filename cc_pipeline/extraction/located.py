@@ -17,7 +17,7 @@ from cc_pipeline.capture_columns import CAPTURE_ORDER, PLACE
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.blocked import NOTHING_BLOCKED, Blocked
-from cc_pipeline.index.kinds import index_kinds
+from cc_pipeline.index.locators import index_kinds
 from cc_pipeline.index.lookup import of_segments
 from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
 from cc_pipeline.lake.ordered import OrderedRows

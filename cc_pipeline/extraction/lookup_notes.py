@@ -16,9 +16,9 @@ from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.located import Answer, Located, Summed, urls
 from cc_pipeline.extraction.standing import Lookup, stand
+from cc_pipeline.harvesting.catalog import catalog_gaps
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import GIVEN
-from cc_pipeline.indexing.catalog import catalog_gaps
 from cc_pipeline.lake.slice import LOCATE, Slice, note_slices, slices_of, targets_by_crawl
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import definitions

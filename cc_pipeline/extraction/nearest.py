@@ -21,11 +21,11 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extraction.blocked import blocked
 from cc_pipeline.extraction.locate import index_sources
+from cc_pipeline.harvesting.crawl_index import is_published
+from cc_pipeline.harvesting.crawls import known_crawls
 from cc_pipeline.home import read_note
 from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.index.lookup import look_up
-from cc_pipeline.indexing.crawl_index import is_published
-from cc_pipeline.indexing.crawls import known_crawls
 from cc_pipeline.records.check import Promise, digest_check, examine
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.workspace.workspace import Workspace

@@ -23,8 +23,8 @@ from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.etags import same_files
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import unharvested
-from cc_pipeline.index.kinds import BTREE, PARQUET, ZIPNUM
 from cc_pipeline.index.locator import Locator
+from cc_pipeline.index.locators import BTREE, PARQUET, ZIPNUM
 from cc_pipeline.index.parquet.fetch import PageIndexes
 from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator

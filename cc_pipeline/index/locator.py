@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.index.kinds import AUTO, index_kinds, refuse_unknown_kind
+from cc_pipeline.index.locators import AUTO, index_kinds, refuse_unknown_kind
 from cc_pipeline.progress import human_bytes
 
 #: What stands between the names, and between the versions, of indexes that answered together.

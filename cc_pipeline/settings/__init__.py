@@ -1,15 +1,15 @@
 """The settings: one frozen object, built where a command, a run or a tick begins, and passed on as a value.
 
-Every setting is declared once, in ``values.py`` or by an extension (``declaration.py``). It is an environment variable
-``CC_PIPELINE_<NAME>``, of an extension ``CC_PIPELINE_<EXTENSION>_<NAME>``, and, where it makes sense, a flag.
+Every setting is declared once, in ``all_settings.py`` or by an extension (``declaration.py``). It is an environment
+variable ``CC_PIPELINE_<NAME>``, of an extension ``CC_PIPELINE_<EXTENSION>_<NAME>``, and, where it makes sense, a flag.
 Who has to know whether a variable is set asks ``in_environment``. An extension may read variables for its workers'
 own credentials itself.
 """
 
+from cc_pipeline.settings.all_settings import DIGEST_POLICIES, EXTRACTORS, PUBLISH, Settings
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 from cc_pipeline.settings.reading import CHOICES, choices_of, in_environment, load_settings, owners
-from cc_pipeline.settings.values import DIGEST_POLICIES, EXTRACTORS, PUBLISH, Settings
 
 __all__ = [
     "CHOICES",

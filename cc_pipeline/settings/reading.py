@@ -14,6 +14,7 @@ from typing import Any, Final
 from cc_pipeline.addresses import split_access
 from cc_pipeline.home import HomeNote, NoteUnreadable, read_note
 from cc_pipeline.settings.access import let_in, own_access
+from cc_pipeline.settings.all_settings import ProcessSettings, Settings
 from cc_pipeline.settings.declaration import (
     Declaration,
     as_text,
@@ -25,7 +26,6 @@ from cc_pipeline.settings.declaration import (
 )
 from cc_pipeline.settings.environment import text_in
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
-from cc_pipeline.settings.values import ProcessSettings, Settings
 
 #: The settings of the core that its variables give by their type.
 _BY_TYPE: Final = tuple(one for one in declarations(Settings) if not one.facts.is_read_apart)

@@ -16,7 +16,7 @@ from cc_pipeline.defs.declared.build import definitions
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import COLLECTED, WITHOUT, Extension, collect, extensions, find_extensions
-from cc_pipeline.index.kinds import index_kinds
+from cc_pipeline.index.locators import index_kinds
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.tables import all_tables, tables_by_extension
 

@@ -32,8 +32,8 @@ from cc_pipeline.home import (
     write_note,
 )
 from cc_pipeline.locks import locked
+from cc_pipeline.settings.all_settings import Settings
 from cc_pipeline.settings.environment import PREFIX
-from cc_pipeline.settings.values import Settings
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 if TYPE_CHECKING:

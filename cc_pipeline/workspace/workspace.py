@@ -18,7 +18,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.extension import collect
 from cc_pipeline.home import ExtensionTable, choose, note_table, read_note
-from cc_pipeline.index.kinds import refuse_unknown_kind
+from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.evolution import Migration, migrate

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cc_pipeline.archive import arc, warc, writing
 from cc_pipeline.archive.record import FLAGS, ArchivedRecord, decoded_payload
+from cc_pipeline.derived_files.wat import iter_wat, iter_wet
 from cc_pipeline.errors import DataFault
-from cc_pipeline.pagefiles.wat import iter_wat, iter_wet
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import records_of
 from cc_pipeline_tests.fuzzing import bounded, edits, fuzz, scratches, swollen

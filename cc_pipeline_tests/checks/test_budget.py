@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.automation.source_state import trouble_of_source
-from cc_pipeline.checks.health import budget_findings
+from cc_pipeline.checks.doctor import budget_findings
 from cc_pipeline.cli.commands.plan import _duration_note
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings

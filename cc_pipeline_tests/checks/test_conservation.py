@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from cc_pipeline.checks.conservation import conservation_verdict
-from cc_pipeline.checks.health import examine
+from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.outputs import held_back_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import shortfall_verdict

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.checks.health import examine
+from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.outputs import (
     publication_verdict,
     published_files_verdict,

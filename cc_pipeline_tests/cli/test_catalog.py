@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.health import budget_findings
+from cc_pipeline.checks.doctor import budget_findings
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.rates import SourceLimits

@@ -12,10 +12,10 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from cc_pipeline.derived_files.sequencefile import iter_pairs
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.export import table_files
 from cc_pipeline.export.files import README, whole_folder
-from cc_pipeline.pagefiles.sequencefile import iter_pairs
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 
 pytestmark = pytest.mark.xdist_group("cli published")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.indexing.crawls import find_crawl
+from cc_pipeline.harvesting.crawls import find_crawl
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline import progress
-from cc_pipeline.checks import health
+from cc_pipeline.checks import doctor
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.cli import app, output
 from cc_pipeline.errors import EnvironmentFault, UserInputError
@@ -28,7 +28,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_findings_of_the_doctor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(health, "examine", lambda settings: [Finding("bad", "engine", THEIRS, f"do: {THEIRS}")])
+    monkeypatch.setattr(doctor, "examine", lambda settings: [Finding("bad", "engine", THEIRS, f"do: {THEIRS}")])
     status, out, _ = cc_pipeline(
         monkeypatch, capsys, "doctor", "--home", str(tmp_path), "--source", str(tmp_path / "source")
     )

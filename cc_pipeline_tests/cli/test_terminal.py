@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_pipeline.api.voice import Plain
 from cc_pipeline.cli import output
-from cc_pipeline.python.voice import Plain
 from cc_pipeline.terminal import escape_controls
 
 #: Orders of a page: ESC and C1 sequences, a bell, DEL, a return to the begin of the line, text from right to left.

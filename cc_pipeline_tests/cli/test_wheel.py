@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.python.test_code_blocks import RUN, cells_of, run_cells
+from cc_pipeline_tests.api.test_code_blocks import RUN, cells_of, run_cells
 from cc_pipeline_tests.wheel import REPOSITORY, install_wheel, run
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(600)]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.paths import parse_keys, parse_path_list
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
-from cc_pipeline.indexing.url_index import arc_list_path, build_url_index, keep_arc_list
+from cc_pipeline.harvesting.url_index import arc_list_path, build_url_index, keep_arc_list
 from cc_pipeline_tests.world import workspace_of
 
 KEYS = st.lists(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,30}(/[a-z0-9]{1,8}){0,3}", fullmatch=True), max_size=40)

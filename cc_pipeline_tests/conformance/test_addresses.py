@@ -11,14 +11,14 @@ import can_ada
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from cc_pipeline.derived_files.pages import wat_pages
 from cc_pipeline.documents.page import ParsedPage
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, Tally, index_rows
-from cc_pipeline.pagefiles.pages import wat_pages
 from cc_pipeline.workspace.source_files import SourceFile
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.conformance.responses import READERS, URL, Response, answer, observe
-from cc_pipeline_tests.pagefiles.test_wat_wet import RESPONSE, TODAY, WARCINFO
+from cc_pipeline_tests.derived_files.test_wat_wet import RESPONSE, TODAY, WARCINFO
 
 _ATOM = "<feed xmlns='http://www.w3.org/2005/Atom'><entry><link href={}/></entry></feed>"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from cc_pipeline.api.export import export
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export import formats
 from cc_pipeline.export.format import RowFormat, RowsRequest, Written
 from cc_pipeline.publish.publish import publish_warehouse
-from cc_pipeline.python.export import export
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.publish.lake_pages import make_workspace
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import cc_pipeline
+from cc_pipeline.api.captures import Page
 from cc_pipeline.documents import parse
 from cc_pipeline.documents.batch import pool
 from cc_pipeline.documents.batch.worker import Input
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.export import one_page
-from cc_pipeline.python.captures import Page
 from cc_pipeline.records.pages import page_of
 from cc_pipeline_tests.world import NEW, Bucket
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cc_pipeline.api.meaning import chosen_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.export.cards import About
 from cc_pipeline.export.files import Handed, write_papers
@@ -15,7 +16,6 @@ from cc_pipeline.export.provenance import Provenance, TargetOutcome, gather
 from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.python.meaning import chosen_targets
 from cc_pipeline_tests.world import NEW, Bucket, harvested
 
 

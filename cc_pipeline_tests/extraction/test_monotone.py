@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 from cc_pipeline.automation import watch_list
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.upkeep.upkeep import keep_up
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.sequences import prepare, run_sequence

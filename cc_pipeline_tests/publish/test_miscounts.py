@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cc_pipeline.checks.health import examine
+from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.outputs import publication_verdict
 from cc_pipeline.cli.commands.doctor import verify_and_repair
 from cc_pipeline.lake.lake import Lake

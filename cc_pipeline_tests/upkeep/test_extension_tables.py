@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cc_pipeline import extension
-from cc_pipeline.checks.health import examine
+from cc_pipeline.checks.doctor import examine
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extension import Extension, find_extensions
 from cc_pipeline.lake.lake import TableSpec

@@ -20,12 +20,12 @@ import pytest
 
 from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.vacuum import vacuum_now
-from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep

@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.checks.health import examine
+from cc_pipeline.checks.doctor import examine
 from cc_pipeline.cli.sql_results import answer as write_answer
+from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.harvesting.from_archives import build_index
 from cc_pipeline.home import LAKE_NOTE as NOTE
-from cc_pipeline.indexing.from_archives import build_index
 from cc_pipeline.lake import reading
 from cc_pipeline.lake.reading import open_answers
 from cc_pipeline.lake.slice import PARSE, Slice
 from cc_pipeline.lake.snapshot import pinned_versions
-from cc_pipeline.pagefiles.export import export_slices
 from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import begun, plan_purge
 from cc_pipeline.upkeep.stored_files import lost_records, verify

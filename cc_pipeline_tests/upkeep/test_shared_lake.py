@@ -20,10 +20,10 @@ from cc_pipeline import home as homes
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.locate import captures_of
+from cc_pipeline.harvesting.catalog import open_catalog
+from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.home import LAYOUT, HomeNote, UnknownLayout, read_note, write_note
-from cc_pipeline.indexing.catalog import open_catalog
-from cc_pipeline.indexing.crawl_index import is_harvested
 from cc_pipeline.lake import snapshot as pins
 from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake

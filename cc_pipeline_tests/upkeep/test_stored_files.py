@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.checks.doctor import examine, verified_finding
 from cc_pipeline.checks.finding import Finding
-from cc_pipeline.checks.health import examine, verified_finding
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import stored_verdict
 from cc_pipeline.extraction.fetch import fetch_captures

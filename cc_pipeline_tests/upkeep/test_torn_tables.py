@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import duckdb
 import pytest
 
+from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.finding import Finding
-from cc_pipeline.checks.health import examine
 from cc_pipeline.checks.outputs import refuse_unpublished
 from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.indexing.crawls import commit_crawls
+from cc_pipeline.harvesting.crawls import commit_crawls
 from cc_pipeline.lake import target_definitions
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.row_counts import committed_counts

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.api.running import all_runs, step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.settings import init
 from cc_pipeline.cli.commands.targets import clean_home
 from cc_pipeline.cli.output import console, progress_bars, show_table, warn
 from cc_pipeline.home import read_note
-from cc_pipeline.python.running import all_runs, step
 from cc_pipeline.settings import Settings, load_settings
 
 app = typer.Typer(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.addresses import scheme_of
+from cc_pipeline.api.meaning import checked_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.commoncrawl.crawls import SUBSETS, WITHOUT_KEY_STATISTICS, validate_crawl_id
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
 
@@ -35,7 +35,7 @@ _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
 def _opened(settings: Settings) -> Catalog:
     """The catalog of the home's lake. Raises ``EnvironmentFault`` where nothing was harvested."""
-    from cc_pipeline.indexing.catalog import open_catalog
+    from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.workspace.workspace import open_lake
 
     catalog = open_catalog(open_lake(settings))
@@ -113,9 +113,9 @@ def export_(
 
       cc-pipeline catalog export -c CC-MAIN-2024-22 -c CC-MAIN-2018-05 --out catalogs
     """
+    from cc_pipeline.api.running import resolve_crawls
     from cc_pipeline.errors import disk_trouble
-    from cc_pipeline.indexing.imported import export_catalog
-    from cc_pipeline.python.running import resolve_crawls
+    from cc_pipeline.harvesting.imported import export_catalog
     from cc_pipeline.workspace.workspace import open_workspace
 
     rows = []
@@ -151,7 +151,7 @@ def import_(
 
       cc-pipeline catalog import https://example.org/CC-MAIN-2024-22.catalog.parquet --digest 3f5a…
     """
-    from cc_pipeline.indexing.imported import FOOTERS, import_catalog
+    from cc_pipeline.harvesting.imported import FOOTERS, import_catalog
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cc_pipeline import children
+from cc_pipeline.api.running import all_runs, step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import BY_SIGNAL
-from cc_pipeline.python.running import all_runs, step
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def doctor(
 
       cc-pipeline doctor --migrate
     """
-    from cc_pipeline.checks.health import budget_findings, examine
+    from cc_pipeline.api.extensions import refuse_undefinable
+    from cc_pipeline.checks.doctor import budget_findings, examine
     from cc_pipeline.defs.engines import find_engine
-    from cc_pipeline.python.extensions import refuse_undefinable
     from cc_pipeline.transport.states import reset_breaker
 
     settings = load_settings(source=source, home=home)
@@ -227,8 +227,8 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
     publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails;
     ``Incomplete`` at the end, where the source does not give everything."""
     from cc_pipeline.checks.conservation import balance, to_make_again
+    from cc_pipeline.checks.doctor import verified_finding
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.checks.health import verified_finding
     from cc_pipeline.checks.scope import key_of, some
     from cc_pipeline.upkeep import stored_files
     from cc_pipeline.workspace.workspace import open_lake, open_workspace

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.api.export import Said
+from cc_pipeline.api.export import export as export_home
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import guarding, show_export
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.export.formats import describe_formats, find_formats
-from cc_pipeline.python.export import Said
-from cc_pipeline.python.export import export as export_home
 from cc_pipeline.settings import load_settings
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.api.meaning import checked_format
 from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, notice, write_rows
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings, load_settings
 
 
@@ -28,7 +28,7 @@ def extensions(
 
       cc-pipeline extensions --format jsonl
     """
-    from cc_pipeline.python.extensions import installed_extensions
+    from cc_pipeline.api.extensions import installed_extensions
 
     checked_format(output)
     listed = installed_extensions(_settings())

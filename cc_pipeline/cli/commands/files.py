@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.api.running import agreed_builds, build_indexes, despite_gaps, say_damage, step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import console, notice, progress_bars, show_table, warn
 from cc_pipeline.errors import Incomplete, UserInputError
-from cc_pipeline.python.running import agreed_builds, build_indexes, despite_gaps, say_damage, step
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
 
@@ -68,8 +68,8 @@ def add_captures(
 
       cc-pipeline run captures:rows -c CC-MAIN-2024-22
     """
-    from cc_pipeline.given.reading import NAMES
-    from cc_pipeline.python.giving import add_captures as add
+    from cc_pipeline.api.giving import add_captures as add
+    from cc_pipeline.named_captures.reading import NAMES
 
     columns = dict(one.partition("=")[::2] for one in column or ())
     if unknown := [one for one, own in columns.items() if one not in NAMES or not own]:
@@ -134,8 +134,8 @@ def add_source(
       cc-pipeline run example.com --crawl LOCAL-press      (the pages of a site in them)
     """
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.pagefiles.files import identify
-    from cc_pipeline.pagefiles.stage import register
+    from cc_pipeline.derived_files.files import identify
+    from cc_pipeline.derived_files.stage import register
     from cc_pipeline.workspace.source_files import ARCHIVE
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -169,7 +169,7 @@ def add_source(
 
 def _add_archives(settings: Settings, files: list[str], named: str | None, register_only: bool, yes: bool) -> None:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.indexing.archives import collection_id, register_archives
+    from cc_pipeline.harvesting.archives import collection_id, register_archives
     from cc_pipeline.workspace.workspace import open_workspace
 
     crawl = collection_id(named)
@@ -191,8 +191,8 @@ def _add_archives(settings: Settings, files: list[str], named: str | None, regis
 
 def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:
     """How many captures the built index of each file has, by the catalog; 0 where it was not built."""
-    from cc_pipeline.indexing.archives import archive_files
-    from cc_pipeline.indexing.catalog import open_catalog
+    from cc_pipeline.harvesting.archives import archive_files
+    from cc_pipeline.harvesting.catalog import open_catalog
 
     keys = {shard.filename: shard.key for shard in archive_files(workspace, crawl)}
     with open_catalog(workspace.lake) as catalog:

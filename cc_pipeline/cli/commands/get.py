@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from cc_pipeline.api import meaning
+from cc_pipeline.api.asking import crawls_named, without_a_home
+from cc_pipeline.api.voice import voice
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.progress import human_bytes
-from cc_pipeline.python import meaning
-from cc_pipeline.python.asking import crawls_named, without_a_home
-from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:

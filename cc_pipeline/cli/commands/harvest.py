@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.api.running import harvest_crawls, resolve_crawls, step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.commands.catalog import show_coverage
 from cc_pipeline.cli.output import notice, progress_bars, warn
 from cc_pipeline.errors import IndexIncomplete, UserInputError
-from cc_pipeline.python.running import harvest_crawls, resolve_crawls, step
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
 
@@ -59,7 +59,7 @@ def harvest(
 
       cc-pipeline index harvest -c CC-SUPPLEMENTAL-2026-22 --index-files files.txt
     """
-    from cc_pipeline.indexing.catalog import catalog_gaps
+    from cc_pipeline.harvesting.catalog import catalog_gaps
     from cc_pipeline.workspace.workspace import open_workspace
 
     subsets = tuple(subset) if subset else None
@@ -87,8 +87,8 @@ def harvest(
 
 
 def _keep_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
-    from cc_pipeline.indexing.archives import keep_own_list
-    from cc_pipeline.indexing.crawl_index import MOST_INDEX_FILES
+    from cc_pipeline.harvesting.archives import keep_own_list
+    from cc_pipeline.harvesting.crawl_index import MOST_INDEX_FILES
 
     if len(crawls) != 1:
         raise UserInputError("--index-files lists the files of one crawl: name it with --crawl")

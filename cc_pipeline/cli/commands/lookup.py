@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.api import meaning
+from cc_pipeline.api.asking import PLACE, Question, captures_of, columns_to_read, each_crawl, refuse_failed
+from cc_pipeline.api.meaning import checked_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, warn, write_rows
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.python import meaning
-from cc_pipeline.python.asking import PLACE, Question, captures_of, columns_to_read, each_crawl, refuse_failed
-from cc_pipeline.python.meaning import checked_format
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,9 +84,9 @@ def lookup(
     Of --count, [bold]pages[/] are distinct URLs, [bold]captures[/] the visits to them, [bold]bytes[/] their compressed
     records. [bold]to read[/] is how many bytes a fetch would read: it reads records that lie near each other together.
     """
+    from cc_pipeline.api.scanning import condition_of_all
     from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
     from cc_pipeline.commoncrawl.filters import parse_condition
-    from cc_pipeline.python.scanning import condition_of_all
 
     condition = parse_condition(where).text if where else ""
     asked = open_question(
@@ -167,9 +167,9 @@ def _scan(
     home: str | None,
 ) -> None:
     """All captures of crawls that a condition means, into a file."""
+    from cc_pipeline.api.asking import asked_in
+    from cc_pipeline.api.scanning import forget_parts, scan
     from cc_pipeline.cli.capture_output import capture_writer
-    from cc_pipeline.python.asking import asked_in
-    from cc_pipeline.python.scanning import forget_parts, scan
     from cc_pipeline.settings import load_settings
 
     if out is None:

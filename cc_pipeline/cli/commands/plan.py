@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.api.asking import PLACE, Question, captures_of, sources_for
+from cc_pipeline.api.meaning import checked_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.lookup import Format, Harvest
@@ -15,8 +17,6 @@ from cc_pipeline.cli.known_hosts import find_known_hosts, required_known_hosts
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import notice, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
-from cc_pipeline.python.asking import PLACE, Question, captures_of, sources_for
-from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ def _rows(
 def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
     """Notes where the catalog was imported, and when row groups are read only because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
+    from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.index.locator import surt_ranges
-    from cc_pipeline.indexing.catalog import open_catalog
 
     settings = question.settings
     if price.index != "parquet":

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.api import meaning
+from cc_pipeline.api.choices import as_the_home_has_it
+from cc_pipeline.api.materializing import Part, run_targets
+from cc_pipeline.api.running import all_runs, resolve_crawls, step
+from cc_pipeline.api.voice import told_to
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
@@ -24,11 +29,6 @@ from cc_pipeline.cli.run_report import (
 )
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import Incomplete, UserInputError
-from cc_pipeline.python import meaning
-from cc_pipeline.python.choices import as_the_home_has_it
-from cc_pipeline.python.materializing import Part, run_targets
-from cc_pipeline.python.running import all_runs, resolve_crawls, step
-from cc_pipeline.python.voice import told_to
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
 

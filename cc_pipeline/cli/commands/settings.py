@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.api.choices import choose_anew, read_choices
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import HOME, Command
 from cc_pipeline.cli.output import console, write_rows
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import read_note
-from cc_pipeline.python.choices import choose_anew, read_choices
 from cc_pipeline.settings import CHOICES, PREFIX, choices_of, in_environment, load_settings
 from cc_pipeline.settings.declaration import as_text
 from cc_pipeline.settings.reading import process_values, values_by_declaration

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.api import meaning
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, HOME, Command
 from cc_pipeline.cli.commands.catalog import query_catalog
 from cc_pipeline.cli.output import console, show_table, warn
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.python import meaning
 from cc_pipeline.settings import load_settings
 
 
@@ -23,7 +23,7 @@ def crawls(
     limit: Annotated[int, typer.Option(help="How many, newest first; 0 for all.")] = 20,
 ) -> None:
     """List the crawls of the source, newest first."""
-    from cc_pipeline.indexing.crawls import known_crawls
+    from cc_pipeline.harvesting.crawls import known_crawls
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.cli import options
-from cc_pipeline.cli.command import FEATURES, Command
-from cc_pipeline.cli.commands import harvest
-from cc_pipeline.cli.commands.catalog import show_coverage
-from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import notice, progress_bars, write_rows
-from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.python.asking import Question, needs_harvest, sources_for
-from cc_pipeline.python.meaning import checked_format
-from cc_pipeline.python.running import (
+from cc_pipeline.api.asking import Question, needs_harvest, sources_for
+from cc_pipeline.api.meaning import checked_format
+from cc_pipeline.api.running import (
     agreed_builds,
     build_indexes,
     despite_gaps,
@@ -27,6 +20,13 @@ from cc_pipeline.python.running import (
     say_damage,
     step,
 )
+from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
+from cc_pipeline.cli.commands import harvest
+from cc_pipeline.cli.commands.catalog import show_coverage
+from cc_pipeline.cli.lookups import open_question
+from cc_pipeline.cli.output import notice, progress_bars, write_rows
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
 
@@ -122,7 +122,7 @@ def _build_btree(
     """Builds the URL index of a crawl in the home, from its columnar index or from its ARC files."""
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.indexing.url_index import keep_arc_list
+    from cc_pipeline.harvesting.url_index import keep_arc_list
 
     with open_question([], crawl, source=source, home=home, subset=subset) as question:
         workspace, name = question.workspace, _single(question)
@@ -156,8 +156,8 @@ def search(
 
       cc-pipeline index search url:http://example.com/ -c CC-MAIN-2024-22 --format jsonl
     """
+    from cc_pipeline.harvesting.url_index import archive_names
     from cc_pipeline.index.lookup import open_locators
-    from cc_pipeline.indexing.url_index import archive_names
 
     checked_format(output)
     with open_question(targets, [crawl], source=source, home=home) as question:
@@ -191,7 +191,7 @@ def verify(
 
       cc-pipeline index verify --crawl CC-MAIN-2024-22 --sample 100
     """
-    from cc_pipeline.indexing.url_index import check_records, check_tree
+    from cc_pipeline.harvesting.url_index import check_records, check_tree
 
     with open_question([], [crawl], source=source, home=home) as question, progress_bars():
         workspace, name = question.workspace, _single(question)
@@ -235,7 +235,7 @@ def _items(
     locator: BTreeLocator, names: ArchiveNames, targets: tuple[Target, ...], limit: int
 ) -> Iterator[tuple[str, str, int, int]]:
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges, url_of_btree_key
-    from cc_pipeline.indexing.url_index import read_item
+    from cc_pipeline.harvesting.url_index import read_item
 
     ranges = merge_ranges(keys for target in targets for keys in target.btree_ranges())
     count = 0

@@ -11,9 +11,9 @@ from cc_pipeline.defs.metadata import figures, row_counts, stage_metadata
 from cc_pipeline.defs.partition_runs import Yielded, each_alone
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
-from cc_pipeline.pagefiles.export import Codec, ExportKind, ExportOptions, export_slices
-from cc_pipeline.pagefiles.sequencefile import Compression
-from cc_pipeline.pagefiles.stage import read_sources
+from cc_pipeline.derived_files.export import Codec, ExportKind, ExportOptions, export_slices
+from cc_pipeline.derived_files.sequencefile import Compression
+from cc_pipeline.derived_files.stage import read_sources
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 

@@ -26,8 +26,8 @@ from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_failures import describe_failure
 from cc_pipeline.defs.run_notes import listed_partitions
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.indexing.crawl_index import is_published, list_as_it_is
-from cc_pipeline.indexing.crawls import find_crawl
+from cc_pipeline.harvesting.crawl_index import is_published, list_as_it_is
+from cc_pipeline.harvesting.crawls import find_crawl
 from cc_pipeline.publish.publish import behind
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace

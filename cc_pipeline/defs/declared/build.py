@@ -14,7 +14,7 @@ from cc_pipeline.defs.lineage import checked_owners, table_metadata
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.errors import UserInputError, no_such
-from cc_pipeline.index.kinds import refuse_unknown_kind
+from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.settings import PREFIX, owners
 from cc_pipeline.settings.reading import settable_names
 

@@ -10,12 +10,12 @@ from typing import Annotated, Final
 import typer
 
 from cc_pipeline import progress
+from cc_pipeline.api.materializing import materialize
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.output import coloured, console, progress_bars
 from cc_pipeline.cli.run_report import say_new_home, say_totals
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.python.materializing import materialize
 from cc_pipeline.settings import load_settings
 
 _INSTALLED: Final = "cc-pipeline"

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.api.meaning import checked_format
+from cc_pipeline.api.running import all_runs, step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import console, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, UserInputError, no_such
 from cc_pipeline.progress import human_bytes
-from cc_pipeline.python.meaning import checked_format
-from cc_pipeline.python.running import all_runs, step
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cc_pipeline.api.asking import Question
     from cc_pipeline.extensions.host_facts.annotations import Action
     from cc_pipeline.extensions.host_facts.dataset_question import Facts
     from cc_pipeline.extensions.host_facts.known import Known
     from cc_pipeline.extensions.host_facts.ranks import Ranks, RanksPrice
-    from cc_pipeline.python.asking import Question
 
 app = typer.Typer(
     no_args_is_help=True,

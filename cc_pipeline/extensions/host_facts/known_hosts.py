@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cc_pipeline.api.asking import Question
 from cc_pipeline.cli.known_hosts import NothingKnown
 from cc_pipeline.cli.output import notice, warn
 from cc_pipeline.commoncrawl.target import GIVEN_KIND
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extensions.host_facts.commands import say_cost
-from cc_pipeline.python.asking import Question
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target

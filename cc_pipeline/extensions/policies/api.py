@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from cc_pipeline.python.export import Export
-    from cc_pipeline.python.home import Home
+    from cc_pipeline.api.export import Export
+    from cc_pipeline.api.home import Home
 
 
 def dataset(
@@ -35,8 +35,8 @@ def dataset(
     Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
     refuses.
     """
+    from cc_pipeline.api.voice import told_to
     from cc_pipeline.extensions.policies.making import make_dataset
-    from cc_pipeline.python.voice import told_to
 
     with told_to(home.voice):
         return make_dataset(

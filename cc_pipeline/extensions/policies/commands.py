@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.api import meaning
+from cc_pipeline.api.choices import as_the_home_has_it
+from cc_pipeline.api.materializing import Part
+from cc_pipeline.api.meaning import checked_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import show_export, write_rows
 from cc_pipeline.cli.run_report import say_what_was_done
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.python import meaning
-from cc_pipeline.python.choices import as_the_home_has_it
-from cc_pipeline.python.materializing import Part
-from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings, load_settings
 
 #: Rows of the answer, a line for each crawl and target.

@@ -8,6 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
+from cc_pipeline.api.export import Export, held
+from cc_pipeline.api.meaning import checked_format, chosen_targets, crawl_ids, refuse_unknown
+from cc_pipeline.api.voice import voice
 from cc_pipeline.documents.html.text import ISO_639_3
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.export import table_files
@@ -17,9 +20,6 @@ from cc_pipeline.export.provenance import gather
 from cc_pipeline.extensions.policies.dataset import Recipe, datasheet, sieve
 from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
 from cc_pipeline.lake.reading import explained, open_settled
-from cc_pipeline.python.export import Export, held
-from cc_pipeline.python.meaning import checked_format, chosen_targets, crawl_ids, refuse_unknown
-from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
+from cc_pipeline.api.materializing import Part, room_in, run_targets
+from cc_pipeline.api.running import all_runs, step
+from cc_pipeline.api.voice import voice
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.policies.definitions import LISTED_JOB
 from cc_pipeline.extensions.policies.fill import due
 from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
-from cc_pipeline.python.materializing import Part, room_in, run_targets
-from cc_pipeline.python.running import all_runs, step
-from cc_pipeline.python.voice import voice
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 

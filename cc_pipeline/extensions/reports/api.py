@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cc_pipeline.errors import UserInputError
 
 if TYPE_CHECKING:
-    from cc_pipeline.python.home import Home
+    from cc_pipeline.api.home import Home
     from cc_pipeline.settings import Settings
 
 
@@ -24,7 +24,7 @@ def report(
 
     Raises ``UserInputError`` for a target that was not run here, and for one ``out`` of several.
     """
-    from cc_pipeline.python.voice import told_to
+    from cc_pipeline.api.voice import told_to
 
     listed = [targets] if isinstance(targets, str) else list(targets)
     with told_to(home.voice):
@@ -46,9 +46,9 @@ def reports(
     ``between`` are the two crawls whose changes it tells in words, by default the last two. Raises ``UserInputError``
     for a target that was not run here, and for one ``out`` of several; ``EnvironmentFault`` where nothing was
     published."""
+    from cc_pipeline.api.meaning import lines_meant
     from cc_pipeline.commoncrawl.target_text import slug_meant
     from cc_pipeline.extensions.reports.page import report_path, write_report
-    from cc_pipeline.python.meaning import lines_meant
 
     meant = {slug_meant(text): text for text in lines_meant(targets)}
     if out is not None and len(meant) > 1:

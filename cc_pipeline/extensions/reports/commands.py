@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.api.meaning import checked_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import console, notice, whole_file
 from cc_pipeline.commoncrawl.target_text import slug_meant, to_run
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.python.meaning import checked_format
 from cc_pipeline.settings import Settings, load_settings
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_pipeline.derived_files.document import read_metadata_json
 from cc_pipeline.documents.document2012.json import metadata_object
 from cc_pipeline.documents.page import PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.errors import DataFault
-from cc_pipeline.pagefiles.document import read_metadata_json
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.documents.feeds.test_feeds import ATOM, RSS
 from cc_pipeline_tests.documents.pages import page

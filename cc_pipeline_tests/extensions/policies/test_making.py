@@ -12,9 +12,9 @@ import cc_pipeline
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.policies.api import dataset
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.api.test_home import SITE, Home, used
 from cc_pipeline_tests.publish.test_without_status import SITE as ITS_SITE
 from cc_pipeline_tests.publish.test_without_status import control, silent
-from cc_pipeline_tests.python.test_home import SITE, Home, used
 
 __all__ = ["control", "silent", "used"]
 

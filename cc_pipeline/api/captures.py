@@ -1,0 +1,174 @@
+"""Captures that an index names, and one page of them: what a notebook has before anything is stored."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from cc_pipeline.api.asking import Question, captures_of, columns_to_read, each_crawl, refuse_failed
+from cc_pipeline.api.rows import Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cc_pipeline.export.one_page import Form
+    from cc_pipeline.extraction.nearest import Nearest
+
+#: What of a capture is read unless more is asked for; fewer columns are cheaper.
+USUAL: Final = ("target", "crawl", "subset", "url", "fetch_time", "fetch_status", "content_mime_type",
+                "content_languages", "content_digest", "warc_filename", "warc_record_offset",
+                "warc_record_length")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A visit to a URL, as an index names it. ``captured`` is aware UTC, ``None`` where the index does not know; the
+    record is ``length`` bytes from ``offset`` of ``filename``. ``row`` has all columns that were read."""
+
+    url: str
+    crawl: str
+    captured: datetime | None
+    status: int | None
+    mime: str | None
+    filename: str
+    offset: int
+    length: int
+    row: dict[str, Any] = field(repr=False)
+
+
+class Captures(Rows):
+    """Captures of targets in crawls. Nothing is asked until they are read; of several crawls the newest is asked first,
+    and each is held by itself. Iterating gives :class:`Capture`.
+
+    Reading raises ``UserInputError`` for what is no target, crawl or condition, ``EnvironmentFault`` where no index can
+    be asked, and at the end ``Incomplete`` where some crawls could not."""
+
+    def __init__(
+        self, ask: Callable[[], AbstractContextManager[Question]], columns: Sequence[str], limit: int | None
+    ) -> None:
+        self._ask = ask
+        self._columns = tuple(columns)
+        self._limit = limit
+
+    def __iter__(self) -> Iterator[Capture]:
+        for row in super().__iter__():
+            yield Capture(
+                row["url"],
+                row["crawl"],
+                row["fetch_time"],
+                row["fetch_status"],
+                row["content_mime_type"],
+                row["warc_filename"],
+                row["warc_record_offset"],
+                row["warc_record_length"],
+                row,
+            )
+
+    def _read(self) -> Iterator[Any]:
+        import pyarrow as pa
+
+        from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
+
+        yield pa.schema([NAMED_CAPTURES.field(name) for name in self._columns])
+        left, failed = self._limit, list[str]()
+        read = columns_to_read(self._columns)
+        with self._ask() as question:
+            for _, tables in each_crawl(question.crawls, partial(_asked, question, read), failed):
+                for table in tables:
+                    part = table.select(self._columns).slice(0, left)
+                    yield from part.to_batches()
+                    left = None if left is None else left - part.num_rows
+                    if left == 0:
+                        return
+            refuse_failed(question, failed)
+
+
+def _asked(question: Question, read: Sequence[str] | None, crawl: str) -> list[pa.Table]:
+    return captures_of(question, crawl, read, harvest=False)
+
+
+class Page:
+    """One capture of a page, its record verified as a fetch does it.
+
+    ``text``, ``markdown`` and ``json`` parse it, in a process of its own with bounds on time and memory, and raise
+    ``DataFault`` where no parser gets through it."""
+
+    def __init__(self, found: Nearest, distance: timedelta | None, extractor: str) -> None:
+        from cc_pipeline.extraction.nearest import moment_of
+
+        self._found = found
+        self._extractor = extractor
+        #: The address that was captured, and the crawl.
+        self.url: str = found.record.url or found.row["url"]
+        self.crawl: str = found.row["crawl"]
+        #: When, aware UTC; how far that is from the time that was asked for, where one was.
+        self.captured: datetime | None = found.record.fetch_time or moment_of(found.row)
+        self.distance = distance
+        #: Status and headers of the response, in their order.
+        self.status: int | None = found.record.http_status
+        self.headers: tuple[tuple[str, str], ...] = tuple(found.record.http_headers)
+        #: ``ok``, ``mismatch`` or ``unchecked``: whether the payload is what the index promises.
+        self.digest_check: str = found.digest_check
+        #: Whether the home had it, and where it lies at the source.
+        self.stored: bool = found.stored
+        self.source: str = found.address
+        #: Why the archive has only the beginning, if so.
+        self.truncated: str | None = found.record.truncated
+
+    @property
+    def content(self) -> bytes:
+        """The body's bytes, codings taken off."""
+        return self._as("body")
+
+    @property
+    def html(self) -> str:
+        """The body as text, whatever its charset was."""
+        return self._as("html").decode("utf-8", "replace")
+
+    @property
+    def text(self) -> str:
+        """Its main text; the whole text where no main text is found, empty where there is none."""
+        return self._as("text").decode("utf-8")
+
+    @property
+    def markdown(self) -> str:
+        """The same, as Markdown."""
+        return self._as("markdown").decode("utf-8")
+
+    def warc(self) -> bytes:
+        """Its WARC record, one gzip member; of the ARC years converted."""
+        return self._as("warc")
+
+    def json(self) -> dict[str, Any]:
+        """Texts, headers, links and the record's place."""
+        import json
+
+        said: dict[str, Any] = json.loads(self._as("json"))
+        return said
+
+    def _as(self, form: Form) -> bytes:
+        from cc_pipeline.export.one_page import rendered
+
+        return rendered(self._found, form, self._extractor)[0]
+
+    def __repr__(self) -> str:
+        return f"Page({self.url!r}, {self.crawl}, {self.captured:%Y-%m-%d %H:%M:%S}, status {self.status})"
+
+    def _repr_html_(self) -> str:
+        from cc_pipeline.errors import DataFault
+
+        try:
+            text = self.text
+        except DataFault as fault:
+            text = str(fault)
+        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+        return f"<p><code>{html.escape(repr(self))}</code></p><p>{html.escape(shown)}</p>"
+
+
+#: Characters of a page's text that a notebook shows.
+_SHOWN_CHARACTERS: Final = 2_000

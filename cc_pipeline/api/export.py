@@ -1,0 +1,235 @@
+"""``export``: what a home has, in a file or folder that needs neither the home nor this pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cc_pipeline.api.meaning import (
+    STANDARD_INPUT,
+    checked_format,
+    chosen_targets,
+    crawl_ids,
+    refuse_unknown,
+)
+from cc_pipeline.api.rows import Held
+from cc_pipeline.api.voice import voice
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.export.format import ExportFormat, RecordFormat, RowFormat, Written
+from cc_pipeline.export.formats import find_formats
+from cc_pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from cc_pipeline.export.table_files import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What was handed on. ``path`` is the file or folder, ``files`` are all that were written, those beside it too.
+    ``rows`` say what is in it: of tables each with its rows and columns, of records how many of each crawl.
+    ``notes`` are the lines of the command."""
+
+    path: Path
+    files: tuple[Path, ...]
+    rows: Held
+    notes: tuple[str, ...] = ()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.rows.__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Who makes what is handed on, and where it will be found: for its papers."""
+
+    creator: str = ""
+    url: str = ""
+
+
+NOBODY: Final = Said()
+
+
+def export(
+    settings: Settings,
+    out: Path,
+    targets: Sequence[str] = (),
+    crawls: Sequence[str] = (),
+    *,
+    format: str | None = None,
+    tables: Sequence[str] = (),
+    query: str | None = None,
+    folder: Path | None = None,
+    allow_missing: bool = False,
+    guard_formulas: bool = False,
+    said: Said = NOBODY,
+) -> Export:
+    """Writes what the home has to ``out``, in ``format`` or as its name says: published tables (some, or their rows of
+    some targets and crawls), one query, the Parquet files of a ``folder`` that this program wrote, or with a format of
+    records those of targets.
+
+    Raises ``UserInputError`` for words that mean nothing or do not go together, ``EnvironmentFault`` where nothing was
+    published or the disk refuses, and ``Incomplete`` for records that lack planned captures unless they are
+    ``allow_missing``: the file is there, and the error's ``report`` is the ``Export``.
+    """
+    if str(out) == STANDARD_INPUT:
+        raise UserInputError("--out names a file or folder; to write rows to standard output: cc-pipeline sql --csv")
+    formats = find_formats()
+    chosen = format or _format_of_name(out, formats)
+    checked_format(chosen, tuple(formats))
+    if sum(bool(one) for one in (tables, query, folder)) > 1:
+        raise UserInputError("choose one of --table, --query and --folder")
+    found = formats[chosen]
+    if isinstance(found, RecordFormat):
+        if tables or query or folder:
+            raise UserInputError(f"--format {chosen} hands on records; it takes no --table, --query or --folder")
+        if not targets:
+            raise UserInputError(f"--format {chosen} hands on the records of targets: name some")
+        return _records(settings, out, found, targets, crawls, allow_missing, said)
+    if found.only_table:
+        if tables or folder:
+            raise UserInputError(f"--format {chosen} hands on {found.only_table}; it takes no --table and no --folder")
+        tables = () if query else (found.only_table,)
+    if (query or folder) and (targets or crawls):
+        raise UserInputError("targets and --crawl choose rows of tables; say it in the query instead")
+    return _rows(settings, out, chosen, found, targets, crawls, tables, query, folder, said, guarded=guard_formulas)
+
+
+def _format_of_name(out: Path, formats: Mapping[str, ExportFormat]) -> str:
+    for name, each in formats.items():
+        if out.suffix.lower() in each.suffixes:
+            return name
+    raise UserInputError(f"the name {out.name!r} does not say a format; add --format {'|'.join(formats)}")
+
+
+def _rows(
+    settings: Settings,
+    out: Path,
+    chosen: str,
+    found: RowFormat,
+    domains: Sequence[str],
+    crawls: Sequence[str],
+    tables: Sequence[str],
+    query: str | None,
+    folder: Path | None,
+    said: Said,
+    *,
+    guarded: bool,
+) -> Export:
+    from cc_pipeline.export import table_files
+    from cc_pipeline.export.cards import About
+    from cc_pipeline.export.files import provenance_of, scratch_beside
+    from cc_pipeline.export.format import RowsRequest
+    from cc_pipeline.export.formulas import GUARDED
+    from cc_pipeline.export.provenance import gather
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    targets = chosen_targets(domains)
+    slugs = [target.slug for target in targets]
+    with _opened(settings, folder) as connection, scratch_beside(out) as scratch:
+        table_files.bound_memory(connection, scratch)
+        asked = [GUARDED] if chosen == "csv" and guarded else []
+        if crawls:
+            asked.append(f"crawls: {', '.join(crawls)}")
+        selections: list[Selection]
+        if folder is not None:
+            asked.append(f"folder: {folder.resolve().name}")
+            selections = [table_files.select_query(connection, _query_of(folder), "rows")]
+        elif query is not None:
+            selections = [table_files.select_query(connection, query)]
+            asked.append(f"query: `{' '.join(selections[0].sql.split())}`")
+        else:
+            refuse_unknown(connection, settings, targets, domains)
+            selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
+        about = About(f"{out.name}: pages of Common Crawl", said.creator, said.url)
+        if folder is not None:
+            provenance = provenance_of(folder, asked)
+        else:
+            with open_workspace(settings) as workspace:
+                provenance = gather(workspace, targets, crawl_ids(crawls), asked)
+            provenance = replace(provenance, published=table_files.published_at(connection))
+        request = RowsRequest(connection, selections, chosen, out, about, provenance, guarded)
+        written = found.write(request)
+    if not any(rows for _, rows, *_ in written.rows):
+        voice().note(f"{out} has no rows" + (f": this home shows nothing of {', '.join(domains)}" if domains else ""))
+    return _export_of(out, written)
+
+
+def _records(
+    settings: Settings,
+    out: Path,
+    found: RecordFormat,
+    domains: Sequence[str],
+    crawls: Sequence[str],
+    allow_missing: bool,
+    said: Said,
+) -> Export:
+    from cc_pipeline.export.cards import About
+    from cc_pipeline.export.format import RecordsRequest
+    from cc_pipeline.export.provenance import gather
+    from cc_pipeline.export.records import crawls_with_records
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    targets = chosen_targets(domains)
+    if not settings.home.exists():
+        raise EnvironmentFault(f"{settings.home} does not exist yet", "Fetch first: cc-pipeline run … --crawl …")
+    with open_workspace(settings) as workspace, voice().bars():
+        chosen_crawls = crawl_ids(crawls) or crawls_with_records(workspace, targets)
+        if not chosen_crawls:
+            raise EnvironmentFault(
+                f"this home has no captures of {', '.join(domains)}",
+                f"Fetch them first: cc-pipeline run {domains[0]} --crawl …",
+            )
+        about = About(f"{out.name}: records of Common Crawl", said.creator, said.url)
+        provenance = gather(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
+        written = found.write(RecordsRequest(workspace, targets, chosen_crawls, out, about, provenance))
+    done = _export_of(out, written)
+    if written.incomplete is not None and not allow_missing:
+        written.incomplete.report = done
+        raise written.incomplete
+    return done
+
+
+def _export_of(out: Path, written: Written) -> Export:
+    return Export(out, written.files, held(written.columns, written.rows), written.notes)
+
+
+@contextmanager
+def _opened(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnection]:
+    """The published file; of a folder of files nothing but DuckDB."""
+
+    from cc_pipeline.lake.reading import open_settled
+
+    if folder is not None:
+        from cc_pipeline.duck import connect
+
+        with connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+        return
+    with open_settled(settings) as connection:
+        yield connection
+
+
+def _query_of(folder: Path) -> str:
+    from cc_pipeline.lake.reading import quoted
+
+    files = sorted(folder.glob("*.parquet"))
+    if not files:
+        raise UserInputError(f"{folder} holds no Parquet files; name the folder that an export in parquet wrote")
+    return f"SELECT * FROM read_parquet([{', '.join(quoted(str(path.resolve())) for path in files)}])"
+
+
+def held(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> Held:
+    """A name and counts."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.int64() if place else pa.string()) for place, name in enumerate(names)])
+    return Held(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema))

@@ -1,0 +1,188 @@
+"""Captures that a person names one by one, out of a file: checked, located where only URLs are known, and kept."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_pipeline.api.asking import NoIndex, sources_for
+from cc_pipeline.api.meaning import STANDARD_INPUT
+from cc_pipeline.api.voice import voice
+from cc_pipeline.commoncrawl.target_text import given
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.claim import claim_home
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.lake.ordered import OrderedRows
+    from cc_pipeline.named_captures.adding import Counts
+    from cc_pipeline.named_captures.by_url import Ask, ByUrl
+    from cc_pipeline.named_captures.reading import Wrong
+    from cc_pipeline.workspace.workspace import Workspace
+
+#: Crawls that are named one by one in a command to be pasted.
+_MOST_NAMED: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What became of a file: the target its captures are now, how many that has by crawl, how they compare with those
+    of before, rows that could not be used, and captures of blocked sites, which no run fetches."""
+
+    target: Target
+    held: Mapping[str, int]
+    counts: Counts
+    wrong: Wrong
+    blocked: int
+
+    @property
+    def run(self) -> str:
+        """The command that fetches them."""
+        crawls = [*self.held] if len(self.held) <= _MOST_NAMED else ["all"]
+        return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {one}' for one in crawls)}"
+
+
+def add_captures(
+    settings: Settings,
+    file: str | Path,
+    name: str | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    extend: bool = False,
+    replace: bool = False,
+    harvest: bool = False,
+    yes: bool = False,
+) -> Given:
+    """Makes the captures that a file names (``-``: standard input) the target ``captures:NAME``; by default it has the
+    file's name. ``columns`` maps columns of a capture to the file's where they have names of their own.
+
+    Where the target has other captures already: ``extend`` adds to them, ``replace`` also takes away those that the
+    file does not name, and without either nothing is changed. Rows that name a URL and a time are looked up first,
+    which ``harvest`` may harvest crawls for, and ``yes`` agrees to the price of. Raises ``UserInputError``,
+    ``EnvironmentFault``, and ``DataFault`` for an index that cannot be read.
+    """
+    from cc_pipeline.extraction.blocked import blocked
+    from cc_pipeline.harvesting.crawls import known_crawls
+    from cc_pipeline.lake.target_definitions import definitions
+    from cc_pipeline.named_captures.adding import Adding, Counts
+    from cc_pipeline.named_captures.by_url import ByUrl
+    from cc_pipeline.named_captures.places import Places
+    from cc_pipeline.named_captures.reading import Wrong, read_chunks
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    target = given(_name_of(str(file)) if name is None else name)
+    claim_home(settings)
+    with open_workspace(settings) as workspace, workspace.scratch_folder("given") as scratch:
+        workspace.claim()
+        path = _spooled(scratch) if str(file) == STANDARD_INPUT else Path(file).expanduser()
+        wrong, block, out = Wrong(), blocked(workspace), 0
+        places = Places(_knows(workspace), wrong)
+        adding = Adding(workspace.lake, target, scratch, replace=replace)
+        by_url = ByUrl(known_crawls(workspace).crawls, settings.subsets, scratch)
+
+        def take(captures: pa.Table) -> None:
+            nonlocal out
+            out += captures.num_rows - block.left(captures).num_rows
+            adding.add(captures)
+
+        for chunk in read_chunks(path, columns or {}, wrong):
+            captures, asked = places.of(chunk)
+            take(captures)
+            by_url.add(asked)
+        if by_url.rows:
+            rows = by_url.by_crawl(wrong)
+            _agree(workspace, by_url, rows, harvest=harvest, yes=yes)
+            for captures in by_url.located(rows, _asker(workspace, harvest=harvest), wrong):
+                take(captures)
+        by_crawl = adding.counts()
+        counts = sum(by_crawl.values(), Counts())
+        if not counts.both + counts.new:
+            why = "".join(f"; row {row}: {said}" for row, said in wrong.first[:3])
+            raise UserInputError(f"no row of {file} names a capture that can be had{why}")
+        known = bool(definitions(workspace.lake, [target.slug]))
+        if known and (counts.new or counts.gone or counts.changed) and not (extend or replace):
+            raise UserInputError(
+                f"{target.definition} has {counts.before:,} captures; {file} names {counts.new:,} others, and not "
+                f"{counts.gone:,} of them, and says other things of {counts.changed:,}. Nothing was changed: --add "
+                "takes the others too, --replace makes it what the file says, --name NAME keeps it apart"
+            )
+        adding.commit()
+        held = {crawl: one.new + (one.both if replace else one.before) for crawl, one in by_crawl.items()}
+        return Given(target, {crawl: count for crawl, count in held.items() if count}, counts, wrong, out)
+
+
+def _name_of(file: str) -> str:
+    if file == STANDARD_INPUT:
+        raise UserInputError("captures from standard input need a name: --name NAME")
+    return re.sub(r"[^a-z0-9_-]+", "-", Path(file).name.partition(".")[0].lower()).strip("-_")[:60]
+
+
+def _spooled(folder: Path) -> Path:
+    """Standard input as a file: a Parquet file is read from its end."""
+    path = folder / "standard-input"
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
+
+
+def _knows(workspace: Workspace) -> Callable[[str], bool]:
+    """Whether the source has a crawl; one that is in no list is asked for."""
+    from cc_pipeline.harvesting.crawls import find_crawl
+
+    def knows(crawl: str) -> bool:
+        try:
+            find_crawl(workspace, crawl)
+        except UserInputError:
+            return False
+        return True
+
+    return knows
+
+
+def _asker(workspace: Workspace, *, harvest: bool) -> Ask:
+    from cc_pipeline.index.lookup import look_up
+
+    settings = workspace.settings
+
+    def ask(crawl: str, targets: Sequence[Target]) -> Iterable[pa.Table]:
+        try:
+            sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
+        except NoIndex as fault:
+            voice().note(f"{crawl} is left out: {fault.what}. {fault.advice}")
+            return ()
+        with voice().bars():
+            answer = look_up(crawl, settings.subsets, targets, sources, via=settings.via)
+        voice().notice(f"{crawl}: {answer.requests:,} requests for {len(targets[0].members):,} URLs; {answer.notes[0]}")
+        return answer.captures.values()
+
+    return ask
+
+
+def _agree(workspace: Workspace, by_url: ByUrl, rows: OrderedRows, *, harvest: bool, yes: bool) -> None:
+    """Has somebody agree to what look-ups cost. Raises ``UserInputError`` above the limit where nobody does."""
+    from cc_pipeline.index.lookup import price_lookup
+    from cc_pipeline.named_captures.by_url import target_of, together
+
+    settings = workspace.settings
+    requests = 0
+    for crawl, some in together(rows):
+        try:
+            sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
+        except NoIndex:
+            continue
+        price = price_lookup(crawl, settings.subsets, [target_of(some)], sources, via=settings.via)
+        requests += price.requests
+    said = f"looking {by_url.rows:,} URLs up takes at most {requests:,} requests"
+    voice().notice(said)
+    if requests > settings.max_requests and not yes and not voice().agrees("Go on?"):
+        raise UserInputError(
+            f"{said}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+        )

@@ -1,0 +1,343 @@
+"""A home, or none, asked from Python: ``cc_pipeline.open``.
+
+A method has the name, the words, the errors and the limits of its command. Nothing heavy is loaded before it
+is needed: ``lookup`` and ``get`` import no Dagster and need no home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from cc_pipeline.api.voice import Plain, Voice, told_to
+from cc_pipeline.errors import Incomplete, UserInputError
+from cc_pipeline.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from cc_pipeline.api.captures import Captures, Page
+    from cc_pipeline.api.export import Export
+    from cc_pipeline.api.giving import Given
+    from cc_pipeline.api.materializing import Part
+    from cc_pipeline.api.rows import Answer, Held
+
+Match = Literal["exact", "prefix", "host", "domain"]
+#: How a target is written that matches so.
+_WRITTEN: Final = {"exact": "url:", "prefix": "prefix:", "host": "host:", "domain": "domain:"}
+_NO_LIMIT: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What a run did. ``rows`` has one for each crawl and target: ``change`` (new, updated, same, undone),
+    ``captures``, ``new`` ones, ``open`` (to be asked for again) and ``lost`` ones. ``notes`` are the lines of the
+    command; ``forgotten`` are new targets that were found nowhere, so not kept."""
+
+    rows: Held
+    notes: tuple[str, ...]
+    forgotten: tuple[str, ...]
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.rows.__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        return self.rows._repr_html_()
+
+
+class Home:
+    """A folder of captures, records and pages, and the source they come from.
+
+    ``settings`` are those of the environment and of what :func:`cc_pipeline.open` was given; ``voice`` hears what the
+    work has to say. Functions in the ``api`` module of an extension take a home.
+    """
+
+    def __init__(self, home: str | Path | None, given: dict[str, Any], hearer: Voice) -> None:
+        self._named = None if home is None else str(home)
+        self._given = given
+        self.voice = hearer
+        self.settings: Settings = load_settings(home=self._named, **given)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held between two calls."""
+
+    def __repr__(self) -> str:
+        return f"Home({str(self.settings.home)!r}, source={self.settings.source_text!r})"
+
+    def lookup(
+        self,
+        target: str | Sequence[str],
+        *,
+        match: Match | None = None,
+        crawls: str | Sequence[str] = "newest",
+        since: str | None = None,
+        until: str | None = None,
+        status: str | int | None = None,
+        mime: str | None = None,
+        language: str | None = None,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Captures:
+        """The captures of targets in crawls, in the cheapest index there is; nothing is asked until they are read.
+
+        ``target`` is what the commands take; ``match`` says how a bare address is meant. ``crawls`` are ids,
+        ``newest``, ``all``, years or ranges. ``since`` and ``until`` are times as ``2018`` or ``2018-05-01``, ``where``
+        a condition (docs/targets.md). Raises ``UserInputError`` for words that mean nothing.
+        """
+        from cc_pipeline.api.asking import asked_in, without_a_home
+        from cc_pipeline.api.captures import USUAL, Captures
+        from cc_pipeline.api.meaning import read_targets
+        from cc_pipeline.commoncrawl.filters import in_words, parse_condition
+        from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
+
+        named = [target] if isinstance(target, str) else list(target)
+        if match is not None:
+            named = [f"{_WRITTEN[match]}{one}" for one in named]
+        parts = in_words(
+            from_time=since, to_time=until, status=None if status is None else str(status), mime=mime, language=language
+        )
+        condition = " and ".join(filter(None, (parts, f"({parse_condition(where).text})" if where else "")))
+        wrong = [name for name in columns or () if name not in NAMED_CAPTURES.names]
+        if wrong:
+            raise UserInputError(
+                f"{wrong[0]!r} is not a column of a capture; these are: {', '.join(NAMED_CAPTURES.names)}"
+            )
+        settings = without_a_home(self._named, **self._given)
+        targets = read_targets(named, settings)
+
+        @contextmanager
+        def ask() -> Iterator[Any]:
+            with (
+                told_to(self.voice),
+                asked_in(settings, targets, _listed(crawls), where=condition) as question,
+            ):
+                yield question
+
+        return Captures(ask, tuple(dict.fromkeys((*USUAL, *(columns or ())))), limit)
+
+    def get(
+        self,
+        url: str,
+        at: str | datetime | None = None,
+        *,
+        within: timedelta | None = None,
+        crawls: str | Sequence[str] | None = None,
+        most_crawls: int = 10,
+    ) -> Page:
+        """One page: its newest capture, or the one nearest to ``at`` (a time as ``2019-05``, or a ``datetime``, naive
+        ones in UTC). Crawls are asked one after the other, the nearest first.
+
+        Raises ``NotCaptured`` where none has it, or none ``within`` that time of ``at``.
+        """
+        from cc_pipeline.api.asking import crawls_named, without_a_home
+        from cc_pipeline.api.captures import Page
+        from cc_pipeline.commoncrawl.crawls import apart
+        from cc_pipeline.commoncrawl.filters import period
+        from cc_pipeline.commoncrawl.target_text import parse_target
+        from cc_pipeline.export.one_page import start_parser
+        from cc_pipeline.extraction.nearest import NotCaptured, nearest_capture
+        from cc_pipeline.workspace.workspace import open_workspace
+
+        target = parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
+        moment = _aware(at) if isinstance(at, datetime) else None
+        span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
+        settings = without_a_home(self._named, **self._given)
+        start_parser(None, settings.extractor)
+        with told_to(self.voice), open_workspace(settings) as workspace:
+            chosen = crawls_named(workspace, None if crawls is None else _listed(crawls))
+            found = nearest_capture(workspace, target, span, crawls=chosen, most_crawls=most_crawls)
+        page = Page(found, None, settings.extractor)
+        if span is not None and page.captured is not None:
+            page.distance = apart(span, (page.captured, page.captured))
+        if within is not None and (page.distance is None or page.distance > within):
+            raise NotCaptured(
+                f"the capture of {target.value} that is nearest was made {page.captured:%Y-%m-%d %H:%M:%S} UTC",
+                "Allow more time between, or ask for another time.",
+            )
+        return page
+
+    def run(
+        self, targets: str | Sequence[str], crawls: str | Sequence[str] = "newest", *, yes: bool = False, **choices: Any
+    ) -> RunReport:
+        """Gets targets out of crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
+
+        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``via="zipnum"``. ``yes``
+        agrees to a price above the settings' limits. A run that is done again does what is left.
+        Raises ``Incomplete`` when the source did not give everything (what came is here, and its ``report`` says what),
+        ``UserInputError`` for words that mean nothing and a price that nobody agreed to.
+        """
+        from cc_pipeline.api.choices import as_the_home_has_it
+        from cc_pipeline.api.materializing import run_targets
+        from cc_pipeline.api.meaning import read_targets
+        from cc_pipeline.defs.engines import find_engine
+
+        limits = {"max_bytes": _NO_LIMIT, "max_requests": _NO_LIMIT} if yes else {}
+        settings = load_settings(home=self._named, **{**self._given, **limits, **choices})
+        find_engine(settings.engine).check_ready(settings)
+        parts: list[Part] = []
+        with told_to(self.voice):
+            named = read_targets(_listed(targets), settings)
+            settings = as_the_home_has_it(settings, yes=yes)
+            troubles = run_targets(settings, _listed(crawls), named, yes=yes, told=parts.append)
+        report = _report(parts)
+        for trouble in troubles:
+            if isinstance(trouble, Incomplete):
+                trouble.report = report
+            raise trouble
+        return report
+
+    def add_captures(
+        self,
+        file: str | Path,
+        name: str | None = None,
+        *,
+        columns: Mapping[str, str] | None = None,
+        extend: bool = False,
+        replace: bool = False,
+        yes: bool = False,
+    ) -> Given:
+        """Makes the captures that a file names the target ``captures:NAME``, as the command ``files captures`` does
+        (``extend`` is its ``--add``). Rows that cannot be used are in ``wrong`` of what it gives. Raises as it does."""
+        from cc_pipeline.api.giving import add_captures
+
+        settings = load_settings(home=self._named, **self._given)
+        with told_to(self.voice):
+            return add_captures(settings, file, name, columns=columns, extend=extend, replace=replace, yes=yes)
+
+    def sql(self, query: str, parameters: Sequence[object] = ()) -> Answer:
+        """The rows of one query of what was published; ``?`` in it stands for ``parameters``. It is sent when the rows
+        are read."""
+        from cc_pipeline.api.rows import Answer
+
+        return Answer(self.settings, query, parameters)
+
+    def tables(self) -> list[str]:
+        """The names of the published tables."""
+        return [row["name"] for row in self.sql("SELECT name FROM (SHOW TABLES) ORDER BY name")]
+
+    def extensions(self) -> Held:
+        """The installed extensions: ``name``, ``state``, ``origin``, ``summary``, what each ``adds``, and of those
+        that are broken or lack libraries the ``problem``, with ``advice``."""
+        from dataclasses import asdict
+
+        import pyarrow as pa
+
+        from cc_pipeline.api.extensions import installed_extensions
+        from cc_pipeline.api.rows import Held
+
+        texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
+        schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
+        return Held(pa.Table.from_pylist([asdict(each) for each in installed_extensions(self.settings)], schema))
+
+    def table(self, name: str, targets: str | Sequence[str] = (), crawls: str | Sequence[str] = ()) -> Answer:
+        """A published table, or its rows of some targets and crawls. Raises ``UserInputError`` for a table that is
+        none, and a target that was not run here."""
+        from cc_pipeline.api.meaning import chosen_targets, crawl_ids, refuse_unknown
+        from cc_pipeline.export.table_files import select_tables
+        from cc_pipeline.lake.reading import open_answers
+
+        meant = chosen_targets(_listed(targets))
+        with open_answers(self.settings) as connection:
+            refuse_unknown(connection, self.settings, meant)
+            slugs = [one.slug for one in meant]
+            [chosen] = select_tables(connection, [name], slugs, crawl_ids(_listed(crawls)))
+        return self.sql(chosen.sql)
+
+    def export(
+        self,
+        out: str | Path,
+        targets: str | Sequence[str] = (),
+        crawls: str | Sequence[str] = (),
+        *,
+        format: str | None = None,
+        tables: str | Sequence[str] = (),
+        query: str | None = None,
+        folder: str | Path | None = None,
+        allow_missing: bool = False,
+        guard_formulas: bool = False,
+        creator: str = "",
+        url: str = "",
+    ) -> Export:
+        """Hands on what this home has: a file or folder that needs neither the home nor this pipeline, with papers that
+        say where its rows came from. ``format`` (by default what the name says) and all else are the command's.
+
+        Raises ``UserInputError`` for words that mean nothing or do not go together, ``EnvironmentFault`` where nothing
+        was published or the disk refuses, ``Incomplete`` for records that lack planned captures (the file is there, and
+        its ``report`` is the ``Export``).
+        """
+        from cc_pipeline.api.export import Said, export
+
+        with told_to(self.voice):
+            return export(
+                self.settings,
+                Path(out),
+                _listed(targets),
+                _listed(crawls),
+                format=format,
+                tables=_listed(tables),
+                query=query,
+                folder=None if folder is None else Path(folder),
+                allow_missing=allow_missing,
+                guard_formulas=guard_formulas,
+                said=Said(creator, url),
+            )
+
+
+def open_home(
+    home: str | Path | None = None,
+    *,
+    source: str | None = None,
+    quiet: bool = False,
+    hearer: Voice | None = None,
+    **settings: Any,
+) -> Home:
+    """A home to ask. ``home`` is its folder (default: ``CC_PIPELINE_HOME``, else ``data``), ``source`` the root of a
+    Common Crawl bucket (default: the one that the home remembers, else Common Crawl's), ``settings`` others of
+    docs/settings.md by name. Costs are told on standard error unless ``quiet``; ``hearer`` hears of them instead.
+
+    Raises ``UserInputError`` for a value that cannot be used.
+    """
+    return Home(home, {"source": source, **settings}, hearer or Plain(quiet=quiet))
+
+
+def _listed(texts: str | Sequence[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _report(parts: Sequence[Part]) -> RunReport:
+    import pyarrow as pa
+
+    from cc_pipeline.api.rows import Held
+
+    schema = pa.schema(
+        [("crawl", pa.string()), ("target", pa.string()), ("change", pa.string())]
+        + [(name, pa.int64()) for name in ("captures", "new", "open", "lost")]
+    )
+    definitions = {target.slug: target.definition for part in parts for target in part.targets}
+    rows = [
+        {
+            "crawl": at.crawl,
+            "target": definitions[at.target],
+            "change": one.change,
+            "captures": one.after.captures,
+            "new": one.after.captures - one.before.captures,
+            # what was not even planned is open too
+            "open": one.after.captures - one.after.fetched - one.after.lost,
+            "lost": one.after.lost,
+        }
+        for part in parts
+        for at, one in part.done.items()
+    ]
+    notes = tuple(note for part in parts for note in part.notes)
+    forgotten = sorted({definitions[slug] for part in parts for slug in part.forgotten})
+    return RunReport(Held(pa.Table.from_pylist(rows, schema)), notes, tuple(forgotten))

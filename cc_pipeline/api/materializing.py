@@ -1,0 +1,433 @@
+"""The graph, materialized for targets in crawls through Dagster in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from cc_pipeline import progress
+from cc_pipeline.api.running import (
+    agreed_builds,
+    build_indexes,
+    despite_gaps,
+    others_are_done,
+    resolve_crawls,
+    say_damage,
+    step,
+)
+from cc_pipeline.api.voice import voice
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, by_subsets
+from cc_pipeline.errors import (
+    EnvironmentFault,
+    Incomplete,
+    NotNow,
+    NotPublished,
+    PlaceFault,
+    UserInputError,
+    disk_is_full,
+)
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.claim import claim_home
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extraction.run import CrawlPlan, Done
+    from cc_pipeline.lake.slice import Slice
+    from cc_pipeline.records.range_plan import FetchPrice
+    from cc_pipeline.workspace.workspace import Workspace
+
+#: Files of the columnar index that a subset of a crawl has, each a request of a harvest.
+_INDEX_FILES = 300
+#: After so many crawls in a row that could not be run the rest is not asked: the trouble is of none of them.
+_FAILED_IN_A_ROW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a run did in some of its crawls: by slice, in the order of the crawls. ``forgotten`` are the slugs of new
+    targets that were found nowhere, so not kept. ``notes`` are lines for a person. ``is_held_back``: some of it was not
+    published. ``turn`` is its number among how many parts of the run; several make a summary at the end."""
+
+    settings: Settings
+    targets: tuple[Target, ...]
+    done: Mapping[Slice, Done]
+    forgotten: frozenset[str]
+    notes: tuple[str, ...]
+    is_held_back: bool = False
+    turn: tuple[int, int] = (1, 1)
+    seconds: float = 0.0
+
+
+def run_targets(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    *,
+    narrowed: Callable[[Sequence[str]], Sequence[tuple[Sequence[str], Sequence[Target]]]] | None = None,
+    yes: bool = False,
+    told: Callable[[Part], object] = lambda part: None,
+) -> list[EnvironmentFault]:
+    """Gets ``targets`` out of ``crawls`` (a person's words), from the index to pages, and publishes them.
+
+    Of ``all``, a year or a range each crawl by itself, the newest first: its pages are there before the last index is
+    harvested. Of several such crawls pages are published when the last publication is older than the settings say, and
+    at the end. ``narrowed`` leaves crawls with those of the targets that are meant there. ``told`` hears of each part
+    when it is done. Gives why partitions failed; the others are published all the same. A crawl of several that cannot
+    be run at all is left, with a note, and the next one is run; the first fault given then names all that were left.
+    Raises as ``materialize``, and ``UserInputError`` for a price that nobody agreed to.
+    """
+    chosen, one_by_one = _meant(settings, crawls, targets)
+    asked = [(chosen, targets)] if narrowed is None else narrowed(chosen)
+    if one_by_one:
+        here = _given_in(settings, targets)
+        each_crawl = [((one,), _there(one, some, here)) for crawls, some in asked for one in crawls]
+        asked = [(crawls, some) for crawls, some in each_crawl if some]
+    priced: dict[Slice, FetchPrice] = {}
+    unfound: dict[str, list[Slice]] = {}
+    # a target may name the subsets that it is asked in
+    each = [
+        (crawls, replace(settings, subsets=subsets), mine)
+        for crawls, some in asked
+        for subsets, mine in by_subsets(some, settings.subsets).items()
+    ]
+    troubles: list[EnvironmentFault] = []
+    left: dict[str, EnvironmentFault] = {}
+    failed_in_a_row = 0
+    for number, (crawls, own, mine) in enumerate(each, start=1):
+        # a target of which a crawl was not asked may be there
+        is_last = number == len(each) and not left
+        turn = (number, len(each)) if one_by_one else (1, 1)
+        try:
+            part, trouble = _part(own, crawls, mine, priced, (unfound, is_last), turn=turn, yes=yes)
+        except NotPublished:
+            if not one_by_one:
+                raise
+            voice().note(f"{', '.join(crawls)} is announced and not published yet; it is left out")
+            continue
+        except EnvironmentFault as fault:
+            if not one_by_one or len(each) == 1 or isinstance(fault, PlaceFault):
+                raise
+            left |= dict.fromkeys(crawls, fault)
+            failed_in_a_row += 1
+            voice().note(f"{', '.join(crawls)} could not be run and is left: {fault.what}")
+            if isinstance(fault, NotNow) or failed_in_a_row == _FAILED_IN_A_ROW:
+                left |= {crawl: left.get(crawl, fault) for some, _, _ in each[number:] for crawl in some}
+                break
+            continue
+        failed_in_a_row = 0
+        told(part)
+        troubles += [trouble] if trouble else []
+    if one_by_one and len(each) > 1:
+        _publish(settings)
+    return [_crawls_left(left, {crawl for some, _, _ in each for crawl in some}), *troubles] if left else troubles
+
+
+def _publish(settings: Settings) -> None:
+    """Publishes what several parts of a run made and none of them published."""
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    with room_in(settings.home), open_workspace(settings) as workspace:
+        from cc_pipeline.defs.launch import Launcher
+
+        with Launcher(workspace) as launcher, voice().bars():
+            step("cc.duckdb", launcher.publish_what_is_new, aside=False)
+
+
+def _crawls_left(left: Mapping[str, EnvironmentFault], asked: Collection[str]) -> EnvironmentFault:
+    """The fault of a run that left crawls: incomplete where that is all that each of them was."""
+    first = next(iter(left.values()))
+    faults = left.values()
+    family = EnvironmentFault if not all(isinstance(fault, Incomplete) for fault in faults) else Incomplete
+    family = NotNow if any(isinstance(fault, NotNow) for fault in faults) else family
+    return family(
+        f"{len(left):,} of {len(asked):,} crawls were left: {', '.join(left)}. The first: {first.what}",
+        f"The others are published. Run it again for these: -c {' -c '.join(left)}. {first.advice}",
+    )
+
+
+def _given_in(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
+    """The crawls of each of ``targets`` whose captures somebody named one by one."""
+    from cc_pipeline.named_captures.adding import given_in
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if not any(target.kind == GIVEN_KIND for target in targets):
+        return {}
+    with open_workspace(settings) as workspace:
+        return given_in(workspace.lake)
+
+
+def _there(crawl: str, targets: Sequence[Target], given: Mapping[str, Collection[str]]) -> tuple[Target, ...]:
+    """Those of ``targets`` that may have captures in a crawl: others were given by name."""
+    return tuple(
+        target
+        for target in targets
+        if target.kind != GIVEN_KIND or crawl in given.get(target.slug.partition(WHERE_SLUG)[0], ())
+    )
+
+
+def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, ...], bool]:
+    """The crawls that a person named, and whether ``all``, a year or a range is among them: then after an estimate of
+    what their indexes cost, to which somebody has to agree above the limit of the settings."""
+    from cc_pipeline.api.asking import needs_harvest
+    from cc_pipeline.commoncrawl.crawls import is_selection
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    if not any(is_selection(text, ()) for text in texts):
+        return (*texts,), False
+    claim_home(settings)
+    with open_workspace(settings) as workspace:
+        crawls = resolve_crawls(workspace, texts)
+        indexed = any(target.kind != GIVEN_KIND for target in targets)
+        fresh = [one for one in crawls if indexed and needs_harvest(workspace, one)]
+    requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
+    said = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
+    if fresh:
+        said += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
+    voice().notice(f"{said}; what a fetch costs is known after each look-up")
+    if requests > settings.max_requests and not voice().agrees("Go on?"):
+        raise UserInputError(
+            f"{said}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+        )
+    return tuple(crawls), True
+
+
+def _part(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    priced: dict[Slice, FetchPrice],
+    unfound: tuple[dict[str, list[Slice]], bool],
+    *,
+    turn: tuple[int, int],
+    yes: bool,
+) -> tuple[Part, EnvironmentFault | None]:
+    """Runs the graph; gives what was done and why partitions failed, if some did. ``priced`` is what other parts'
+    fetches cost and grows by those of this one; ``unfound`` and ``turn`` are as for :func:`materialize`."""
+    started = time.monotonic()
+    notes: list[str] = []
+    done: dict[Slice, Done] = {}
+    forgotten: set[str] = set()
+    held_back: list[EnvironmentFault] = []
+
+    def note_what_was_done(
+        workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], gone: Sequence[str]
+    ) -> None:
+        from cc_pipeline.extraction.blocked import blocked
+        from cc_pipeline.extraction.run import done_between
+
+        done.update(done_between(before, after))
+        held_back.extend(_held_back(workspace, done))
+        priced.update(workspace.priced)
+        forgotten.update(gone)
+        notes.extend(blocked(workspace).said(targets))
+        if answers := workspace.shared_answers:
+            told = ", ".join(f"{count:,} from {place}" for place, count in answers.items())
+            notes.append(f"answers to requests for records, which are shared with the official mirror: {told}")
+        if changed := list(dict.fromkeys(at.crawl for at, one in done.items() if one.change != "same")):
+            from cc_pipeline.checks.left_out import subsets_not_asked_for
+            from cc_pipeline.extraction.lookup_notes import gap_notes
+
+            notes.extend(gap_notes(workspace, changed, targets))
+            if any(one.change == "new" for one in done.values()):
+                notes.extend(subsets_not_asked_for(workspace, changed, targets))
+
+    trouble = materialize(
+        settings,
+        crawls,
+        targets,
+        note_what_was_done,
+        short_ways=True,
+        yes=yes,
+        priced=priced,
+        unfound=unfound,
+        turn=turn,
+    )
+    seconds = time.monotonic() - started
+    part = Part(
+        settings, tuple(targets), done, frozenset(forgotten), tuple(notes), bool(held_back), turn=turn, seconds=seconds
+    )
+    return part, trouble or next(iter(held_back), None)
+
+
+def _held_back(workspace: Workspace, done: Collection[Slice]) -> list[EnvironmentFault]:
+    """Why some of the partitions ``done`` were not published, if any were not."""
+    from cc_pipeline.checks.outputs import held_back_verdict
+    from cc_pipeline.checks.scope import key_of
+
+    if workspace.settings.publish == "none":
+        return []
+    found = held_back_verdict(workspace)
+    mine = {*map(key_of, done)} & {*found.wrong}
+    return [EnvironmentFault(found.message, found.advice)] if mine else []
+
+
+def materialize(
+    settings: Settings,
+    crawls: Sequence[str],
+    targets: Sequence[Target],
+    afterwards: Callable[[Workspace, Sequence[CrawlPlan], Sequence[CrawlPlan], Sequence[str]], object] = lambda *_: (
+        None
+    ),
+    *,
+    short_ways: bool = False,
+    yes: bool = False,
+    priced: Mapping[Slice, FetchPrice] = MappingProxyType({}),
+    unfound: tuple[dict[str, list[Slice]], bool] | None = None,
+    turn: tuple[int, int] = (1, 1),
+) -> EnvironmentFault | None:
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; nothing of it where nothing
+    is to be done.
+
+    Gives why partitions failed, if some did (``Incomplete`` where the source did not give all): the others, and what
+    came of these, are published all the same. ``afterwards`` is called with the workspace of the runs, still open, how
+    the targets stood before and stand now, a look a crawl, and which were not kept. With ``short_ways`` a crawl is not
+    harvested for a few targets that another index finds with less. ``yes`` agrees to the price of an index that has to
+    be built first.
+    ``priced`` is what the command's other fetches cost: all of them count together. ``unfound`` are targets that are
+    new by the command and have no capture in its crawls until now, and whether these crawls are its last: then they
+    are not kept. ``turn`` is the number of these crawls among how many such parts of a command. With several, its steps
+    are details, and it publishes only when the last publication is older than the settings say.
+    """
+    trouble: EnvironmentFault | None = None
+    briefly = turn[1] > 1
+    tell = voice().detail if briefly else voice().answer
+    from cc_pipeline.extraction.run import look, planned_with_new_indexes
+    from cc_pipeline.extraction.shortest import lacking, said
+    from cc_pipeline.extraction.shortest import short_ways as ways_of
+    from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, sentences
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    slugs = [target.slug for target in targets]
+    with ExitStack() as stack:
+        stack.enter_context(room_in(settings.home))
+        workspace = stack.enter_context(open_workspace(settings, one_command=True))
+        workspace.priced.update(priced)
+        # captures that somebody named are in no index
+        indexed = any(target.kind != GIVEN_KIND for target in targets)
+        to_build = agreed_builds(workspace, crawls if indexed else (), yes)
+        stack.enter_context(voice().bars())
+        if briefly:
+            progress.report("crawls", turn[0] - 1, turn[1], f"{crawls[0]} is number {turn[0]} of {turn[1]}")
+        # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
+        chosen = resolve_crawls(workspace, crawls)
+        # a home is claimed for its source with the first look at its tables, so the source has to answer before
+        for line in sentences(find_new_miscounts(settings, workspace.lake)):
+            voice().note(f"{line}. {MAKE_AGAIN}")
+        from cc_pipeline.defs.launch import Launcher
+
+        def looks() -> list[CrawlPlan]:
+            return [look(workspace, crawl, slugs) for crawl in chosen]
+
+        launcher = stack.enter_context(Launcher(workspace))
+        launcher.refuse_too_many(chosen, targets)
+        step("crawls", launcher.list_new_crawls, aside=False, briefly=briefly)
+        launcher.add_targets(targets, chosen)
+        build_indexes(launcher, to_build, aside=False)
+        say_damage(workspace, to_build)
+        with workspace.lake.still():
+            before = now = looks()
+            if short_ways:
+                workspace.short_ways.update(ways_of(workspace, before, targets))
+        if short_ways:
+            for line in said(workspace.short_ways):
+                tell(line)
+        harvested: list[object] = []
+        unanswered: set[str] = set()
+        others = [crawl for crawl in chosen if indexed and crawl not in workspace.short_ways]
+        try:
+            whole = despite_gaps(
+                lambda: step(
+                    "index",
+                    lambda: harvested.extend(launcher.harvest_what_is_new(others)),
+                    aside=False,
+                    briefly=briefly,
+                )
+            )
+        except NotNow as refusal:
+            whole = False
+            if not short_ways:
+                raise
+            now = [planned_with_new_indexes(workspace, one) for one in before]
+            _answer_all_the_same(workspace, now, targets, refusal)
+            unanswered = lacking(now, workspace.short_ways)
+            trouble = refusal if unanswered else None
+        if harvested or not whole:
+            now = [planned_with_new_indexes(workspace, one) for one in before]
+        answered = [crawl for crawl in chosen if crawl not in unanswered]
+        runs: list[object] = []
+        try:
+            step("pages", lambda: runs.extend(launcher.extract(answered, targets, now)), aside=False, briefly=briefly)
+        except EnvironmentFault as error:
+            if not (others_are_done(error) or isinstance(error, Incomplete)):
+                raise
+            trouble = error
+        # where no run was started or waited for, all is as it was found
+        with workspace.lake.still():
+            after = looks() if runs or trouble or launcher.has_waited else now
+            forgotten = _forget_unfound(launcher, workspace, after, *unfound) if unfound else []
+            if not briefly or _is_publication_old(workspace):
+                step("cc.duckdb", launcher.publish_what_is_new, aside=False, briefly=briefly)
+            afterwards(workspace, before, after, forgotten)
+    return trouble
+
+
+def _is_publication_old(workspace: Workspace) -> bool:
+    from cc_pipeline.publish.publish import behind
+
+    found = behind(workspace)
+    return found is not None and found.longer_than(workspace.settings.publish_every)
+
+
+def _forget_unfound(
+    launcher: Launcher, workspace: Workspace, looks: Sequence[CrawlPlan], unfound: dict[str, list[Slice]], last: bool
+) -> list[str]:
+    """Adds to ``unfound`` what these crawls have of it, and takes away, after the ``last`` of them, what none has."""
+    from cc_pipeline.defs.automation.purging import forget_unfound
+
+    unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
+    for slug in [*unfound]:
+        here = [one for one in looks if slug in one.asked.for_]
+        if all(one.found_nothing(slug) for one in here):
+            unfound[slug] += [slice_ for one in here for slice_ in one.asked.for_[slug]]
+        else:
+            del unfound[slug]
+    return forget_unfound(workspace, launcher.instance, unfound) if last and unfound else []
+
+
+def _answer_all_the_same(
+    workspace: Workspace, looks: Sequence[CrawlPlan], targets: Sequence[Target], refusal: NotNow
+) -> None:
+    """Has the URL index asked for what a refused harvest was for. Raises ``refusal`` where that is no way, or refused
+    as well."""
+    from cc_pipeline.extraction.shortest import said, short_ways
+
+    try:
+        found = short_ways(workspace, looks, targets, refused=True)
+    except EnvironmentFault:
+        raise refusal from None
+    if not found:
+        raise refusal
+    voice().note(refusal.what)
+    workspace.short_ways.update(found)
+    for line in said(found):
+        voice().answer(line)
+
+
+@contextmanager
+def room_in(home: Path) -> Iterator[None]:
+    """Turns errors of the disk and of Dagster's databases inside the block into a ``PlaceFault``."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except (OSError, DBAPIError) as error:
+        what = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
+        raise PlaceFault(
+            f"the state in {home} cannot be written: {what}",
+            "Free some space, or check the folder's permissions. Then run it again: what was committed before stays.",
+        ) from error

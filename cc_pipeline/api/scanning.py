@@ -1,0 +1,132 @@
+"""A question without a site: what a condition means in all of a crawl's columnar index, file by file, so that a scan
+that was killed goes on with the files that are left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_pipeline import progress
+from cc_pipeline.api.asking import Question, sources_for
+from cc_pipeline.api.voice import voice
+from cc_pipeline.atomic import write_whole, written_whole
+from cc_pipeline.errors import UserInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What a scan is of, in the folder of its parts.
+_ABOUT: Final = "about.json"
+#: Columns that are read whole, the first of those that the condition names; then the key, which every index has.
+_READ_WHOLE: Final = ("content_mime_detected", "content_languages", "content_mime_type", "content_charset")
+_KEY: Final = "url_surtkey"
+_EVERYTHING: Final = "*"
+
+
+def condition_of_all(texts: list[str]) -> str:
+    """The condition of ``* where …``; empty where sites are named. Raises ``UserInputError`` for one without any."""
+    words = texts[0].split(None, 2) if len(texts) == 1 else []
+    if not words or words[0] != _EVERYTHING:
+        return ""
+    if len(words) < 3 or words[1].lower() != "where":
+        raise UserInputError(
+            "all of a crawl is a few billion captures: say which, as in '* where mime=application/pdf'"
+        )
+    return words[2]
+
+
+def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], None], *, harvest: bool) -> int:
+    """Gives ``write`` all captures of the question's crawls that a condition means, as far as the index tells; how many
+    there are. Parts are kept beside ``out`` until all are there. Raises ``UserInputError`` above the limits of the
+    settings where nobody agrees, ``EnvironmentFault`` and ``DataFault`` for an index that cannot be read."""
+    import pyarrow.parquet as pq
+
+    from cc_pipeline.commoncrawl.filters import parse_condition
+
+    condition = parse_condition(where)
+    parts = out.with_name(f"{out.name}.parts")
+    settings = question.settings
+    subsets = condition.subsets or settings.subsets
+    of = {"crawls": question.crawls, "where": condition.text, "subsets": subsets, "source": settings.source}
+    about = json.dumps(of)
+    parts.mkdir(exist_ok=True)
+    noted = parts / _ABOUT
+    if noted.exists() and noted.read_text() != about:
+        raise UserInputError(f"{parts} has parts of another scan: delete it, or name another file")
+    write_whole(noted, about)
+    # of files that the source has replaced since, parts may lie beside
+    listed = [part for crawl in question.crawls for part in _scan_crawl(question, crawl, where, parts, harvest=harvest)]
+    found = 0
+    for part in listed:
+        for batch in pq.ParquetFile(part).iter_batches():
+            import pyarrow as pa
+
+            write(pa.Table.from_batches([batch]))
+            found += batch.num_rows
+    return found
+
+
+def forget_parts(out: Path) -> None:
+    """Deletes the parts once the file is there."""
+    shutil.rmtree(out.with_name(f"{out.name}.parts"), ignore_errors=True)
+
+
+def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harvest: bool) -> list[Path]:
+    """Writes the parts that are not there yet; gives all of the crawl."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cc_pipeline.commoncrawl.filters import parse_condition
+    from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
+    from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
+    from cc_pipeline.commoncrawl.target_text import parse_target
+    from cc_pipeline.index.locator import surt_ranges
+    from cc_pipeline.index.lookup import open_locators
+    from cc_pipeline.index.parquet.locator import ParquetLocator
+
+    condition, settings = parse_condition(where), question.settings
+    subsets = condition.subsets or settings.subsets
+    sources = sources_for(question.workspace, crawl, "parquet", harvest=harvest)
+    named = [(kind, value) for kind in ("tld", "domain", "host") for value in condition.values_of(kind)]
+    kinds = {kind for kind, _ in named}
+    # one column that names sites is enough to say where they are
+    sites = [parse_target(f"{kind}:{value}") for kind, value in named if kind == next(iter(sorted(kinds)))]
+    ranges_of = surt_ranges(crawl, "parquet")
+    ranges = merge_ranges(keys for site in sites for keys in ranges_of(site)) if sites else (KeyRange(b"", None),)
+    with open_locators(crawl, subsets, sources, "parquet") as available:
+        locator = available["parquet"]()
+        assert isinstance(locator, ParquetLocator)
+        places = locator.places(crawl, subsets, ranges)
+        has = set.intersection(*(set(place.columns) for place in places)) if places else set()
+        key = next((one for one in _READ_WHOLE if one in condition.columns and one in has), _KEY)
+        files = [(path, list(own)) for path, own in groupby(places, lambda place: place.file.path)]
+        todo = {path: own for path, own in files if not (parts / _name(crawl, path)).exists()}
+        requests, size = locator.scan_price([one for own in todo.values() for one in own], key)
+        said = (
+            f"{crawl}: {len(todo):,} of {len(files):,} index files, {size / 1e6:,.1f} MB of {key} and the pages with "
+            f"captures, at most {requests:,} requests"
+        )
+        voice().notice(said)
+        above = requests > settings.max_requests or size > settings.max_bytes
+        if above and not voice().agrees("Go on?"):
+            raise UserInputError(f"{said}; above CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES: add --yes")
+        with voice().bars():
+            for done, (path, own) in enumerate(todo.items()):
+                progress.report("scan", done, len(todo), crawl)
+                with (
+                    written_whole(parts / _name(crawl, path)) as beside,
+                    pq.ParquetWriter(beside, NAMED_CAPTURES) as to,
+                ):
+                    for rows in locator.scan(own, key, condition):
+                        target = pa.repeat(pa.scalar(_EVERYTHING), rows.num_rows)
+                        to.write_table(rows.add_column(0, NAMED_CAPTURES.field("target"), target).cast(NAMED_CAPTURES))
+            progress.report("scan", len(todo), len(todo), crawl)
+    return [parts / _name(crawl, path) for path, _ in files]
+
+
+def _name(crawl: str, path: str) -> str:
+    return f"{crawl}-{path.replace('/', '_')}"

@@ -1,0 +1,496 @@
+"""What ``cc-pipeline doctor`` checks, including the request budget. A finding says what is so and what to do."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from cc_pipeline import COMPILED, lacks_compiled
+from cc_pipeline.automation.source_state import trouble_at
+from cc_pipeline.checks.conservation import conservation_verdict
+from cc_pipeline.checks.extensions import extension_findings
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
+from cc_pipeline.checks.scope import Scope
+from cc_pipeline.checks.tables import shortfall_verdict
+from cc_pipeline.documents.html import building
+from cc_pipeline.duck import connect
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.harvesting.crawls import known_crawls, probe, unknown
+from cc_pipeline.home import LAYOUT, as_written, read_note
+from cc_pipeline.lake.evolution import pending
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.reading import let_read, s3_place
+from cc_pipeline.lake.slice import slices_of, targets_by_crawl
+from cc_pipeline.lake.torn import HINT, find_torn
+from cc_pipeline.settings import PREFIX, Settings, choices_of, in_environment
+from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.refusals import CAUTION, COUNTED
+from cc_pipeline.transport.states import HostState, budget_state
+from cc_pipeline.upkeep.purge_plan import UNKNOWN_TABLE, find_unknown_tables
+from cc_pipeline.upkeep.stored_files import Verified, lost_records
+from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
+from cc_pipeline.upkeep.upkeep import doubtful_notes
+from cc_pipeline.workspace.claim import is_home_of, remembered_source
+from cc_pipeline.workspace.crawl_list import ago
+from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
+from cc_pipeline.workspace.tables import MIGRATIONS
+from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
+
+#: Free bytes below which the disk is reported: records and tables need gigabytes.
+_LOW_DISK = 5_000_000_000
+#: Files of a table above which upkeep merges them (``upkeep.MAX_FILES``).
+_MANY_FILES = 2_000
+_NAMED = 5
+#: Of a finding, by how severe a check's result is.
+_LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """All findings; nothing raises, since a broken home is what a person asks about."""
+    with open_workspace(settings) as workspace:
+        return [
+            *_machine(settings),
+            *_source(workspace),
+            *_places(workspace),
+            *_tables(workspace),
+            *_stored(workspace),
+            *_clocks(workspace),
+            *extension_findings(workspace),
+        ]
+
+
+def _machine(settings: Settings) -> list[Finding]:
+    return [
+        Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
+        *_compiled(),
+        *_home(settings),
+        *_contact(settings),
+        *_disk(settings.home),
+        *_publishing(settings),
+    ]
+
+
+def _compiled() -> Iterator[Finding]:
+    lacks = lacks_compiled()
+    if lacks is None:
+        yield Finding("ok", "compiled", f"all {len(COMPILED)} compiled parts are here")
+    else:
+        what, _, advice = lacks.removeprefix("compiled parts: ").partition("; ")
+        yield Finding("note", "compiled", what, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again.")
+    if not building.READABLE:
+        yield Finding(
+            "note",
+            "compiled",
+            "Lexbor's open elements cannot be read in this selectolax: a scan of the markup alone bounds deep pages",
+            "Install the version of selectolax that pyproject.toml names.",
+        )
+
+
+def _home(settings: Settings) -> Iterator[Finding]:
+    known = remembered_source(settings.home)
+    if known is None:
+        yield Finding("note", "home", f"{settings.home} is new; the first run makes it a home of {settings.source}")
+    elif not is_home_of(settings):
+        advice = f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE."
+        yield Finding("bad", "home", f"{settings.home} belongs to {known}, not to {settings.source}", advice)
+    else:
+        yield Finding("ok", "home", f"{settings.home}, of {known}")
+        yield from _layout(settings)
+        yield from _choices(settings)
+
+
+def _choices(settings: Settings) -> Iterator[Finding]:
+    """What the home's rows were made with, and variables that say otherwise."""
+    note = read_note(settings.home)
+    for name, value in (choices_of(note) if note is not None else {}).items():
+        said, mine = in_environment(name), as_written(value)
+        if said is not None and said.lower() != mine:
+            text = f"{name} is {mine} in this home; {PREFIX}{name.upper()}={said} does not count"
+            yield Finding("note", "settings", text, f"To change it: cc-pipeline settings {name}={said}")
+        else:
+            yield Finding("ok", "settings", f"{name} is {mine} in this home")
+
+
+def _layout(settings: Settings) -> Iterator[Finding]:
+    note = read_note(settings.home)
+    if note is None:
+        return
+    try:
+        steps = pending(settings.home, MIGRATIONS)
+        price = sum(step.price(open_lake(settings)) for step in steps)
+    except CcPipelineError as error:
+        yield Finding("bad", "layout", str(error))
+        return
+    if not steps:
+        yield Finding("ok", "layout", f"{note.layout}, the newest")
+        return
+    what = "; ".join(step.what for step in steps)
+    advice = (
+        "Run: cc-pipeline doctor --migrate."
+        if price
+        else "Nothing to do: the next run does this, and rewrites nothing."
+    )
+    yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {what}", advice)
+
+
+def _contact(settings: Settings) -> Iterator[Finding]:
+    if settings.is_public and not settings.contact:
+        advice = (
+            f"Set {PREFIX}CONTACT to an address or page of yours, so that the people who run the bucket can reach you."
+        )
+        yield Finding("note", "contact", "requests carry no contact", advice)
+    elif settings.contact:
+        yield Finding("ok", "contact", settings.user_agent)
+
+
+def _disk(home: Path) -> Iterator[Finding]:
+    place = home
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if free < _LOW_DISK:
+        yield Finding("bad", "disk", f"{free / 1e9:.1f} GB free", "Free some space: records and tables need gigabytes.")
+    else:
+        yield Finding("ok", "disk", f"{free / 1e9:.0f} GB free")
+
+
+def _publishing(settings: Settings) -> Iterator[Finding]:
+    lake = s3_place(settings)
+    if settings.publish == "none" and not settings.lake_is_apart:
+        yield Finding(
+            "bad", "publishing", "nobody publishes the tables of this home", f"Set {PREFIX}PUBLISH to views or copy."
+        )
+    if lake is None or settings.publish != "views":
+        return
+    try:
+        with connect() as connection:
+            let_read(connection, lake)
+    except EnvironmentFault as fault:
+        yield Finding("bad", "publishing", fault.what, fault.advice)
+        return
+    yield Finding("ok", "publishing", f"DuckDB {duckdb.__version__} has httpfs for views over {lake.root}")
+
+
+def _source(workspace: Workspace) -> Iterator[Finding]:
+    settings = workspace.settings
+    try:
+        listed = known_crawls(workspace)
+    except EnvironmentFault as fault:
+        yield Finding("bad", "source", fault.what, fault.advice)
+        return
+    except CcPipelineError as error:
+        yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
+        return
+    crawls = listed.crawls
+    text = f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}, listed {listed.age}"
+    if listed.fault is None:
+        yield Finding("ok", "source", text)
+        return
+    # everything works with what there is, if only the data answers
+    yield Finding("note", "source", f"{listed.note}. {text}", listed.fault.advice)
+    newest = next((crawl for crawl in crawls if crawl.era == "columnar"), None)
+    if newest is not None:
+        yield _data(workspace, newest.id)
+
+
+def _data(workspace: Workspace, crawl: str) -> Finding:
+    """Whether the source itself answers, while the host with the list does not."""
+    source, found = workspace.settings.source, probe(workspace, crawl)
+    when = f" (asked {ago(found.at)})" if found.remembered else ""
+    if found.state == "unknown":
+        fault = unknown(workspace, found)
+        return Finding("bad", "data", fault.what, fault.advice)
+    what = "is there" if found.state == "there" else "is not there yet"
+    return Finding("ok", "data", f"{source} answers: {crawl} {what}{when}")
+
+
+def _places(workspace: Workspace) -> Iterator[Finding]:
+    """How each place stands, where there are several; one request each."""
+    settings = workspace.settings
+    if not settings.mirrors:
+        return
+    try:
+        crawls = known_crawls(workspace).crawls
+    except CcPipelineError:
+        return  # said above
+    places = ((settings.source, settings.source_access), *settings.further_places)
+    troubles = {place: trouble_at(settings, place, access, crawls[0].id) for place, access in places if crawls}
+    for number, (place, trouble) in enumerate(troubles.items(), 1):
+        if trouble is None:
+            yield Finding("ok", "mirrors", f"{number}. {place} answers")
+        else:
+            level = "note" if None in troubles.values() else "bad"
+            yield Finding(
+                level, "mirrors", f"{number}. {trouble}", f"Check the place, or leave it out of {PREFIX}SOURCE."
+            )
+
+
+def _tables(workspace: Workspace) -> Iterator[Finding]:
+    settings = workspace.settings
+    if not is_home_of(settings):
+        return
+    lake = open_lake(settings)
+    for spec in lake.specs.values():
+        try:
+            torn = find_torn(lake, spec.name)
+            for one in torn:
+                level = "note" if one.kind == HINT else "bad"
+                yield Finding(level, spec.name, one.text, one.advice)
+            if not all(one.is_harmless for one in torn):
+                continue
+            pinned = lake.pin(spec.name)
+        except CcPipelineError as error:
+            yield Finding("bad", spec.name, str(error))
+            continue
+        if pinned.version < 0:
+            continue
+        text = f"{pinned.rows:,} rows in {len(pinned.files):,} files, version {pinned.version}"
+        if spec.left_by:
+            yield Finding(
+                "note",
+                spec.name,
+                f"{text}, of the extension {spec.left_by}, which is not in use: cc.duckdb does not show them; a purge "
+                "removes those of its target",
+                "See why with: cc-pipeline extensions",
+            )
+            continue
+        level = "note" if len(pinned.files) > _MANY_FILES else "ok"
+        yield Finding(level, spec.name, text, "Merge its small files: run the upkeep job." if level == "note" else "")
+    yield from _unknown_tables(lake)
+    yield from _miscounts(settings, lake)
+    yield from _shortfall(lake)
+    yield from _torn_slices(lake)
+    # an older layout is as the version that made it left it; a question migrates nothing
+    with suppress(CcPipelineError):  # said above, of the layout
+        if not pending(settings.home, MIGRATIONS):
+            yield from _balanced(workspace)
+            yield from _published(workspace)
+
+
+def _unknown_tables(lake: Lake) -> Iterator[Finding]:
+    try:
+        found = find_unknown_tables(lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "tables", str(error))
+        return
+    for name, why in found.items():
+        text = f"cc.duckdb does not show this table, and no target can be purged while it is here: {why}"
+        yield Finding("bad", name, text, UNKNOWN_TABLE)
+
+
+def _balanced(workspace: Workspace) -> Iterator[Finding]:
+    """Whether any capture is lost or doubled between the tables."""
+    try:
+        found = conservation_verdict(workspace, Scope())
+    except CcPipelineError as error:
+        yield Finding("bad", "balance", str(error))
+        return
+    yield Finding(_LEVELS[found.severity], "balance", found.message, found.advice)
+
+
+def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
+    """Slices that have other rows than they were committed with."""
+    try:
+        found = find_changed_miscounts(settings, lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "rows", f"slices cannot be compared with their commits: {error}")
+        return
+    for line in sentences(found):
+        yield Finding("bad", "rows", f"{line}. They are not published", MAKE_AGAIN)
+    if not found:
+        yield Finding("ok", "rows", "all slices that changed have the rows that were committed")
+
+
+def _published(workspace: Workspace) -> Iterator[Finding]:
+    """Whether ``cc.duckdb`` shows the lake as it stands, and the files that it shows are there."""
+    if workspace.settings.publish == "none":
+        return
+    try:
+        shown = publication_verdict(workspace)
+        files = [published_files_verdict(workspace, Scope())] if shown.passed else []
+        others = [held_back_verdict(workspace), *files]
+    except CcPipelineError as error:
+        yield Finding("bad", "cc.duckdb", str(error))
+        return
+    for found in (shown, *(one for one in others if not one.passed)):
+        yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
+
+
+def _torn_slices(lake: Lake) -> Iterator[Finding]:
+    """Slices whose last commit was torn and taken back, until they are made again."""
+    try:
+        slices = torn_slices(lake)
+    except CcPipelineError:
+        return  # said above
+    for crawl, targets in targets_by_crawl(slices).items():
+        yield Finding(
+            "bad",
+            "slices",
+            f"what was last written of {len(targets):,} slices of {crawl} was torn and taken back",
+            f"Make them again: {run_command(lake, slices_of(crawl, targets))}",
+        )
+
+
+def _stored(workspace: Workspace) -> Iterator[Finding]:
+    settings = workspace.settings
+    if not is_home_of(settings):
+        return
+    try:
+        # what a home of an older layout has noted is not what this version goes by; a question migrates nothing
+        if pending(settings.home, MIGRATIONS):
+            return
+        lost = lost_records(workspace)
+    except CcPipelineError as error:
+        yield Finding("bad", "stored", f"stored records cannot be looked at: {error}")
+        return
+    for one in lost:
+        targets = ", ".join([*one.targets][:_NAMED]) + (" …" if len(one.targets) > _NAMED else "")
+        files = ", ".join(one.files[:_NAMED]) + (" …" if len(one.files) > _NAMED else "")
+        yield Finding(
+            "bad",
+            "stored",
+            f"the bytes of {one.records:,} records of {targets} in {one.crawl} are gone: {files}",
+            "Fetch them again: cc-pipeline doctor --repair, or cc-pipeline run for these targets.",
+        )
+    if not lost:
+        yield Finding("ok", "stored", "the bytes of all stored records are there")
+
+
+def _clocks(workspace: Workspace) -> Iterator[Finding]:
+    """Notes and leases of the lake that say no time, or one to come."""
+    if not is_home_of(workspace.settings):
+        return
+    try:
+        odd = doubtful_notes(workspace)
+    except CcPipelineError as error:
+        yield Finding("bad", "notes", f"notes of the lake cannot be looked at: {error}")
+        return
+    for key, why in sorted(odd.items())[:1]:
+        more = f" (and {len(odd) - 1:,} more)" if len(odd) > 1 else ""
+        yield Finding(
+            "note",
+            "notes",
+            f"{workspace.settings.lake}/{key} {why}{more}: it counts from when it was written, or from now",
+            "Nothing to do: upkeep removes it in time. Check the clocks of the machines that use this lake.",
+        )
+
+
+def verified_finding(done: Verified) -> Finding:
+    """What reading stored records found."""
+    share = "all" if done.whole else "a sample; --all reads all"
+    text = f"{done.read:,} of {done.stored:,} records were read from their files ({share})"
+    if not done.records:
+        as_fetched = f"{text}: stored lengths, gzip checksums, URLs and payload digests are as when they were fetched"
+        if not done.mismatched:
+            return Finding("ok", "verified", f"{as_fetched}, and the digests are those of the index where it has any")
+        odd = f"{done.mismatched:,} have another payload than the index names"
+        return Finding("note", "verified", f"{as_fetched}, but {odd}: see digest_check in the view ledger")
+    some = [f"{file} at {offset}: {why}" for places in done.damaged.values() for (file, offset), why in places.items()]
+    more = " …" if len(some) > _NAMED else ""
+    return Finding(
+        "bad",
+        "verified",
+        f"{text}: {done.records:,} are damaged: {'; '.join(some[:_NAMED])}{more}",
+        "Fetch them again: cc-pipeline doctor --verify --all --repair.",
+    )
+
+
+def _shortfall(lake: Lake) -> Iterator[Finding]:
+    try:
+        found = shortfall_verdict(lake)
+    except CcPipelineError as error:
+        yield Finding("bad", "records", str(error))
+        return
+    if found.figures["planned"]:
+        again = "Run it again (cc-pipeline run, or run --refetch): it is asked for at once."
+        level = _LEVELS[found.severity]
+        text = f"not here: {found.figures['not here']}; {found.message}"
+        yield Finding(level, "records", text, again if found.figures["unsettled"] else "")
+
+
+def budget_findings(settings: Settings) -> Iterator[Finding]:
+    """A finding per host that requests were sent to from this home, or one that says none was sent yet."""
+    if settings.has_own_rate and settings.hosts > 1:
+        yield _share(settings)
+    try:
+        states = budget_state(settings.budget_path)
+    except EnvironmentFault as fault:
+        yield Finding("bad", "budget", fault.what, fault.advice)
+        return
+    if not states:
+        yield Finding("ok", "budget", f"no web host or S3 was asked from this home yet; limits: {_limits(settings)}")
+    for state in states:
+        yield _finding(state)
+
+
+def _share(settings: Settings) -> Finding:
+    mine, whole = limits_of(settings), limits_of(replace(settings, hosts=1))
+    text = f"one of {settings.hosts} hosts: {allowed_text(mine)} here, of {allowed_text(whole)} for all"
+    if mine.concurrency * settings.hosts <= whole.concurrency:
+        return Finding("ok", "budget", text)
+    return Finding(
+        "note",
+        "budget",
+        f"{text}; with so many hosts, more requests than that may be under way",
+        f"Set {PREFIX}HOSTS to at most {whole.concurrency}, and run no more hosts than that; or have a rate source "
+        f"that all share ({PREFIX}RATE_SOURCE).",
+    )
+
+
+def allowed_text(limits: SourceLimits) -> str:
+    """A rate and how many requests may be under way, for people."""
+    rate = "any number of requests/s" if limits.rate is None else f"{limits.rate:g} requests/s"
+    return f"{rate} and {limits.concurrency} at the same time"
+
+
+def _finding(state: HostState) -> Finding:
+    allowed = "unlimited" if state.full_rate is None else f"{state.full_rate:g} requests/s"
+    text = f"{state.host}: {allowed}, at most {state.concurrency} at the same time, {state.processes} processes now"
+    refused = ""
+    if state.blocked_at is not None and datetime.now(UTC) - state.blocked_at < timedelta(seconds=CAUTION):
+        before = f", after at most {state.asked_before:,} requests in {COUNTED} s" if state.asked_before else ""
+        text += f"; it refused this address at {_moment(state.blocked_at)}{before}"
+    if state.last_refusal is not None and state.last_refusal_at is not None:
+        refused = f"; last refusal {state.last_refusal} at {_moment(state.last_refusal_at)}"
+    if state.breaker_open_until is not None:
+        return Finding(
+            "bad",
+            "breaker",
+            f"{state.host} refuses: only one request is sent, after {_moment(state.breaker_open_until)}{refused}",
+            "Run again: it waits, and goes on where it stopped. Where it never answered, check the credentials. To try "
+            f"at once: cc-pipeline doctor --reset-breaker {state.host}",
+        )
+    if state.out is not None:
+        over = state.out.until < datetime.now(UTC)
+        again = "with the next request" if over else f"after {_moment(state.out.until)}"
+        return Finding(
+            "note",
+            "mirrors",
+            f"{state.host} gives nothing since {_moment(state.out.since)} ({state.out.why}): other places are asked, "
+            f"and this one again {again}",
+            f"Nothing to do. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
+        )
+    if state.paused_until is not None:
+        return Finding("note", "budget", f"{text}; paused until {_moment(state.paused_until)}{refused}")
+    if state.rate is not None and state.full_rate is not None and state.rate < state.full_rate:
+        return Finding("note" if refused else "ok", "budget", f"{text}; {state.rate:.2g} requests/s for now{refused}")
+    return Finding("ok", "budget", text + refused)
+
+
+def _limits(settings: Settings) -> str:
+    rate = "the source's own" if settings.rate is None else f"{settings.rate:g} requests/s"
+    at_once = "" if settings.concurrency is None else f", {settings.concurrency} at the same time"
+    return rate + at_once
+
+
+def _moment(when: datetime) -> str:
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,377 @@
+"""Programs of 2012 read SequenceFiles: parsed pages of a slice as numbered ones, the same bytes for the same
+records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+
+from cc_pipeline import progress
+from cc_pipeline.capture_columns import KEY_NAMES
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.derived_files.files import CRAWL_ENTRY
+from cc_pipeline.derived_files.sequencefile import Compression, SequenceFileWriter
+from cc_pipeline.documents.document2012.json import Compat, metadata_json
+from cc_pipeline.documents.schemas import PAGE_METADATA_SCHEMA, PROVENANCE_COLUMNS
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.extraction.run_inputs import at_work
+from cc_pipeline.extraction.target_slices import part_slices
+from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice, StageReport
+from cc_pipeline.lake.streaming import stream_slices
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.workspace.workspace import Workspace, export_prefix
+
+_KEYS = ("warc_filename", "warc_record_offset", "url")
+#: Rows held at a time: a row may hold a whole page.
+_BATCH_ROWS = 64
+_SPILLED = pa.schema([pa.field("value", pa.large_string(), nullable=False)])
+_NOT_IN_JSON = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_COLUMNS} | {"metadata_json"}
+#: What ``metadata_json`` writes; ``url`` is the record's key.
+_METADATA_COLUMNS = tuple(name for name in PAGE_METADATA_SCHEMA.names if name not in _NOT_IN_JSON)
+
+RecordKey = tuple[str | None, int | None, str | None]
+
+Codec = Literal["gzip", "default"]
+
+VERSION = "1"
+TARGET_ENTRY = "cc_pipeline.target"
+
+#: The two kinds of file, by the names of 2012.
+ExportKind = Literal["textData", "metadata"]
+EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
+
+
+def record_order(workspace: Workspace, slice_: Slice) -> list[RecordKey]:
+    """The keys of the slice's metadata rows: by archive file, offset, URL. Failures are among them."""
+    keys = [key for key, _ in _rows(workspace, "page_metadata", slice_, ())]
+    return sorted(keys, key=_place)
+
+
+def metadata_records(
+    workspace: Workspace, slice_: Slice, order: Sequence[RecordKey], folder: Path, compat: Compat
+) -> Iterator[tuple[str, str]]:
+    """(URL, 2012 JSON) of every record, in ``order``."""
+
+    def written(row: Mapping[str, Any]) -> str:
+        return metadata_json(row, compat=compat)
+
+    return _in_order(workspace, "page_metadata", slice_, _METADATA_COLUMNS, written, order, folder)
+
+
+def text_records(
+    workspace: Workspace, slice_: Slice, order: Sequence[RecordKey], folder: Path
+) -> Iterator[tuple[str, str]]:
+    """(URL, full text) of every record, in ``order``; an empty text for those that have none."""
+
+    def written(row: Mapping[str, Any]) -> str:
+        return row["text"] or ""
+
+    return _in_order(workspace, "page_text", slice_, ("text",), written, order, folder)
+
+
+def _in_order(
+    workspace: Workspace,
+    table: str,
+    slice_: Slice,
+    columns: Sequence[str],
+    written: Callable[[Mapping[str, Any]], str],
+    order: Sequence[RecordKey],
+    folder: Path,
+) -> Iterator[tuple[str, str]]:
+    path = folder / f"{table}.arrow"
+    places: dict[RecordKey, list[tuple[int, int]]] = {}
+    batch: list[str] = []
+    number = 0
+    try:
+        with pa.ipc.new_file(str(path), _SPILLED) as spill:
+            for key, row in _rows(workspace, table, slice_, columns):
+                places.setdefault(key, []).append((number, len(batch)))
+                batch.append(written(row))
+                if len(batch) == _BATCH_ROWS:
+                    spill.write_batch(pa.record_batch([batch], schema=_SPILLED))
+                    batch, number = [], number + 1
+            if batch:
+                spill.write_batch(pa.record_batch([batch], schema=_SPILLED))
+    except OSError as error:
+        raise EnvironmentFault(f"{path} cannot be written: {error}", "Check the disk, then run it again.") from error
+    with pa.OSFile(str(path)) as source:
+        spilled = pa.ipc.open_file(source)
+        loaded, column = -1, None
+        for key in order:
+            # equal keys (rows without a place in an archive) take their values one after another
+            found = places.get(key)
+            value = ""
+            if found:
+                number, place = found.pop(0) if len(found) > 1 else found[0]
+                if number != loaded:
+                    loaded, column = number, spilled.get_batch(number).column(0)
+                assert column is not None
+                value = column[place].as_py()
+            yield key[2] or "", value
+
+
+def _rows(
+    workspace: Workspace, table: str, slice_: Slice, columns: Sequence[str]
+) -> Iterator[tuple[RecordKey, dict[str, Any]]]:
+    parts = workspace.rows_of([slice_.target])[slice_.target]
+    for batch in stream_slices(workspace.lake, table, slice_.crawl, parts, [*_KEYS, *columns]):
+        for row in batch.to_pylist():
+            yield (row.pop("warc_filename"), row.pop("warc_record_offset"), row.pop("url")), row
+
+
+def _place(key: RecordKey) -> tuple[bool, str, int, str]:
+    filename, offset, url = key
+    return filename is None, filename or "", -1 if offset is None else offset, url or ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How SequenceFiles are written: ``block`` and ``gzip`` as in 2012. ``records_per_file`` cuts text and metadata
+    alike; ``compat="2012"`` writes the JSON with the 2012 writer's bugs.
+
+    Raises ``UserInputError`` for an unknown value.
+    """
+
+    compression: Compression = "block"
+    codec: Codec = "gzip"
+    records_per_file: int = 10_000
+    compat: Literal["2012"] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("compression", self.compression, get_args(Compression)),
+            ("codec", self.codec, get_args(Codec)),
+            ("compat", self.compat, (None, "2012")),
+        ):
+            if value not in known:
+                raise UserInputError(f"{name} is {value!r}; choose one of {', '.join(map(str, known))}")
+        if self.records_per_file < 1:
+            raise UserInputError(f"records_per_file is {self.records_per_file}; it must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """One complete file: its name, records, bytes, and the hexadecimal SHA-256 of its bytes."""
+
+    name: str
+    records: int
+    bytes: int
+    sha256: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def write_files(
+    records: Iterable[tuple[str, str]],
+    prefix: str,
+    folder: Path,
+    options: ExportOptions,
+    header: tuple[tuple[str, str], ...],
+) -> Iterator[tuple[ExportedFile, Path]]:
+    """``records`` (URL, text) in their order as ``prefix-00000`` and on in ``folder``, each yielded when complete.
+
+    ``header`` becomes the files' header metadata; it and the name decide the sync marker. No records, no files.
+    Raises ``EnvironmentFault`` when the disk refuses.
+    """
+    waiting = iter(records)
+    number = 0
+    while (first := next(waiting, None)) is not None:
+        name = f"{prefix}-{number:05d}"
+        path = folder / name
+        count = 0
+        with disk_trouble(path), path.open("wb") as stream:
+            seed = "\n".join((name, *(text for entry in header for text in entry)))
+            with SequenceFileWriter(stream, options.compression, options.codec, seed, header) as writer:
+                for url, text in chain((first,), islice(waiting, options.records_per_file - 1)):
+                    writer.append(url, text)
+                count = writer.count
+        yield ExportedFile(name, count, path.stat().st_size, _sha256(path)), path
+        number += 1
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def export_slices(
+    workspace: Workspace,
+    crawl: str,
+    slugs: Sequence[str],
+    kinds: Sequence[ExportKind] = EXPORT_KINDS,
+    options: ExportOptions | None = None,
+) -> StageReport:
+    """Writes the SequenceFiles of ``slugs`` in ``crawl``; those made from the same inputs and options stay.
+
+    Both kinds have the same records in the same order under the same numbers. Raises ``EnvironmentFault`` for a
+    slice that has not been parsed, for a target that is being purged, and when lake or disk refuse.
+    """
+    started = time.monotonic()
+    options = options or ExportOptions()
+    figures: dict[str, dict[str, int | float | str]] = {slug: {} for slug in slugs}
+    fresh = written = size = rows = 0
+    notes: list[str] = []
+    place = workspace.place
+    for slug in slugs:
+        slice_ = Slice(crawl, slug)
+        # who purges the target deletes its exports
+        with at_work(workspace, {crawl: [slug]}) as run:
+            run.begin([slug])
+            pages = pages_digest(workspace, slice_)
+            made = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
+        for kind, (manifest, is_fresh) in made.items():
+            sizes = sum(file["bytes"] for file in manifest["files"])
+            figures[slug] |= {
+                f"{kind} records": manifest["records"],
+                f"{kind} files": len(manifest["files"]),
+                f"{kind} bytes": sizes,
+                f"{kind} reused": str(not is_fresh).lower(),
+            }
+            rows += manifest["records"]
+            fresh += is_fresh
+            written += manifest["records"] if is_fresh else 0
+            size += sizes if is_fresh else 0
+        notes += _disagreement(place, crawl, slug)
+    return StageReport(
+        "export",
+        rows=rows,
+        written=written,
+        bytes=size,
+        seconds=time.monotonic() - started,
+        fresh_slices=fresh,
+        reused_slices=len(slugs) * len(kinds) - fresh,
+        notes=tuple(notes),
+        per_target=figures,
+    )
+
+
+def _export(
+    workspace: Workspace, place: Transport, slice_: Slice, kind: ExportKind, options: ExportOptions, pages: str
+) -> tuple[dict[str, Any], bool]:
+    prefix = export_prefix(slice_.crawl, slice_.target)
+    # the text knows no compat mode
+    applied = asdict(options) | ({"compat": None} if kind == "textData" else {})
+    digest = input_digest({"stage": "export", "version": VERSION, "kind": kind, "pages": pages, "options": applied})
+    manifest = read_manifest(place, prefix, kind)
+    if manifest is not None and manifest["digest"] == digest and _is_whole(place, prefix, manifest):
+        return manifest, False
+    folder = workspace.scratch / f"export-{time.monotonic_ns()}"
+    folder.mkdir()
+    try:
+        place.delete(f"{prefix}_{kind}.json")
+        files = _write(workspace, place, slice_, kind, options, folder)
+        _delete_others(place, prefix, kind, files)
+        manifest = {
+            "digest": digest,
+            "pages": pages,
+            "records": sum(file.records for file in files),
+            **applied,
+            "files": [file.as_dict() for file in files],
+        }
+        place.put(f"{prefix}_{kind}.json", (json.dumps(manifest, indent=1) + "\n").encode())
+    except RangeFault as fault:
+        raise EnvironmentFault(f"{place.source}/{prefix} cannot be written: {fault}", "Run it again.") from fault
+    finally:
+        rmtree(folder, ignore_errors=True)
+    return manifest, True
+
+
+def _write(
+    workspace: Workspace, place: Transport, slice_: Slice, kind: ExportKind, options: ExportOptions, folder: Path
+) -> list[ExportedFile]:
+    order = record_order(workspace, slice_)
+    if kind == "metadata":
+        records = metadata_records(workspace, slice_, order, folder, options.compat)
+    else:
+        records = text_records(workspace, slice_, order, folder)
+    header = ((CRAWL_ENTRY, slice_.crawl), (TARGET_ENTRY, slice_.target))
+    files: list[ExportedFile] = []
+    done = 0
+    for file, path in write_files(records, kind, folder, options, header):
+        place.put(f"{export_prefix(slice_.crawl, slice_.target)}{file.name}", path)
+        path.unlink()
+        files.append(file)
+        done += file.records
+        progress.report(f"export {kind}", done, len(order))
+    return files
+
+
+def read_manifest(place: Transport, prefix: str, kind: ExportKind) -> dict[str, Any] | None:
+    """What an export below ``prefix`` says of itself; ``None`` where it says nothing. Raises ``EnvironmentFault``."""
+    try:
+        read = json.loads(place.read_all(f"{prefix}_{kind}.json").data)
+    except (RangeFault, ValueError) as error:
+        if isinstance(error, RangeFault) and isinstance(error, EnvironmentFault):
+            raise
+        return None
+    return read if isinstance(read, dict) and {"digest", "files", "records"} <= read.keys() else None
+
+
+def _is_whole(place: Transport, prefix: str, manifest: dict[str, Any]) -> bool:
+    for file in manifest["files"]:
+        found = place.head(prefix + file["name"])
+        if found is None or found.size != file["bytes"]:
+            return False
+    return True
+
+
+def _delete_others(place: Transport, prefix: str, kind: ExportKind, files: Sequence[ExportedFile]) -> None:
+    """An earlier export may have had more files."""
+    here = {prefix + file.name for file in files}
+    for listed in place.listing(f"{prefix}{kind}-"):
+        if listed.key not in here:
+            place.delete(listed.key)
+
+
+def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
+    """Both kinds have equal numbers for equal records only if they were cut alike from the same pages."""
+    cuts = set()
+    with suppress(RangeFault):
+        for kind in EXPORT_KINDS:
+            manifest = read_manifest(place, export_prefix(crawl, slug), kind)
+            if manifest is not None:
+                cuts.add((manifest.get("pages"), manifest.get("records_per_file")))
+    if len(cuts) < 2:
+        return []
+    return [
+        f"{slug}: textData and metadata were exported from different pages or cut differently; "
+        "export both together to have the same records under the same numbers"
+    ]
+
+
+def pages_digest(workspace: Workspace, slice_: Slice) -> str:
+    """What the pages were made from; of a divided set of all its parts. Raises ``EnvironmentFault`` where they were not
+    parsed, or are of two runs."""
+    made = [_made_from(workspace, part) for part in part_slices(workspace, [slice_])]
+    return made[0] if len(made) == 1 else input_digest({"parts": made})
+
+
+def _made_from(workspace: Workspace, slice_: Slice) -> str:
+    for stage in (PARSE, READ_FILES):
+        name = stage.digest_name(slice_)
+        metadata, text = (workspace.lake.digest(table, name) for table in ("page_metadata", "page_text"))
+        if metadata is not None and metadata == text:
+            return metadata
+        if metadata != text:
+            raise EnvironmentFault(
+                f"pages of {whole_slug(slice_.target)} in {slice_.crawl} are from two runs, one of them interrupted",
+                "Materialize them again.",
+            )
+    raise EnvironmentFault(
+        f"{whole_slug(slice_.target)} in {slice_.crawl} has not been parsed",
+        "Materialize page_metadata and page_text first.",
+    )

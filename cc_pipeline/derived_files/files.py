@@ -1,0 +1,195 @@
+"""A person names a file by where it lies. From the name come its kind, place, crawl and partition key; from the place a
+local copy."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from cc_pipeline import progress
+from cc_pipeline.addresses import shown
+from cc_pipeline.archive.record import ArchivedRecord
+from cc_pipeline.archive.warc import iter_records
+from cc_pipeline.commoncrawl.crawls import validate_crawl_id
+from cc_pipeline.commoncrawl.paths import current_key
+from cc_pipeline.derived_files.sequencefile import read_header
+from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.ranges import ByteRange
+from cc_pipeline.workspace.source_files import FileKind, SourceFile
+
+#: The first record of a WAT or WET file and the header of a SequenceFile are far smaller.
+_HEAD = 1 << 16
+#: WAT files have some 150 to 400 MB: large enough pieces to be few requests, small enough to try again.
+_PIECE = 8 << 20
+
+#: Header metadata under which exported SequenceFiles name their crawl.
+CRAWL_ENTRY = "cc_pipeline.crawl"
+_CRAWL_OF_2012 = "CC-MAIN-2012"
+_IN_KEY = re.compile(r"(?:\A|/)(?:crawl-data|projects/[^/]+)/([^/]+)/segments/")
+_PART_OF = re.compile(rb"^isPartOf:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCopy:
+    """A file on this disk, and the bytes and requests it took to download it."""
+
+    path: Path
+    bytes: int = 0
+    requests: int = 0
+
+
+def is_local(location: str) -> bool:
+    """Whether ``location`` is a path of this machine; keys of the source are never absolute."""
+    return location.startswith("/")
+
+
+def size_and_tag(transport: Transport, location: str) -> tuple[int, str] | None:
+    """Size in bytes and the ETag (of a file here: when it was changed), ``None`` where there is no such file.
+
+    ``transport`` leads to the source; a file on this machine does not use it. Raises ``EnvironmentFault`` when the
+    source does not say.
+    """
+    if is_local(location):
+        try:
+            found = Path(location).stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unreadable(location, error.strerror or str(error)) from error
+        return found.st_size, f"{found.st_mtime_ns:x}"
+    info = _asked(transport, location)
+    return None if info is None else (info[0], info[1] or str(info[0]))
+
+
+def read_head(transport: Transport, location: str) -> bytes:
+    """The first bytes of a file. Raises ``EnvironmentFault`` when it cannot be read."""
+    if is_local(location):
+        try:
+            with Path(location).open("rb") as file:
+                return file.read(_HEAD)
+        except OSError as error:
+            raise _unreadable(location, error.strerror or str(error)) from error
+    info = _asked(transport, location)
+    if info is None or not info[0]:
+        return b""
+    try:
+        return transport.read(location, 0, min(_HEAD, info[0])).data
+    except RangeFault as fault:
+        raise _unreadable(location, str(fault)) from fault
+
+
+@contextmanager
+def local_copy(transport: Transport, location: str, scratch: Path) -> Iterator[LocalCopy]:
+    """The file on this disk: itself, or a copy in the folder ``scratch`` that is deleted afterwards.
+
+    Raises ``EnvironmentFault`` when the file is gone, cannot be read, or the disk is full.
+    """
+    if is_local(location):
+        if not Path(location).is_file():
+            raise _unreadable(location, "there is no such file")
+        yield LocalCopy(Path(location))
+        return
+    path = scratch / f"source-{time.monotonic_ns()}"
+    requests = transport.stats.requests
+    try:
+        size = _download(transport, location, path)
+        yield LocalCopy(path, size, transport.stats.requests - requests)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _download(transport: Transport, key: str, path: Path) -> int:
+    info = _asked(transport, key)
+    if info is None:
+        raise _unreadable(key, "the source has no such file")
+    size, tag = info
+    pieces = (ByteRange(key, start, min(_PIECE, size - start), tag, total=size) for start in range(0, size, _PIECE))
+    done = 0
+    with disk_trouble(path), path.open("wb") as file:
+        for piece in transport.read_many(pieces):
+            if isinstance(piece, RangeFault):
+                raise _unreadable(key, str(piece)) from piece
+            file.seek(piece.offset)
+            file.write(piece.data)
+            done += len(piece.data)
+            progress.report("download", done, size)
+    return size
+
+
+def _asked(transport: Transport, key: str) -> tuple[int, str | None] | None:
+    try:
+        info = transport.head(key)
+    except RangeFault as fault:
+        raise _unreadable(key, str(fault)) from fault
+    if info is None:
+        return None
+    if info.size is None:
+        raise _unreadable(key, "the source does not say how large it is")
+    return info.size, info.etag
+
+
+def _unreadable(location: str, why: str) -> EnvironmentFault:
+    return EnvironmentFault(f"{location} cannot be read: {why}", "Check the file or the source, then run it again.")
+
+
+def identify(transport: Transport, named: str, kind: str, crawl: str | None = None) -> SourceFile:
+    """The file a person means by a path of this machine or a key (or address) of the source behind ``transport``.
+
+    Without ``crawl`` the crawl comes from the key, the file's ``warcinfo`` (``isPartOf``) or the header of a
+    SequenceFile. A SequenceFile that names no crawl counts as one of 2012. Raises ``UserInputError`` for an unknown
+    kind, a file that is not there, and a crawl that cannot be told.
+    """
+    if kind not in get_args(FileKind):
+        raise UserInputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(FileKind))}")
+    known: FileKind = kind  # type: ignore[assignment]  # checked against the literal's values
+    location = _location(transport, named)
+    return SourceFile(known, location, validate_crawl_id(crawl) if crawl else _crawl_of(transport, location, known))
+
+
+def _location(transport: Transport, named: str) -> str:
+    path = Path(named).expanduser()
+    if path.is_file():
+        return str(path.absolute())
+    if path.is_absolute():
+        raise UserInputError(f"{named} is not a file on this machine")
+    try:
+        key = current_key(named)
+    except DataFault as fault:
+        raise UserInputError(
+            f"{shown(named)!r} is neither a file here nor a key of the source: {fault.reason}"
+        ) from None
+    if size_and_tag(transport, key) is None:
+        raise UserInputError(f"{shown(named)!r} is neither a file here nor a key of {transport.source}")
+    return key
+
+
+def _crawl_of(transport: Transport, location: str, kind: FileKind) -> str:
+    found = _IN_KEY.search(location)
+    if found:
+        return validate_crawl_id(found.group(1))
+    head = read_head(transport, location)
+    if kind == "sequencefile":
+        return _crawl_of_sequencefile(head, location)
+    # the first record of a WAT or WET file may say which crawl it is part of
+    first = next(iter_records(head, location), None)
+    part_of = _PART_OF.search(first.payload) if isinstance(first, ArchivedRecord) else None
+    if part_of is None:
+        place = "path" if is_local(location) else "key"
+        raise UserInputError(f"neither {location} nor its {place} says which crawl it belongs to; name it with --crawl")
+    return validate_crawl_id(part_of.group(1).decode("latin-1"))
+
+
+def _crawl_of_sequencefile(head: bytes, location: str) -> str:
+    try:
+        written = dict(read_header(head, location).metadata).get(CRAWL_ENTRY)
+    except DataFault:
+        # a damaged header is reported when the file is read
+        written = None
+    return validate_crawl_id(written) if written else _CRAWL_OF_2012

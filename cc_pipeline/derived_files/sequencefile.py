@@ -1,0 +1,392 @@
+"""The 2012 crawl's texts and metadata are Hadoop SequenceFiles, which few programs read any more: header, pairs of key
+and value, and a writer."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final, Literal, Self
+
+from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, ByteSource, Window, open_window
+from cc_pipeline.derived_files.writables import (
+    DEFAULT_CODEC,
+    GZIP_CODEC,
+    TEXT,
+    Damage,
+    Value,
+    compress,
+    damage_fault,
+    decode,
+    decode_vint,
+    decompress,
+    encode_text,
+    encode_vint,
+)
+from cc_pipeline.errors import DataFault, DataKind, UserInputError
+
+Compression = Literal["none", "record", "block"]
+
+MAGIC: Final = b"SEQ"
+SYNC_LENGTH: Final = 16
+#: A record length of -1 announces a sync marker.
+SYNC_ESCAPE: Final = b"\xff\xff\xff\xff"
+#: Bytes a header may have; metadata is the only part of any size.
+MAX_HEADER: Final = 1 << 20
+
+_CUSTOM_CODEC: Final = 5
+_WITH_METADATA: Final = 6
+
+#: Records a block may have; Hadoop's blocks are a megabyte by default.
+MAX_BLOCK_RECORDS: Final = 1 << 22
+
+_MAX_VINT: Final = 9
+#: Bytes of bad records that may be looked at in one file before the rest of it is given up.
+_VAIN_WORK: Final = 16 << 30
+
+#: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
+BLOCK_BYTES: Final = 1_000_000
+#: Bytes between two sync markers where records are not in blocks.
+SYNC_INTERVAL: Final = 100 * (SYNC_LENGTH + 4)
+
+_CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceHeader:
+    """What a SequenceFile says of itself; ``length`` is the header's own length in bytes."""
+
+    version: int
+    key_class: str
+    value_class: str
+    compression: Compression
+    codec: str | None
+    metadata: tuple[tuple[str, str], ...]
+    sync: bytes
+    length: int
+
+
+def parse_header(data: bytes, source: str) -> SequenceHeader:
+    """Read the header at the begin of ``data``, a whole file or at least ``MAX_HEADER`` bytes of it.
+
+    Raises ``DataFault``.
+    """
+    if data[:3] != MAGIC:
+        raise DataFault(
+            DataKind.MALFORMED, source, 0, f"no SequenceFile: begins with {data[:4].hex(' ')}" if data else "no bytes"
+        )
+    version = data[3] if len(data) > 3 else -1
+    if version not in (4, 5, 6):
+        raise DataFault(DataKind.UNSUPPORTED, source, 3, f"SequenceFile version {version}, known are 4 to 6")
+    try:
+        return _parse(data, version)
+    except ValueError as error:
+        raise damage_fault(error, source, 0, "SequenceFile header: ") from None
+
+
+def _parse(data: bytes, version: int) -> SequenceHeader:
+    key_class, position = _text(data, 4)
+    value_class, position = _text(data, position)
+    compressed, position = _boolean(data, position)
+    by_block, position = _boolean(data, position)
+    codec = None
+    if compressed:
+        codec, position = _text(data, position) if version >= _CUSTOM_CODEC else (DEFAULT_CODEC, position)
+    metadata: list[tuple[str, str]] = []
+    if version >= _WITH_METADATA:
+        count = int.from_bytes(data[position : position + 4], signed=True)
+        position += 4
+        if not 0 <= count <= len(data) // 2:
+            raise ValueError(f"{count} metadata entries")
+        for _ in range(count):
+            name, position = _text(data, position)
+            value, position = _text(data, position)
+            metadata.append((name, value))
+    sync = data[position : position + SYNC_LENGTH]
+    if len(sync) < SYNC_LENGTH:
+        raise Damage(DataKind.TRUNCATED, "cut off")
+    compression: Compression = "none" if not compressed else ("block" if by_block else "record")
+    length = position + SYNC_LENGTH
+    return SequenceHeader(version, key_class, value_class, compression, codec, tuple(metadata), sync, length)
+
+
+def write_header(
+    key_class: str,
+    value_class: str,
+    compression: Compression,
+    codec: str | None,
+    metadata: tuple[tuple[str, str], ...],
+    sync: bytes,
+) -> bytes:
+    """A version 6 header."""
+    parts = [MAGIC, b"\x06", encode_text(key_class), encode_text(value_class)]
+    parts += [bytes((compression != "none", compression == "block"))]
+    if codec is not None:
+        parts.append(encode_text(codec))
+    parts.append(len(metadata).to_bytes(4))
+    parts += [encode_text(text) for entry in metadata for text in entry]
+    return b"".join((*parts, sync))
+
+
+def _text(data: bytes, position: int) -> tuple[str, int]:
+    length, start = decode_vint(data, position)
+    if not 0 <= length <= len(data) - start:
+        raise ValueError(f"a text of {length} bytes at byte {position}")
+    return data[start : start + length].decode("utf-8", "replace"), start + length
+
+
+def _boolean(data: bytes, position: int) -> tuple[bool, int]:
+    if position >= len(data) or data[position] > 1:
+        raise ValueError(f"no truth value at byte {position}")
+    return data[position] == 1, position + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SequencePair:
+    """A record: the offset (bytes) of it or of its block, its key and its value, decoded where the class is known."""
+
+    offset: int
+    key: Value
+    value: Value
+
+
+def read_header(stream: ByteSource, source: str) -> SequenceHeader:
+    """The header of a SequenceFile (a path, bytes, or a binary stream). Raises ``DataFault``."""
+    with open_window(stream) as window:
+        return parse_header(window.slice(window.begin, MAX_HEADER), source)
+
+
+def iter_pairs(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[SequencePair | DataFault]:
+    """Every record in order, and a ``DataFault`` for each stretch that cannot be read.
+
+    Behind damage it goes on at the next sync marker. ``limit`` bounds what a record or a block may take in
+    memory. A file without a readable header gives one fault. Raises nothing but ``EnvironmentFault``.
+    """
+    with open_window(stream) as window:
+        begin = window.begin
+        try:
+            header = parse_header(window.slice(begin, MAX_HEADER), source)
+        except DataFault as fault:
+            yield fault
+            return
+        walk = _Walk(window, header, source, limit)
+        yield from (
+            walk.blocks(begin + header.length) if header.compression == "block" else walk.records(begin + header.length)
+        )
+
+
+class _Walk:
+    def __init__(self, window: Window, header: SequenceHeader, source: str, limit: int) -> None:
+        self._window = window
+        self._header = header
+        self._source = source
+        self._limit = limit
+        self._marker = SYNC_ESCAPE + header.sync
+        self._vain = 0
+
+    def records(self, position: int) -> Iterator[SequencePair | DataFault]:
+        window = self._window
+        while position >= 0 and not window.at_end(position):
+            window.release(position)
+            head = window.slice(position, len(self._marker))
+            if head == self._marker:
+                position += len(head)
+                continue
+            try:
+                end = self._record_end(head, position)
+                pair = self._pair(position, end, int.from_bytes(head[4:8]))
+            except ValueError as error:
+                yield damage_fault(error, self._source, position)
+                position = self._next_marker(position + 1, int.from_bytes(head[:4]))
+                continue
+            yield pair
+            position = end
+
+    def _record_end(self, head: bytes, position: int) -> int:
+        if len(head) < 8:
+            raise Damage(DataKind.TRUNCATED, "the last record is cut off")
+        if head[:4] == SYNC_ESCAPE:
+            raise ValueError("a sync marker that is not this file's")
+        length = int.from_bytes(head[:4], signed=True)
+        key_length = int.from_bytes(head[4:8], signed=True)
+        if not 0 <= key_length <= length:
+            raise ValueError(f"record of {length} bytes with a key of {key_length}")
+        if length > self._limit:
+            raise Damage(DataKind.TOO_LARGE, f"record of {length} bytes, more than the bound of {self._limit}")
+        end = position + 8 + length
+        if self._window.at_end(end - 1) and length:
+            raise Damage(
+                DataKind.LENGTH_MISMATCH, f"record of {length} bytes, {self._window.seen - position - 8} are there"
+            )
+        return end
+
+    def _pair(self, position: int, end: int, key_length: int) -> SequencePair:
+        data = self._window.slice(position + 8, end - position - 8)
+        value = data[key_length:]
+        codec = self._header.codec
+        if codec is not None:
+            value = decompress(codec, value, self._limit)
+        return self._decoded(position, data[:key_length], value)
+
+    def _decoded(self, position: int, key: bytes, value: bytes) -> SequencePair:
+        header = self._header
+        return SequencePair(position, decode(header.key_class, key), decode(header.value_class, value))
+
+    def blocks(self, position: int) -> Iterator[SequencePair | DataFault]:
+        window = self._window
+        while position >= 0 and not window.at_end(position):
+            window.release(position)
+            try:
+                if window.slice(position, len(self._marker)) != self._marker:
+                    raise ValueError("no sync marker where a block should begin")
+                pairs, end = self._block(position)
+            except ValueError as error:
+                yield damage_fault(error, self._source, position)
+                position = self._next_marker(position + 1, window.seen - position)
+                continue
+            yield from pairs
+            position = end
+
+    def _block(self, begin: int) -> tuple[Iterator[SequencePair | DataFault], int]:
+        count, position = self._vint(begin + len(self._marker))
+        if not 0 <= count <= MAX_BLOCK_RECORDS:
+            raise ValueError(f"a block of {count} records")
+        buffers: list[bytes] = []
+        room = self._limit
+        for name in ("key lengths", "keys", "value lengths", "values"):
+            length, position = self._vint(position)
+            if not 0 <= length <= self._limit:
+                raise ValueError(f"a block's {name} of {length} bytes")
+            data = self._window.slice(position, length)
+            if len(data) < length:
+                raise Damage(DataKind.LENGTH_MISMATCH, f"a block's {name} of {length} bytes, {len(data)} are there")
+            buffers.append(decompress(self._header.codec or "", data, room))
+            room -= len(buffers[-1])
+            position += length
+        keys = _lengths(buffers[0], count, len(buffers[1]), "keys")
+        values = _lengths(buffers[2], count, len(buffers[3]), "values")
+        return self._cut(begin, keys, buffers[1], values, buffers[3]), position
+
+    def _cut(
+        self, begin: int, key_lengths: array[int], keys: bytes, value_lengths: array[int], values: bytes
+    ) -> Iterator[SequencePair | DataFault]:
+        key_start = value_start = 0
+        for key_length, value_length in zip(key_lengths, value_lengths, strict=True):
+            key = keys[key_start : key_start + key_length]
+            value = values[value_start : value_start + value_length]
+            key_start += key_length
+            value_start += value_length
+            try:
+                yield self._decoded(begin, key, value)
+            except ValueError as error:
+                yield damage_fault(error, self._source, begin, "a record of the block: ")
+
+    def _vint(self, position: int) -> tuple[int, int]:
+        number, used = decode_vint(self._window.slice(position, _MAX_VINT), 0)
+        return number, position + used
+
+    def _next_marker(self, position: int, examined: int) -> int:
+        """The next sync marker, -1 if there is none or too much was ``examined`` (bytes) in vain."""
+        self._vain += min(examined, self._limit)
+        if self._vain > _VAIN_WORK:
+            return -1
+
+        def find(piece: bytes) -> Iterator[int]:
+            place = piece.find(self._marker)
+            if place >= 0:
+                yield place
+
+        return self._window.search(find, position, len(self._marker))
+
+
+def _lengths(listed: bytes, count: int, total: int, name: str) -> array[int]:
+    """The ``count`` lengths that ``listed`` holds; they must add up to ``total`` bytes."""
+    lengths = array("q")
+    place = missing = 0
+    for _ in range(count):
+        length, place = decode_vint(listed, place)
+        if length < 0:
+            raise ValueError(f"a block's {name} have a negative length")
+        lengths.append(length)
+        missing += length
+    if missing != total or place != len(listed):
+        raise ValueError(f"a block's {name} do not fit their lengths")
+    return lengths
+
+
+class SequenceFileWriter:
+    """Appends (key, value) texts to a binary stream; a context manager that closes nothing but its own blocks.
+
+    ``compression`` is ``none``, ``record`` or ``block``; ``codec`` is ``default`` (zlib) or ``gzip``. With a
+    ``seed`` the sync marker follows from it and the same records give the same bytes; else it is random.
+    Raises ``UserInputError`` for another compression or codec.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        compression: Compression = "block",
+        codec: str = "gzip",
+        seed: str | None = None,
+        metadata: Iterable[tuple[str, str]] = (),
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        if compression not in ("none", "record", "block"):
+            raise UserInputError(f"unknown compression {compression!r} (none, record or block)")
+        if codec not in _CODECS:
+            raise UserInputError(f"unknown codec {codec!r} (default or gzip)")
+        self._stream = stream
+        self._compression = compression
+        self._codec = None if compression == "none" else _CODECS[codec]
+        sync = os.urandom(SYNC_LENGTH) if seed is None else hashlib.sha256(seed.encode()).digest()[:SYNC_LENGTH]
+        self._marker = SYNC_ESCAPE + sync
+        self._block_bytes = block_bytes
+        self._keys: list[bytes] = []
+        self._values: list[bytes] = []
+        self._buffered = 0
+        header = write_header(TEXT, TEXT, compression, self._codec, tuple(metadata), sync)
+        stream.write(header)
+        self._since_sync = 0
+        #: Records appended so far.
+        self.count = 0
+
+    def append(self, key: str, value: str) -> None:
+        """Add one record."""
+        key_bytes, value_bytes = encode_text(key), encode_text(value)
+        self.count += 1
+        if self._compression == "block":
+            self._keys.append(key_bytes)
+            self._values.append(value_bytes)
+            self._buffered += len(key_bytes) + len(value_bytes)
+            if self._buffered >= self._block_bytes:
+                self.flush()
+            return
+        if self._codec is not None:
+            value_bytes = compress(self._codec, value_bytes)
+        if self._since_sync >= SYNC_INTERVAL:
+            self._stream.write(self._marker)
+            self._since_sync = 0
+        length = len(key_bytes) + len(value_bytes)
+        self._stream.write(length.to_bytes(4) + len(key_bytes).to_bytes(4) + key_bytes + value_bytes)
+        self._since_sync += 8 + length
+
+    def flush(self) -> None:
+        """Write the block begun so far."""
+        if not self._keys or self._codec is None:
+            return
+        parts = [self._marker, encode_vint(len(self._keys))]
+        for items in (self._keys, self._values):
+            for data in (b"".join(encode_vint(len(item)) for item in items), b"".join(items)):
+                packed = compress(self._codec, data)
+                parts += (encode_vint(len(packed)), packed)
+        self._stream.write(b"".join(parts))
+        self._keys, self._values, self._buffered = [], [], 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.flush()

@@ -1,0 +1,406 @@
+"""``delivery``: delivers records to a bucket or folder of the user's own, verifies it, and certifies it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cc_pipeline.addresses import scheme_of, shown
+from cc_pipeline.api.asking import Question, has_gaps, needs_harvest
+from cc_pipeline.api.running import all_runs, despite_gaps, step
+from cc_pipeline.cli import options
+from cc_pipeline.cli.command import FEATURES, Command
+from cc_pipeline.cli.lookups import open_question
+from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
+from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
+from cc_pipeline.progress import human_bytes
+from cc_pipeline.settings import Settings, load_settings, normalise_root
+
+if TYPE_CHECKING:
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extensions.delivery.deliver import DeliveryReport
+    from cc_pipeline.extensions.delivery.verifying import VerifyReport
+    from cc_pipeline.transport.client import Transport
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Records as WARC files at a place of your own, verified, with a certificate (docs/extensions/delivery.md).",
+)
+#: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
+_UPLOADS = 4
+#: What is wrong with a delivery and captures that are not in it: so many are named on the screen.
+_MOST_NAMED = 20
+
+
+@app.command()
+def copy(
+    targets: options.Targets,
+    crawl: options.Crawls,
+    to: Annotated[str, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")],
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not there.")
+    ] = False,
+    parallel: Annotated[
+        int | None,
+        typer.Option(
+            "--parallel",
+            min=1,
+            max=256,
+            help="Requests to the source, and uploads, at the same time (default: the source's own limit; 4 uploads).",
+        ),
+    ] = None,
+    convert: Annotated[str | None, typer.Option("--convert", help="warc: also write ARC records as WARC.")] = None,
+    part_mb: Annotated[
+        int, typer.Option("--part-mb", min=1, max=4000, help="Largest size of a new file, in MB.")
+    ] = 128,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
+    ] = None,
+    via: options.Via = None,
+    subset: options.Subsets = None,
+    allow_gaps: options.AllowGaps = False,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Copy the records of domains to a bucket or folder of your own, as standard WARC files.
+
+    The command finds, fetches and verifies records as `run` does, and keeps them in the lake. Then it writes them to
+    the destination in files of at most --part-mb. Each file has a Parquet list of its captures beside it. A manifest
+    names all files with their SHA-256, and every planned capture that is not there with the reason. You can stop the
+    command at any time: run again, it fetches only records that the lake lacks, replaces files that are not what the
+    manifest says, and sends only records that the destination lacks. S3 credentials come from the usual AWS chain.
+
+    It ends with status 3 while planned captures are not there. `cc-pipeline delivery verify` checks a destination.
+
+    [bold]Examples[/]
+
+      cc-pipeline delivery copy example.com --crawl CC-MAIN-2024-22 --to s3://my-bucket/common_crawl --parallel 8
+
+      cc-pipeline delivery copy "rev:com.nytimes.blogs" -c CC-MAIN-2012 --to ./blogs --convert warc
+    """
+    if convert not in (None, "warc"):
+        raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
+    destination = own_place(to)
+    from cc_pipeline.checks.left_out import what_is_not_there
+    from cc_pipeline.defs.launch import Launcher
+    from cc_pipeline.extraction.blocked import blocked
+
+    with (
+        open_question(
+            targets,
+            crawl,
+            source=source,
+            home=home,
+            subset=subset,
+            via=via,
+            concurrency=parallel,
+            allow_gaps=allow_gaps,
+        ) as question,
+        Launcher(question.workspace) as launcher,
+        open_place(destination, endpoint, question.settings) as place,
+        progress_bars(),
+    ):
+        deliver = partial(_deliver, question, place, parallel or _UPLOADS, convert == "warc", part_mb)
+        reports, troubled = _each_crawl(question, launcher, deliver)
+        notes = what_is_not_there(question.workspace, question.crawls, question.targets)
+        notes += blocked(question.workspace).said(question.targets)
+    _tell(destination, reports, notes)
+    _end([(one, report) for one, report in reports.items() if _lost(report)], troubled, allow_missing)
+
+
+def _each_crawl(
+    question: Question, launcher: Launcher, deliver: Callable[[str], DeliveryReport]
+) -> tuple[dict[str, DeliveryReport], Incomplete | None]:
+    """Fetches each crawl and delivers what came of it: the report of each, and the last trouble of the source."""
+    reports: dict[str, DeliveryReport] = {}
+    troubled: Incomplete | None = None
+    for one in question.crawls:
+        if needs_harvest(question.workspace, one) or has_gaps(question.workspace, one):
+            despite_gaps(partial(step, f"index {one}", partial(launcher.harvest, [one])))
+        try:
+            step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
+        except IndexIncomplete as error:
+            troubled = error  # nobody knows what is planned: a manifest would say that nothing lacks
+            continue
+        except Incomplete as error:
+            troubled = error  # what is complete is delivered first
+        reports[one] = deliver(one)
+        _say(one, reports[one])
+    return reports, troubled
+
+
+def _lost(report: DeliveryReport) -> int:
+    return sum(report.lost.values())
+
+
+def own_place(text: str) -> str:
+    """A place that a delivery can be in. Raises ``UserInputError`` for one that cannot be written to."""
+    destination = normalise_root(text)
+    if scheme_of(destination) in ("http", "https"):
+        raise UserInputError(f"{shown(text)!r} cannot be written to; give s3://bucket/prefix or a folder")
+    return destination
+
+
+def _deliver(
+    question: Question, place: Transport, parallel: int, convert: bool, part_mb: int, crawl: str
+) -> DeliveryReport:
+    from cc_pipeline import progress
+    from cc_pipeline.capture_columns import RECORD_KEY_NAMES
+    from cc_pipeline.export.provenance import gather
+    from cc_pipeline.extensions.delivery.deliver import Order, deliver, with_planned
+    from cc_pipeline.extensions.delivery.manifest import lasting_provenance
+    from cc_pipeline.extraction.standing import stand
+    from cc_pipeline.extraction.target_slices import expand
+    from cc_pipeline.lake.slice import LOCATE
+
+    workspace = question.workspace
+    slices = expand(workspace, crawl, [target.slug for target in question.targets]).slices
+    lookups = [one.lookup for one in stand(workspace, slices, (LOCATE,)).values()]
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
+    captures = workspace.lake.read("captures", where, [*RECORD_KEY_NAMES, "located_by"])
+    indexes = captures["located_by"].unique().to_pylist()
+    order = Order(
+        crawl,
+        tuple(target.definition for target in question.targets),
+        question.settings.subsets,
+        convert,
+        part_mb * 1_000_000,
+        tuple(name for name in indexes if name),
+        max((found.unread_files for found in lookups if found is not None), default=0),
+        workspace.address_of,
+        lasting_provenance(gather(workspace, question.targets, [crawl])),
+    )
+    return deliver(
+        order,
+        with_planned(workspace.lake.read("records", where), captures.select(RECORD_KEY_NAMES)),
+        workspace.storage,
+        place,
+        workspace.scratch,
+        parallel=parallel,
+        progress=lambda done, total, sent, size: progress.report(
+            f"upload {crawl}", done, total, f"{human_bytes(sent)} of {human_bytes(size)}"
+        ),
+    )
+
+
+def open_place(destination: str, endpoint: str | None, settings: Settings) -> Transport:
+    """A transport to the place of a delivery."""
+    from cc_pipeline.stores.answer import S3Options
+    from cc_pipeline.transport.client import Transport
+    from cc_pipeline.transport.place import PlaceOptions
+
+    return Transport(
+        destination, PlaceOptions(user_agent=settings.user_agent, s3=S3Options(endpoint, settings.s3_region))
+    )
+
+
+def _say(crawl: str, report: DeliveryReport) -> None:
+    for note in report.notes:
+        notice(f"{crawl}: {note}")
+    lost = _lost(report)
+    for row in report.manifest.not_there[:_MOST_NAMED]:
+        why = row["left_out"] or ": ".join(filter(None, (row["reason"], row["detail"])))
+        outcome = "left out" if row["left_out"] else row["outcome"]
+        notice(f"{crawl}: {outcome}: {row['url'] or row['warc_filename']} ({why or 'no reason is known'})")
+    if lost > _MOST_NAMED:
+        notice(f"{crawl}: {lost - _MOST_NAMED:,} more are in the delivery's ledger")
+
+
+def _tell(destination: str, reports: Mapping[str, DeliveryReport], notes: Sequence[str]) -> None:
+    write_rows(
+        f"copied to {destination}",
+        ["crawl", "records", "files", "already there", "bytes sent", "not copied"],
+        [
+            (one, report.manifest.counts["delivered"], report.parts, report.held, report.bytes, _lost(report))
+            for one, report in reports.items()
+        ],
+    )
+    for note in notes:
+        warn(note)
+
+
+def _end(short: Sequence[tuple[str, DeliveryReport]], troubled: Incomplete | None, allow_missing: bool) -> None:
+    """Says what is not there; raises ``Incomplete`` unless that is allowed. Trouble of the source is never."""
+    told = []
+    for crawl, report in short:
+        lost = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.lost.items())
+        told.append(
+            f"{sum(report.lost.values()):,} of {report.manifest.counts['planned']:,} captures of {crawl} ({lost})"
+        )
+    if told and allow_missing:
+        notice(f"not there, as --allow-missing allows: {'; '.join(told)}")
+    if troubled is not None:
+        raise troubled
+    if told and not allow_missing:
+        raise Incomplete(
+            f"the delivery lacks {'; '.join(told)}",
+            "The manifest and its ledger name each with its reason. Ask for them again: cc-pipeline run … --crawl "
+            f"{short[0][0]} --refetch, then copy again. Or accept it: --allow-missing",
+        )
+
+
+@app.command()
+def verify(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="A folder or s3://bucket/prefix that copy wrote to.")],
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="Hold this certificate (.json) against the delivery instead.")
+    ] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="End with status 0 although planned captures are not there.")
+    ] = False,
+    parallel: Annotated[
+        int, typer.Option("--parallel", min=1, max=256, help="Files to read at the same time.")
+    ] = _UPLOADS,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", help="S3 endpoint of the place, if it is not AWS.")
+    ] = None,
+    home: options.Home = None,
+) -> None:
+    """Check the deliveries in a place against their manifests, or against a certificate, reading every byte.
+
+    Ends with status 1 when something is not what a manifest or the certificate says, 3 when captures are not there. A
+    certificate is held against a delivery byte by byte: each capture that it calls fetched is looked for. It says what
+    it proves, and what not.
+
+    [bold]Examples[/]
+
+      cc-pipeline delivery verify s3://my-bucket/common_crawl
+
+      cc-pipeline delivery verify ./example --certificate example.json
+    """
+    if certificate is not None:
+        _verify_certificate(certificate, place, endpoint, home)
+        return
+    _verify(place, endpoint, home, parallel, allow_missing)
+
+
+def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, allow_missing: bool) -> None:
+    from cc_pipeline import progress
+    from cc_pipeline.extensions.delivery.verifying import verify_place
+
+    destination = own_place(text)
+    settings = load_settings(home=home)
+    with open_place(destination, endpoint, settings) as place, progress_bars():
+        report = verify_place(
+            place,
+            parallel=parallel,
+            progress=lambda done, total, read, size: progress.report(
+                "verify", done, total, f"{human_bytes(read)} of {human_bytes(size)}"
+            ),
+        )
+    rows: list[Sequence[object]] = []
+    for one in report.deliveries:
+        manifest = one.manifest
+        if manifest is None:
+            rows.append((one.key, "", "", "", "", "", len(one.wrong)))
+            continue
+        counts, size = manifest.counts, sum(entry.size for entry in manifest.files)
+        lost = counts.get("planned", 0) - counts.get("delivered", 0)
+        named = " ".join(manifest.targets)
+        rows.append(
+            (manifest.crawl, named, counts.get("delivered", 0), lost, len(manifest.parts), size, len(one.wrong))
+        )
+    write_rows(
+        f"deliveries in {destination}", ["crawl", "targets", "records", "not there", "files", "bytes", "wrong"], rows
+    )
+    _judge(destination, report, allow_missing)
+
+
+def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
+    for note in report.notes[:_MOST_NAMED]:
+        notice(f"note: {note}")
+    wrong = report.all_wrong
+    for reason in wrong[:_MOST_NAMED]:
+        notice(f"wrong: {reason}")
+    if wrong:
+        more = f" ({len(wrong) - _MOST_NAMED:,} more than shown)" if len(wrong) > _MOST_NAMED else ""
+        raise EnvironmentFault(
+            f"{destination} is not what its manifests say: {len(wrong):,} findings{more}",
+            "Copy again with the same targets and --to: files that differ are replaced",
+        )
+    if report.unfinished:
+        raise Incomplete(
+            f"a copy to {destination} was stopped: {', '.join(report.unfinished[:_MOST_NAMED])}",
+            "Copy again with the same targets and --to",
+        )
+    if report.over_holes and not allow_missing:
+        raise Incomplete(
+            f"captures may be missing that nobody knows of: index files were unread when those of "
+            f"{', '.join(report.over_holes[:_MOST_NAMED])} were looked up",
+            "Copy again with the same targets and --to, without --allow-gaps. Or accept it: --allow-missing",
+        )
+    if report.not_there and not allow_missing:
+        raise Incomplete(
+            f"all that the manifests name is there, and {report.not_there:,} planned captures are not",
+            "The ledgers name each with its reason. Accept it: --allow-missing",
+        )
+    notice("everything is as the manifests say")
+
+
+@app.command("certify")
+def certify_(
+    targets: options.Targets,
+    crawl: options.Crawls,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The certificate (.json); its captures and its page lie beside it.")
+    ],
+    subset: options.Subsets = None,
+    source: options.Source = None,
+    home: options.Home = None,
+) -> None:
+    """Certify what the columnar index and ZipNum each list of targets, and what became of each capture.
+
+    Both indexes are asked, whatever was asked before. The certificate counts captures that only one of them lists, and
+    those fetched, missing, quarantined or never asked for; it names holes. It ends with status 3 where something is not
+    complete. `cc-pipeline delivery verify --certificate` holds it against a delivery.
+
+    [bold]Examples[/]
+
+      cc-pipeline delivery certify example.com -c CC-MAIN-2024-22 --out example.json
+    """
+    if out.suffix != ".json":
+        raise UserInputError(f"--out is {out}; a certificate is a .json file, with others beside it")
+    with open_question(targets, crawl, source=source, home=home, subset=subset) as question:
+        from cc_pipeline.export.provenance import gather
+        from cc_pipeline.extensions.delivery.certificate import beside, certify
+
+        with progress_bars():
+            provenance = gather(question.workspace, question.targets, question.crawls)
+            document = certify(question.workspace, question.targets, question.crawls, provenance, out, notice)
+    rows = [
+        (one["crawl"], *(one["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")),
+         sum(one["only"].values()), one["outcomes"].get("fetched", 0), "; ".join(one["findings"]))
+        for one in document["crawls"]
+    ]  # fmt: skip
+    write_rows(f"certified in {out}", ["crawl", "parquet", "zipnum", "in one alone", "fetched", "findings"], rows)
+    notice(f"{beside(out, 'html')} is the page to show")
+    if not document["complete"]:
+        raise Incomplete(
+            "the certificate says that something is not complete, and what",
+            "Ask for what lacks (cc-pipeline run or index harvest with the same targets), then certify again.",
+        )
+
+
+def _verify_certificate(path: Path, delivery: str, endpoint: str | None, home: str | None) -> None:
+    from cc_pipeline.extensions.delivery.certificate import verify_certificate
+
+    if not path.is_file():
+        raise UserInputError(f"there is no certificate {path}")
+    with open_place(own_place(delivery), endpoint, load_settings(home=home)) as place, progress_bars():
+        wrong = verify_certificate(path, place)
+    for one in wrong:
+        notice(f"wrong: {one}")
+    if wrong:
+        raise EnvironmentFault(
+            f"{path} is not borne out by {delivery}: {len(wrong):,} findings",
+            "Copy again what lacks or differs; a certificate that was changed has to be made again.",
+        )
+    notice("the delivery bears the certificate out")
+
+
+COMMANDS = {"delivery": Command(app, FEATURES, 60)}

@@ -1,0 +1,116 @@
+"""The format ``wacz`` of ``export``: the stored records of some targets, with an index and a list of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.export.files import Handed, scratch_beside, whole_file, write_papers
+from cc_pipeline.export.format import RecordsRequest, Written
+from cc_pipeline.export.records import Ledger, rows_of_targets, written_records
+from cc_pipeline.extensions.delivery.wacz import Page, Wacz, write_wacz
+from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.streaming import stream_rows, stream_slices
+from cc_pipeline.workspace.workspace import Workspace
+
+_ORDER = ("warc_filename", "warc_record_offset", "outcome")
+_PAGE = ("warc_filename", "warc_record_offset", "url", "fetch_time", "fetch_status", "title", "text_type")
+_GOOD = range(200, 300)
+
+
+def write_wacz_export(request: RecordsRequest) -> Written:
+    """Writes the stored records of targets to a WACZ file, with papers beside it. Memory stays flat.
+
+    What was planned and is not in it is the error of the answer. Raises ``EnvironmentFault`` when nothing of the
+    targets is stored, and where lake or disk refuse.
+    """
+    out = request.out
+    with scratch_beside(out) as scratch, whole_file(out) as path:
+        wacz, ledger = _write_wacz(request.workspace, request.targets, request.crawls, path, scratch)
+    lost = {name: count for name, count in ledger.outcomes.items() if name != "fetched"}
+    if wacz.left_out:
+        lost["left out"] = wacz.left_out
+    told = ", ".join(f"{count:,} {name}" for name, count in sorted(lost.items()))
+    note = f"{ledger.planned:,} captures were planned, {wacz.records:,} are here" + (f"; {told}" if lost else "")
+    handed = Handed("records", wacz.records, ledger.crawls, note=note)
+    more = "## Left out\n\n" + "\n".join(f"- {one}" for one in wacz.named) if wacz.named else ""
+    files = write_papers(out, request.about, request.provenance, [handed], [out], more)
+    notes = (f"{note}; {wacz.pages:,} pages are listed", *(f"left out: {one}" for one in wacz.named))
+    if not lost:
+        return written_records(files, ledger.crawls, notes)
+    incomplete = Incomplete(
+        f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({told})",
+        "Ask for them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: --allow-missing",
+    )
+    return replace(written_records(files, ledger.crawls, notes), incomplete=incomplete)
+
+
+def _write_wacz(
+    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], path: Path, scratch: Path
+) -> tuple[Wacz, Ledger]:
+    slugs = rows_of_targets(workspace, targets)
+    ledger = Ledger()
+    names = ", ".join(target.definition for target in targets)
+    wacz = write_wacz(
+        path,
+        _records(workspace, crawls, slugs, ledger, scratch),
+        _pages(workspace, crawls, slugs, scratch),
+        workspace.storage,
+        scratch,
+        title=f"{names} in {', '.join(crawls)}"[:500],
+        description=f"Records of Common Crawl, {', '.join(crawls)}, selected by {names}"[:2000],
+        address=workspace.address_of,
+    )
+    if not ledger.planned:
+        raise EnvironmentFault(
+            f"this home has no captures of {names}" + (f" in {', '.join(crawls)}" if crawls else ""),
+            "Fetch them first: cc-pipeline run … --crawl …",
+        )
+    return wacz, ledger
+
+
+def _records(
+    workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], ledger: Ledger, scratch: Path
+) -> Iterator[Mapping[str, Any]]:
+    """Fetched captures, each once, in the order of their files; the ledger counts the others too."""
+    schema = workspace.lake.specs["records"].schema
+    for crawl in crawls:
+        rows = OrderedRows(schema, _ORDER, scratch)
+        for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": list(slugs)}):
+            rows.add(batch)
+        before: tuple[Any, ...] | None = None
+        for batch in rows.batches():
+            for row in batch.to_pylist():
+                place = tuple(row[name] for name in CAPTURE)
+                # of several targets' rows the fetched one comes first
+                if place == before:
+                    continue
+                before = place
+                ledger.outcomes[row["outcome"]] += 1
+                if row["outcome"] == "fetched":
+                    ledger.crawls[crawl] += 1
+                    yield row
+
+
+def _pages(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], scratch: Path) -> Iterator[Page]:
+    schema = pa.schema([workspace.lake.specs["page_text"].schema.field(name) for name in _PAGE])
+    for crawl in crawls:
+        rows = OrderedRows(schema, ("warc_filename", "warc_record_offset"), scratch)
+        for batch in stream_slices(workspace.lake, "page_text", crawl, slugs, _PAGE):
+            rows.add(batch)
+        before: tuple[Any, ...] | None = None
+        for batch in rows.batches():
+            for row in batch.to_pylist():
+                place = (row["warc_filename"], row["warc_record_offset"])
+                if place == before or row["fetch_time"] is None or row["text_type"] != "html" or not row["url"]:
+                    continue
+                before = place
+                if row["fetch_status"] in (None, NO_STATUS) or row["fetch_status"] in _GOOD:
+                    yield Page(row["url"], row["fetch_time"], row["title"])

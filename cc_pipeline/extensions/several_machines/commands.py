@@ -1,0 +1,127 @@
+"""``team init``: the folder of an instance for several people, on one host or several."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cc_pipeline.cli.commands.settings import print_written
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings import load_settings, normalise_root
+
+team = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="An instance of Dagster for several people, on one host or several (docs/extensions/several_machines.md).",
+)
+_PRIVATE = 0o600
+#: Who containers run as where root writes their files.
+_NOBODY = "10001:10001"
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+
+
+@team.callback()
+def group() -> None:
+    """Keeps ``init`` a command of its own."""
+
+
+@team.command()
+def init(
+    folder: Annotated[Path | None, typer.Argument(help="Folder of the files (default: the current one).")] = None,
+    lake: Annotated[str | None, typer.Option(metavar="S3", help="s3://bucket/prefix of tables and records.")] = None,
+    logs: Annotated[str | None, typer.Option(metavar="S3", help="s3://bucket/prefix of what runs print.")] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="The S3 server of both, if it is not AWS.")
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Hosts that fetch, as NAME or NAME:PORT with commas; the first publishes."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not name the files that were written.")] = False,
+) -> None:
+    """Write the folder of an instance for several people, which is its home too. Files that are there stay as they are.
+
+    It has a dagster.yaml (PostgreSQL, queued runs, compute logs on S3), a workspace.yaml, a .env for settings and
+    secrets, and an example for Docker. docs/extensions/several_machines.md goes on from there. Source, contact
+    and region are taken from CC_PIPELINE_SOURCE, CC_PIPELINE_CONTACT and CC_PIPELINE_S3_REGION.
+
+    [bold]Examples[/]
+
+      cc-pipeline team init /srv/cc_pipeline --lake s3://our-lake/cc --logs s3://our-logs/cc
+
+      cc-pipeline team init . --lake s3://lake/cc --logs s3://logs/cc --endpoint http://minio:9000
+
+      cc-pipeline team init . --lake s3://lake/cc --logs s3://logs/cc --hosts one.internal,two.internal
+    """
+    place = Path.cwd() if folder is None else folder.expanduser().resolve()
+    written = _write_team(place, lake, logs, endpoint or "", _servers(hosts))
+    if not quiet:
+        print_written(written)
+
+
+def _servers(hosts: str | None) -> tuple[tuple[str, int], ...]:
+    """Name and port of each host's code server."""
+    found = []
+    for text in (hosts or "").split(","):
+        name, _, port = text.strip().partition(":")
+        if not name and hosts is None:
+            continue
+        if not _HOST_NAME.fullmatch(name) or not (port or "4000").isdecimal():
+            raise UserInputError(f"--hosts has {text!r}; give names of hosts with commas: one.internal,two.internal")
+        if name == "localhost" or name.startswith("127."):
+            raise UserInputError(
+                f"--hosts has {text!r}, which is another machine on each host; give names that all know"
+            )
+        found.append((name, int(port or 4000)))
+    if len(found) == 1 or len({*found}) < len(found):
+        raise UserInputError("--hosts names one host, or one twice; leave it out where one host fetches")
+    return tuple(found)
+
+
+def _write_team(
+    folder: Path, lake: str | None, logs: str | None, endpoint: str, hosts: tuple[tuple[str, int], ...]
+) -> list[Path]:
+    """Writes what is missing of the folder's files, and gives the paths of these."""
+    from cc_pipeline.extensions.several_machines.team import Team, team_files  # it imports dagster
+
+    # the checks of all settings, among them credentials that stand in an address
+    settings = load_settings(home=str(folder), lake=_on_s3("--lake", lake), lake_endpoint=endpoint or None)
+    team = Team(
+        settings.source_text,
+        settings.lake,
+        _on_s3("--logs", logs),
+        endpoint,
+        settings.s3_region,
+        settings.contact,
+        f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY,
+        hosts,
+    )
+    missing = {folder / name: text for name, text in team_files(team).items() if not (folder / name).exists()}
+    try:
+        for path, text in missing.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # private from its first byte on: secrets are written into one of them
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8") as file:
+                file.write(text)
+            if path.name != ".env":
+                path.chmod(0o644)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{folder} cannot be written: {error.strerror or error}", "Check the disk and its permissions."
+        ) from error
+    return list(missing)
+
+
+def _on_s3(flag: str, place: str | None) -> str:
+    if place is None:
+        raise UserInputError(f"the team's folder needs {flag} s3://bucket/prefix")
+    root = normalise_root(place)
+    if not root.startswith("s3://"):
+        raise UserInputError(
+            f"{flag} is {place!r}; a team's place is s3://bucket/prefix, which all of its hosts can reach"
+        )
+    return root

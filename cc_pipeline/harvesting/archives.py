@@ -1,0 +1,234 @@
+"""What is indexed here because nobody publishes an index of it: a month's path list, or archive files that a person
+named; and a person's own list of index files, for a crawl without a path list."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from cc_pipeline.addresses import holds_access, scheme_of, shown
+from cc_pipeline.atomic import write_whole
+from cc_pipeline.commoncrawl.crawls import LOCAL, news_month, validate_crawl_id
+from cc_pipeline.commoncrawl.paths import (
+    IndexFile,
+    current_key,
+    describe_odd_lines,
+    parse_keys,
+    parse_path_list,
+    path_list_key,
+    refuse_odd_list,
+)
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow, UserInputError, disk_trouble
+from cc_pipeline.harvesting.path_lists import read_path_list
+from cc_pipeline.index.archive_rows import Shard, folder_of, shard_of
+from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.settings import Settings
+from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile
+from cc_pipeline.workspace.workspace import Workspace
+
+#: A month has some 350 files; each becomes an object, a row, and a footer to read.
+_MOST_FILES: Final = 100_000
+#: The collection of files for which a person named none.
+DEFAULT_COLLECTION: Final = f"{LOCAL}files"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIndex:
+    """An index that is built here as it stands: ``listed`` are the files that it is to have, one for each archive file
+    of ``crawl`` and in their order; ``there`` are keys of those that are in the lake's own place."""
+
+    crawl: str
+    listed: tuple[Shard, ...]
+    there: frozenset[str]
+
+    @property
+    def missing(self) -> list[Shard]:
+        """What is still to be built."""
+        return [shard for shard in self.listed if shard.key not in self.there]
+
+
+def archive_files(workspace: Workspace, crawl: str) -> list[Shard]:
+    """The index files that ``crawl`` is to have, one for each of its archive files.
+
+    For a month of CC-NEWS this reads its path list, with one request. Raises ``EnvironmentFault`` where that cannot be
+    read, ``DataFault`` where it is none, and ``UserInputError`` for a collection to which no file was added.
+    """
+    return list_archives(workspace, crawl)[0]
+
+
+def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[str, ...]]:
+    """As :func:`archive_files`, and a note of lines of the path list that name no archive file."""
+    if news_month(crawl) is not None:
+        key = path_list_key(crawl, "warc")
+        try:
+            paths, notes = read_path_list(workspace, key, lambda data: _parse_archive_list(data, key))
+        except NotNow:
+            raise
+        except RangeFault as fault:
+            raise EnvironmentFault(
+                f"{crawl} has no path list at {key} ({fault.kind.value})",
+                "The month may not have begun, or the source is not the one you mean; check it: cc-pipeline doctor.",
+            ) from fault
+        return [shard_of(crawl, path) for path in paths], notes
+    rows = _named(workspace, crawl)
+    if not rows:
+        raise UserInputError(
+            f"no file was added to {crawl}; add some: cc-pipeline files add FILE --kind warc --crawl {crawl}"
+        )
+    return [shard_of(crawl, str(row["source_file"]), row["content_tag"] or "") for row in rows], ()
+
+
+def _parse_archive_list(data: bytes, key: str) -> tuple[list[str], tuple[str, ...]]:
+    odd: list[DataFault] = []
+    paths: dict[str, None] = {}
+    for path in parse_path_list(data, key, most=_MOST_FILES, odd=odd):
+        if ".warc" in path.rpartition("/")[2]:
+            paths[path] = None
+        else:
+            odd.append(DataFault(DataKind.MALFORMED, path, None, "is no WARC file by its name"))
+    refuse_odd_list(odd, len(paths))
+    return [*paths], describe_odd_lines(odd, key)
+
+
+def has_archives(workspace: Workspace, crawl: str) -> bool:
+    """Whether a person added a file to the collection ``crawl``."""
+    return bool(_named(workspace, crawl))
+
+
+def built_index(workspace: Workspace, crawl: str) -> BuiltIndex:
+    """How the index of ``crawl`` stands. Raises as :func:`archive_files` does, and ``EnvironmentFault`` when the lake's
+    own place cannot be listed."""
+    listed = archive_files(workspace, crawl)
+    there = frozenset(one.key for one in workspace.place.listing(folder_of(crawl)))
+    return BuiltIndex(crawl, tuple(listed), there)
+
+
+def collection_id(named: str | None) -> str:
+    """The crawl id of a collection that a person named: ``press`` and ``LOCAL-press`` are the same.
+
+    Raises ``UserInputError`` for what cannot be one, and for the id of a crawl of Common Crawl's.
+    """
+    if named is None:
+        return DEFAULT_COLLECTION
+    text = named.strip()
+    if text[: len(LOCAL)].upper() != LOCAL:
+        if text[:3].lower() == "cc-":
+            raise UserInputError(
+                f"{named!r} is a crawl of Common Crawl's, whose files are its own; name a collection, such as press"
+            )
+        text = LOCAL + text
+    return validate_crawl_id(text)
+
+
+def register_archives(workspace: Workspace, named: Iterable[str], crawl: str) -> list[SourceFile]:
+    """Adds archive files to the collection ``crawl`` and gives them: paths of this machine, addresses, keys of the
+    source. One that has changed since it was added is indexed again.
+
+    Raises ``UserInputError`` for a file that is not there, and for an address with credentials in it.
+    """
+    files: dict[str, tuple[SourceFile, str]] = {}
+    for text in named:
+        location = _location(text)
+        tag = _content_tag(workspace, crawl, location)
+        if tag is None:
+            raise UserInputError(f"{shown(text)!r} is neither a file here nor one of {workspace.settings.source}")
+        file = SourceFile(ARCHIVE, location, crawl)
+        files[file.slug] = (file, tag)
+    rows = [
+        {"slug": slug, "source_kind": file.kind, "source_file": file.location, "crawl": crawl, "content_tag": tag}
+        for slug, (file, tag) in files.items()
+    ]
+    known = {row["slug"]: row["content_tag"] for row in _named(workspace, crawl)}
+    new = [row for row in rows if known.get(str(row["slug"])) != row["content_tag"]]
+    if new:
+        table = pa.Table.from_pylist(new, schema=workspace.lake.specs["source_files"].schema)
+        digest = input_digest({"archives": new})
+        workspace.lake.commit("source_files", table, [{"slug": row["slug"]} for row in new], {"archives": digest})
+    return [file for file, _ in files.values()]
+
+
+def _named(workspace: Workspace, crawl: str) -> Sequence[dict[str, str | None]]:
+    rows = workspace.lake.read("source_files", {"crawl": crawl}).to_pylist()
+    return sorted((row for row in rows if row["source_kind"] == ARCHIVE), key=lambda row: row["source_file"])
+
+
+def _location(text: str) -> str:
+    """Where a named file lies: an address (of this machine too), or a key of the source."""
+    path = Path(text).expanduser()
+    if path.is_file():
+        return path.absolute().as_uri()
+    if path.is_absolute():
+        raise UserInputError(f"{text} is not a file on this machine")
+    try:
+        # an address of Common Crawl's own bucket is a key, which any source of its data has
+        return current_key(text)
+    except DataFault as fault:
+        if scheme_of(text) not in ("http", "https", "s3"):
+            raise UserInputError(
+                f"{shown(text)!r} is neither a file here nor a key of the source: {fault.reason}"
+            ) from None
+    if holds_access(text):
+        raise UserInputError(
+            f"{shown(text)!r} has credentials or a query in it, which would be stored with every capture; download the "
+            "file, or name it without them"
+        )
+    return text
+
+
+def _content_tag(workspace: Workspace, crawl: str, location: str) -> str | None:
+    """What tells contents of a file apart: its size and ETag; ``None`` where there is no such file."""
+    try:
+        info = workspace.archives(crawl).head(location)
+    except RangeFault as fault:
+        raise EnvironmentFault(
+            f"{shown(location)} cannot be read ({fault.kind.value}: {fault.detail})", "Check it, then run it again."
+        ) from fault
+    return None if info is None else f"{info.size} {info.etag or ''}".strip()
+
+
+def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, most: int) -> int:
+    """Keeps ``data``, the keys of index files of ``crawl_id`` one a line (gzipped or not), in the home, in the place of
+    a list of before; gives their number. ``name`` is the file that messages name.
+
+    Raises ``UserInputError`` for what is no such list, and for one with files of another crawl.
+    """
+    crawl = validate_crawl_id(crawl_id)
+    try:
+        keys = (
+            parse_path_list(data, name, most=most) if data[:2] == b"\x1f\x8b" else parse_keys([data], name, most=most)
+        )
+        files = [IndexFile.from_path(key) for key in keys]
+    except DataFault as fault:
+        raise UserInputError(f"{name} has the key of an index file on each line, or it is no list: {fault}") from fault
+    others = sorted({file.crawl for file in files} - {crawl})
+    if others or not files:
+        what = f"has files of {', '.join(others[:3])}" if others else "names no file"
+        raise UserInputError(f"{name} {what}, not only index files of {crawl}")
+    path = _path(settings, crawl)
+    with disk_trouble(path):
+        write_whole(path, zlib.compress("".join(f"{key}\n" for key in keys).encode(), wbits=31), durable=True)
+    return len(files)
+
+
+def own_list(settings: Settings, crawl: str) -> bytes | None:
+    """The list that a person named, as a gzipped path list; ``None`` where the source's own counts."""
+    try:
+        return _path(settings, crawl).read_bytes()
+    except OSError:
+        return None
+
+
+def first_own_key(settings: Settings, crawl: str) -> str | None:
+    """An index file that a source with this crawl has, where a person named its files."""
+    data = own_list(settings, crawl)
+    return parse_path_list(data)[0] if data is not None else None
+
+
+def _path(settings: Settings, crawl: str) -> Path:
+    return settings.home / "path_lists" / f"{crawl}.cc-index-table.paths.gz"

@@ -1,0 +1,407 @@
+"""The index of a crawl: its path list, its footers, its row groups in the catalog."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline import progress
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
+from cc_pipeline.commoncrawl.paths import (
+    IndexFile,
+    describe_odd_lines,
+    parse_path_list,
+    path_list_key,
+    refuse_odd_list,
+)
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, NotNow
+from cc_pipeline.harvesting.archives import built_index, has_archives, list_archives, own_list
+from cc_pipeline.harvesting.catalog import (
+    catalog_gaps,
+    footers_made_from,
+    harvest_digest,
+    imported_subsets,
+    is_whole,
+    notes_beside,
+    read_catalog_table,
+    read_subsets,
+    versions_of,
+)
+from cc_pipeline.harvesting.crawls import evidence, find_crawl, probe, unknown
+from cc_pipeline.harvesting.path_lists import read_path_list
+from cc_pipeline.index.archive_rows import SUBSET
+from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
+from cc_pipeline.index.catalog.rows import sort_rows
+from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.gaps import IndexGaps
+from cc_pipeline.index.repair import repair_row_groups
+from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.slice import HARVEST, LIST, Slice, StageReport
+from cc_pipeline.settings import Settings
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Real crawls have some 900 index files, 300 a subset; each becomes an object, a row, and a footer to fetch.
+MOST_INDEX_FILES: Final = 100_000
+
+ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are found through ZipNum or a B-tree"
+
+
+def is_published(workspace: Workspace, crawl: str) -> bool:
+    """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes.
+
+    For a crawl that was harvested no request is sent, and for one that was found at the source none for a day. Of a
+    collection that a person named it counts that there are files. Raises ``EnvironmentFault`` when the source does not
+    say.
+    """
+    if find_crawl(workspace, crawl).era == "arc":
+        return True
+    if HARVEST.is_made(workspace.lake, Slice(crawl)):
+        return True
+    if evidence(workspace.settings, crawl) is None:
+        return has_archives(workspace, crawl)
+    # one that is announced may appear at any time, so only its presence is remembered
+    found = probe(workspace, crawl, believe=("there",))
+    if found.state == "unknown":
+        raise unknown(workspace, found)
+    return found.state == "there"
+
+
+def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
+    """The digest of a harvested crawl's path list at the source, if it names other files than when it was read;
+    ``None`` where it does not, and for the ARC years. Raises ``EnvironmentFault`` when it cannot be read."""
+    if find_crawl(workspace, crawl).era == "arc":
+        return None
+    digest = input_digest({"paths": [file.path for file in listed_files(workspace, crawl)[0]]})
+    return digest if LIST.stale(workspace.lake, {Slice(crawl): digest}) else None
+
+
+def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
+    """Writes ``index_manifest``: one row per file of the crawl's columnar index; none, with the reason, for ARC years.
+
+    Of a crawl whose index is built here these are all that it is to have, built or not. Raises ``EnvironmentFault``
+    when the path list cannot be read.
+    """
+    started = time.monotonic()
+    if find_crawl(workspace, crawl).era == "arc":
+        files: list[IndexFile] = []
+        notes: tuple[str, ...] = (ARC_REASON,)
+        requests = size = 0
+    else:
+        files, requests, size, notes = listed_files(workspace, crawl)
+    rows = [{"crawl": file.crawl, "subset": file.subset, "part": file.part, "path": file.path} for file in files]
+    slice_ = Slice(crawl)
+    digest = input_digest({"paths": [file.path for file in files]})
+    written = 0
+    if LIST.stale(workspace.lake, {slice_: digest}):
+        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["index_manifest"].schema)
+        written = LIST.commit(workspace.lake, {slice_: digest}, {"index_manifest": table})
+    return StageReport(
+        LIST.label,
+        len(rows),
+        written,
+        size,
+        requests,
+        time.monotonic() - started,
+        fresh_slices=int(written > 0),
+        notes=notes,
+    )
+
+
+def asked_subsets(settings: Settings, crawl: str) -> tuple[str, ...]:
+    """The subsets that a harvest of ``crawl`` asks for, in their order: the settings'; and the only one of a crawl that
+    keeps nothing apart."""
+    apart = crawl not in ARC_CRAWLS and not index_is_built(crawl)
+    return settings.subsets if apart else tuple(dict.fromkeys((*settings.subsets, SUBSET)))
+
+
+def is_harvested(workspace: Workspace, crawl: str) -> bool:
+    """Whether harvesting ``crawl`` again would change nothing: the same path list, every footer of the wanted subsets
+    kept, the catalog made from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that
+    cannot be read.
+
+    Of subsets that another home on the same lake harvested, or that were imported, this one needs no footers.
+    """
+    lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
+    if not is_whole(lake, crawl):
+        return False
+    files = [] if crawl in ARC_CRAWLS else listed_files(workspace, crawl)[0]
+    if LIST.stale(lake, {slice_: input_digest({"paths": [file.path for file in files]})}):
+        return False
+    wanted = _by_subset(asked_subsets(settings, crawl), ((file.subset, file.path) for file in files))
+    covered = {row["subset"]: row for row in read_catalog_table(lake, "coverage", crawl).to_pylist()}
+    if any(subset not in covered or covered[subset]["harvested"] != len(own) for subset, own in wanted.items()):
+        return False
+    store = FooterStore(settings.footers_path)
+    kept = store.read(crawl)
+    if settings.lake_is_apart:
+        wanted = {subset: own for subset, own in wanted.items() if not own or any(path in kept for path in own)}
+    made_from = footers_made_from(lake, crawl, wanted)
+    imported = imported_subsets(lake, crawl, wanted)
+    return made_from == {
+        subset: made_from[subset] if subset in imported else _footers_of(crawl, own, store)
+        for subset, own in wanted.items()
+    }
+
+
+def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int, tuple[str, ...]]:
+    """The files of a crawl's columnar index, the requests and bytes that the list took, and what to say of lines that
+    name no such file.
+
+    They are in the order of ``index_manifest``: another order at the source is the same list.
+    """
+    stats = workspace.transport.stats
+    requests, read = stats.requests, stats.bytes
+    found, notes = _files_of(workspace, crawl)
+    files = sorted(found, key=lambda file: (file.subset, file.path))
+    return files, stats.requests - requests, stats.bytes - read, notes
+
+
+def _files_of(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
+    if index_is_built(crawl):
+        shards, notes = list_archives(workspace, crawl)
+        return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards], notes
+    key = path_list_key(crawl, "cc-index-table")
+    listed = own_list(workspace.settings, crawl)
+    try:
+        if listed is None:
+            return read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
+        return parse_index_list(listed, key, crawl)
+    except NotNow:
+        raise
+    except RangeFault as fault:
+        raise _without_list(crawl, key, fault) from fault
+
+
+def _without_list(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
+    if fault.kind is FaultKind.NOT_FOUND:
+        return EnvironmentFault(
+            f"{crawl} is announced and not published yet: the source has no {key}",
+            "Run it once it is published, or check that CC_PIPELINE_SOURCE is the source you mean: cc-pipeline doctor.",
+        )
+    return EnvironmentFault(
+        f"the path list of {crawl} at {key} could not be read ({fault.kind.value})",
+        "Check the network and the source (cc-pipeline doctor), or run it again later.",
+    )
+
+
+def parse_index_list(data: bytes, key: str, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
+    """The index files of ``crawl`` that a path list names, each once, and a note of lines that name none. Raises
+    ``DataFault`` where those are more than one and a tenth of all: then it is no list, or of something else."""
+    odd: list[DataFault] = []
+    files: dict[IndexFile, None] = {}
+    for path in parse_path_list(data, key, most=MOST_INDEX_FILES, odd=odd):
+        try:
+            file = IndexFile.from_path(path)
+        except DataFault as fault:
+            odd.append(fault)
+            continue
+        if file.crawl == crawl:
+            files[file] = None
+        else:
+            odd.append(DataFault(DataKind.MISMATCH, path, None, f"is an index file of {file.crawl}, not of {crawl}"))
+    refuse_odd_list(odd, len(files))
+    return [*files], describe_odd_lines(odd, key)
+
+
+def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:
+    """Fetches and stores the footer of every index file of the wanted subsets of ``crawl`` that is not stored yet; with
+    ``refresh`` also of those that are other files now, which costs a request for each stored one.
+
+    A file that stays bad is recorded. Raises ``EnvironmentFault`` when the source fails; stored footers stay.
+    """
+    paths = [path for own in _wanted(workspace, crawl).values() for path in own]
+    if not paths:
+        return StageReport("footers", rows=0, notes=(_why_none(crawl),))
+    transport, store = workspace.index_place(crawl), FooterStore(workspace.settings.footers_path)
+    stats = transport.stats
+    requests, read = stats.requests, stats.bytes
+    absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
+    there = [path for path in paths if path not in absent]
+    policy = HarvestPolicy(refresh=refresh)
+    report = harvest_crawl(crawl, there, transport, store, policy, doubt=transport.doubt)
+    _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
+    notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
+    return StageReport(
+        "footers",
+        rows=report.fetched + report.kept,
+        written=report.fetched,
+        bytes=stats.bytes - read,
+        requests=stats.requests - requests,
+        seconds=report.seconds,
+        notes=notes,
+    )
+
+
+def _not_built(workspace: Workspace, crawl: str) -> dict[str, str]:
+    """The index files of ``crawl`` that are still to be built, and why they are not there."""
+    return {shard.key: f"{shard.filename} is not indexed yet" for shard in built_index(workspace, crawl).missing}
+
+
+def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
+    """Keeps why files have no footer; those of which that is known already are not written again."""
+    known = store.read(crawl).entries
+    new = {path: reason for path, reason in absent.items() if path not in known or known[path].reason != reason}
+    if new:
+        with store.write(crawl) as writer:
+            for path, reason in new.items():
+                writer.put_failure(path, reason)
+
+
+def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:
+    """Decodes the kept footers of the wanted subsets of ``crawls`` into the catalog, where other subsets stay as they
+    are; needs no network. A crawl is replaced in one commit."""
+    reports = {}
+    for number, crawl in enumerate(crawls):
+        progress.report("row groups", number, len(crawls), crawl)
+        reports[crawl] = _commit_crawl(workspace, crawl)
+    progress.report("row groups", len(crawls), len(crawls))
+    return reports
+
+
+def refused_gaps(workspace: Workspace, crawls: Sequence[str]) -> list[IndexGaps]:
+    """The holes of those of the harvested ``crawls`` that lack more files of a subset than the settings allow."""
+    most = workspace.settings.max_index_gaps
+    return [gaps for gaps in catalog_gaps(workspace, crawls) if not gaps.allowed(most)]
+
+
+def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
+    """Reads the key column of every row group of the wanted subsets of ``crawl`` without key bounds; puts them in.
+
+    This reads whole column chunks (about 23 MB each in the real index), so nothing calls it unasked.
+    """
+    report = repair_row_groups(
+        crawl,
+        [path for own in _wanted(workspace, crawl).values() for path in own],
+        workspace.index_place(crawl),
+        FooterStore(workspace.settings.footers_path),
+        on_progress=lambda done, total: progress.report("repair", done, total, crawl),
+    )
+    committed = _commit_crawl(workspace, crawl)
+    notes = tuple(f"{path} row group {number}: {reason}" for path, number, reason in report.failed[:20])
+    return StageReport(
+        "repair",
+        rows=committed.rows,
+        written=report.repaired,
+        bytes=report.bytes,
+        requests=report.requests,
+        seconds=report.seconds,
+        notes=(*notes, f"{report.remaining:,} row groups still have no bounds"),
+    )
+
+
+def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
+    started = time.monotonic()
+    lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
+    wanted = _wanted(workspace, crawl)
+    whole = is_whole(lake, crawl)
+    stored = lake.read("row_groups", slice_.where)
+    before = [one.subset for one in read_subsets(lake, crawl)]
+    known = footers_made_from(lake, crawl, SUBSETS)
+    footers = store.read(crawl)
+    if not whole:
+        # its rows are not to be trusted: all that footers are kept of is made again, the rest when it is asked for
+        every = _listed_files(workspace, crawl, before)
+        wanted = {s: own for s, own in every.items() if any(path in footers for path in own)} | wanted
+    # rows of an imported subset stay until all footers are here to make them of
+    imported = imported_subsets(lake, crawl, before)
+    wanted = {
+        subset: own
+        for subset, own in wanted.items()
+        if not whole or subset not in imported or all(path in footers.entries for path in own)
+    }
+    paths = [path for own in wanted.values() for path in own]
+    made_from = {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}
+    same = whole and all(known.get(subset) == digest for subset, digest in made_from.items())
+    etags = {row["path"]: row["file"]["etag"] for row in stored.select(["path", "file"]).to_pylist() if row["file"]}
+    written = 0
+    if not same or any(path in footers and footers.entries[path].etag != etags.get(path) for path in paths):
+        rows = crawl_tables(crawl, paths, store, subsets=[*wanted], reason=_why_none(crawl)).packed()
+        kept = [subset for subset in before if subset not in wanted] if whole else []
+        rows = with_subsets(rows, stored, kept)
+        digest = harvest_digest({subset: known[subset] for subset in kept} | made_from)
+        beside = notes_beside(crawl, versions_of(rows), made_from)
+        committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": beside})
+        # the same files, perhaps under other ETags (a mirror, a copied bucket): reads ask for these from now on
+        written = 0 if same else max(1, committed)
+    coverage = read_catalog_table(lake, "coverage", crawl)
+    return StageReport(
+        HARVEST.label,
+        rows=pc.sum(coverage["row_groups"]).as_py() or 0,
+        written=written,
+        seconds=time.monotonic() - started,
+        notes=tuple(dict.fromkeys(reason for reason in coverage["reason"].to_pylist() if reason)),
+    )
+
+
+def with_subsets(rows: pa.Table, stored: pa.Table, subsets: Sequence[str]) -> pa.Table:
+    """``rows`` of a crawl with the ``stored`` ones of other ``subsets``, in the order of the catalog."""
+    kept = stored.filter(pc.is_in(stored["subset"], pa.array(subsets, pa.string())))
+    return sort_rows(pa.concat_tables([rows, kept])) if len(kept) else rows
+
+
+def _footers_of(crawl: str, paths: Sequence[str], store: FooterStore) -> str:
+    return HARVEST.digest(footers=footers_digest(crawl, paths, store))
+
+
+def _wanted(workspace: Workspace, crawl: str) -> dict[str, list[str]]:
+    """The index files of each wanted subset, the ones wanted first in front; none where the path list names none."""
+    return _listed_files(workspace, crawl, asked_subsets(workspace.settings, crawl))
+
+
+def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> dict[str, list[str]]:
+    manifest = workspace.lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
+    if not manifest.num_rows and crawl not in ARC_CRAWLS:
+        raise EnvironmentFault(f"the index files of {crawl} are not listed yet", "Materialize index_manifest first.")
+    return _by_subset(subsets, zip(*(manifest[name].to_pylist() for name in ("subset", "path")), strict=True))
+
+
+def _by_subset(subsets: Sequence[str], files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {subset: [] for subset in subsets}
+    for subset, path in sorted(files):
+        if subset in found:
+            found[subset].append(path)
+    return found
+
+
+def _why_none(crawl: str) -> str:
+    return ARC_REASON if crawl in ARC_CRAWLS else "the path list of the crawl names no file of this subset"
+
+
+def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
+    """Which subsets of ``crawl`` were harvested; files expected, harvested and failed, and row groups without
+    statistics, over all of these."""
+    rows = read_catalog_table(workspace.lake, "coverage", crawl)
+    names = {"expected": "files expected", "harvested": "files harvested", "failed": "files failed"}
+    figures: dict[str, int | float | str] = {"subsets": ", ".join(sorted(rows["subset"].to_pylist()))}
+    figures |= {shown: pc.sum(rows[name]).as_py() or 0 for name, shown in names.items()}
+    figures["index rows"] = pc.sum(rows["rows"]).as_py() or 0
+    figures["row groups without key bounds"] = pc.sum(rows["without_statistics"]).as_py() or 0
+    return figures
+
+
+def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
+    """Which keys each row group holds, file by file, as Markdown whose text is the digest of what it shows; ``None``
+    when no bounds are known."""
+    if not row_groups.num_rows or row_groups[f"{KEY_COLUMN}_min"].null_count == row_groups.num_rows:
+        return None
+    # matplotlib takes as long to load as a small look-up takes; only a harvest draws
+    from cc_pipeline.index.catalog.pictures import plot_key_ranges  # noqa: PLC0415
+
+    png = plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}")
+    encoded = base64.b64encode(png).decode("ascii")
+    return f"![{key_ranges_digest(row_groups, crawl)}](data:image/png;base64,{encoded})"
+
+
+def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
+    """What ``key_range_picture`` would show: equal digests, equal pictures."""
+    shown = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
+    rows = row_groups.select(shown).sort_by([(name, "ascending") for name in shown])
+    return input_digest({"drawing": 1, "crawl": crawl, "rows": rows.to_pydict()})

@@ -1,0 +1,258 @@
+"""Which crawls there are: those of the list, which is committed as a table, and those that no list names, found by
+asking the source for their files."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from cc_pipeline.addresses import scheme_of
+from cc_pipeline.atomic import write_whole
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, crawl_of, unlisted_crawl, validate_crawl_id
+from cc_pipeline.commoncrawl.paths import cluster_key, is_path_list, published_key, segments_key
+from cc_pipeline.errors import EnvironmentFault, NotNow, UserInputError
+from cc_pipeline.harvesting.archives import first_own_key
+from cc_pipeline.harvesting.path_lists import path_list_exists
+from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.slice import HARVEST, Slice, StageReport
+from cc_pipeline.settings import Settings
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.workspace.claim import is_home_of
+from cc_pipeline.workspace.crawl_list import CrawlList, ago
+from cc_pipeline.workspace.workspace import Workspace
+
+State = Literal["there", "absent", "unknown"]
+
+#: The folders of the home's cache that keep answers about crawls, and about their ZipNum indexes.
+_CRAWLS: Final = "crawls"
+_CLUSTERS: Final = "clusters"
+#: How long an answer is believed.
+_BELIEVED: Final = {"there": timedelta(days=1), "absent": timedelta(days=1), "unknown": timedelta(hours=1)}
+#: A source that refuses is left in peace for a while. A network that fails is not remembered: it may be back at once.
+_REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.THROTTLED, FaultKind.SERVER_ERROR, FaultKind.CLIENT_ERROR})
+
+
+def known_crawls(workspace: Workspace) -> CrawlList:
+    """Which crawls there are, newest first, and of when that is; Common Crawl's own list is read once a day.
+
+    When the list cannot be read, the last good copy, else what was known at release, and a sentence that says so: the
+    index server that publishes the list is down more often than the bucket with the data. Raises ``EnvironmentFault``
+    when there is nothing of these.
+    """
+    listed = workspace.crawl_list
+    if listed.origin == "none" and listed.fault is not None:
+        raise listed.fault
+    return listed
+
+
+def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
+    """The crawl named ``crawl_id``: as it is listed, as this home has harvested it, or as the source has it, which is
+    asked for its path list at most once a day. Months of CC-NEWS and collections of named files are in no list, and
+    asked for none: whether they are there is told by ``harvest.is_published``.
+
+    Raises ``UserInputError`` naming the newest ones when the source has no such crawl, ``EnvironmentFault`` when it
+    does not say.
+    """
+    wanted = validate_crawl_id(crawl_id)
+    unlisted = unlisted_crawl(wanted)
+    if unlisted is not None:
+        return unlisted
+    listed = workspace.crawl_list
+    for crawl in listed.crawls:
+        if crawl.id == wanted:
+            return crawl
+    if _is_here(workspace, wanted):
+        return crawl_of(wanted)
+    found = probe(workspace, wanted)
+    if found.state == "there":
+        return crawl_of(wanted)
+    if found.state == "unknown" and not (wanted in ARC_CRAWLS and listed.origin in ("list", "copy")):
+        raise unknown(workspace, found)
+    settings = workspace.settings
+    if listed.fault is not None and not listed.crawls and settings.collinfo.rpartition("/")[0] == settings.source:
+        # neither its list nor the crawl: more likely that this is no bucket than that the id is wrong
+        raise listed.fault
+    asked = f" (it was asked {ago(found.at)})" if found.remembered else ""
+    newest = ", ".join(crawl.id for crawl in listed.crawls[:5]) or "none"
+    raise UserInputError(
+        f"{crawl_id!r} is not a crawl of {workspace.settings.source}{asked}; the newest are {newest}. "
+        "All of them: cc-pipeline crawls"
+    )
+
+
+def _is_here(workspace: Workspace, crawl: str) -> bool:
+    """Whether the home has harvested a crawl. A home that belongs to no source yet is left alone."""
+    settings = workspace.settings
+    return is_home_of(settings) and HARVEST.is_made(workspace.lake, Slice(crawl))
+
+
+def commit_crawls(workspace: Workspace) -> StageReport:
+    """Writes the ``crawls`` table: one row per crawl that is listed, or that was found by its name.
+
+    Raises ``EnvironmentFault`` when nothing is known of the source's crawls.
+    """
+    started = time.monotonic()
+    listed = workspace.crawl_list
+    rows, digest = _rows(_to_commit(workspace, listed))
+    if not rows:
+        known_crawls(workspace)
+    written = 0
+    if workspace.lake.digest("crawls", "crawls") != digest:
+        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["crawls"].schema)
+        written = workspace.lake.commit("crawls", table, [], {"crawls": digest})
+    notes = (listed.note,) if listed.note else ()
+    return StageReport("crawls", rows=len(rows), written=written, seconds=time.monotonic() - started, notes=notes)
+
+
+def crawls_are_listed(workspace: Workspace) -> bool:
+    """Whether the ``crawls`` table has the list as it can be read now: writing it again would change nothing."""
+    rows, digest = _rows(_to_commit(workspace, workspace.crawl_list))
+    return bool(rows) and workspace.lake.digest("crawls", "crawls") == digest
+
+
+def _to_commit(workspace: Workspace, listed: CrawlList) -> list[Crawl]:
+    """The crawls of the list, and those beside it that were found by their names. What the table has is of a later
+    list than what was known at release."""
+    crawls = {crawl.id: crawl for crawl in listed.crawls}
+    if listed.origin in ("release", "none") and workspace.lake.digest("crawls", "crawls") is not None:
+        crawls = {crawl.id: crawl for crawl in _committed(workspace)}
+    named = [crawl_of(crawl) for crawl in found_by_name(workspace.settings) if crawl not in crawls]
+    return sorted((*crawls.values(), *named), key=age, reverse=True)
+
+
+def _committed(workspace: Workspace) -> Iterator[Crawl]:
+    for row in workspace.lake.read("crawls").to_pylist():
+        # as collinfo.json gives them: equal rows have equal digests
+        started, ended = (moment and moment.astimezone(UTC) for moment in (row["started"], row["ended"]))
+        yield Crawl(row["crawl"], row["name"], started, ended, row["cdx_api"])
+
+
+def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:
+    """The rows of the table, and their digest."""
+    rows = [
+        {"crawl": c.id, "name": c.name, "era": c.era, "started": c.started, "ended": c.ended, "cdx_api": c.cdx_api}
+        for c in crawls
+    ]
+    return rows, input_digest({"crawls": [c.id for c in crawls], "rows": [str(row) for row in rows]})
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What the source answered at ``at`` (aware UTC) about an object of a crawl. ``why`` is the refusal behind
+    ``unknown``, ``remembered`` whether it was asked before, ``not_now`` whether the source refused everything."""
+
+    crawl: str
+    state: State
+    at: datetime
+    why: str = ""
+    remembered: bool = False
+    not_now: bool = False
+
+
+def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("there", "absent", "unknown")) -> Probe:
+    """Whether the source has ``crawl`` (a valid id): ``there``, ``absent`` (it said 404), or ``unknown``, which is
+    everything else: a refusal is no evidence that a crawl does not exist.
+
+    The path list that most crawls are found by is requested whole: whoever reads it next in this workspace sends no
+    request (``path_lists.py``). An answer of before of a kind in ``believe`` is given again while it is young; a folder
+    is always looked at.
+    """
+    settings = workspace.settings
+    key = evidence(settings, crawl)
+    if key is None:
+        return Probe(crawl, "unknown", datetime.now(UTC), "it has no path list by which it could be found")
+    known = _remembered(settings, crawl)
+    if known is not None and known.state in believe:
+        return known
+    try:
+        exists = path_list_exists(workspace, key) if is_path_list(key) else workspace.transport.exists(key)
+        found = Probe(crawl, "there" if exists else "absent", datetime.now(UTC))
+    except RangeFault as fault:
+        why, not_now = f"{fault.kind.value}, {fault.detail}", isinstance(fault, NotNow)
+        found = Probe(crawl, "unknown", datetime.now(UTC), why, not_now=not_now)
+        if fault.kind not in _REFUSALS:
+            return found
+    _remember(settings, found)
+    return found
+
+
+def has_cluster(workspace: Workspace, crawl: str) -> bool | None:
+    """Whether the source has the ZipNum index of ``crawl``; ``None`` where it refuses this object, and answers others.
+    Raises ``RangeFault`` where it does not say, which is remembered by nobody: who asks then is not to go by another
+    index alone."""
+    known = _remembered(workspace.settings, crawl, _CLUSTERS)
+    if known is None:
+        try:
+            there = workspace.transport.exists(cluster_key(crawl))
+            known = Probe(crawl, "there" if there else "absent", datetime.now(UTC))
+        except RangeFault as fault:
+            if fault.kind is not FaultKind.FORBIDDEN:
+                raise
+            known = Probe(crawl, "unknown", datetime.now(UTC), fault.detail)
+        _remember(workspace.settings, known, _CLUSTERS)
+    return None if known.state == "unknown" else known.state == "there"
+
+
+def unknown(workspace: Workspace, found: Probe) -> EnvironmentFault:
+    """The error for a crawl of which the source does not say whether it is there."""
+    again = ""
+    if found.remembered:
+        after = found.at + _BELIEVED["unknown"]
+        again = f" The source is asked again after {after:%H:%M} UTC."
+    return (NotNow if found.not_now else EnvironmentFault)(
+        f"whether {workspace.settings.source} has {found.crawl} is unknown: {found.why} (asked {ago(found.at)})",
+        "The crawl may well exist. Check CC_PIPELINE_SOURCE and the network (cc-pipeline doctor), or run it again "
+        f"later.{again}",
+    )
+
+
+def found_by_name(settings: Settings) -> list[str]:
+    """The crawls that were found at the source by their names, ever."""
+    folder = _folder(settings)
+    files = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    return [found.crawl for file in files if (found := _read(settings, file.stem)) and found.state == "there"]
+
+
+def evidence(settings: Settings, crawl: str) -> str | None:
+    """The key of an object that a crawl has if it is there; ``None`` where none is known."""
+    if crawl in ARC_CRAWLS:
+        return segments_key(crawl) if ARC_CRAWLS[crawl] == "parse-output" else None
+    return first_own_key(settings, crawl) or published_key(crawl)
+
+
+def _folder(settings: Settings, of: str = _CRAWLS) -> Path:
+    return settings.cache_path / of
+
+
+def _remembered(settings: Settings, crawl: str, of: str = _CRAWLS) -> Probe | None:
+    if not scheme_of(settings.source):
+        return None
+    found = _read(settings, crawl, of)
+    young = found is not None and timedelta(0) <= datetime.now(UTC) - found.at < _BELIEVED[found.state]
+    return found if young else None
+
+
+def _read(settings: Settings, crawl: str, of: str = _CRAWLS) -> Probe | None:
+    try:
+        noted = json.loads((_folder(settings, of) / f"{crawl}.json").read_bytes())
+        if noted["source"] != settings.source_text or noted["state"] not in _BELIEVED:
+            return None
+        return Probe(crawl, noted["state"], datetime.fromisoformat(noted["at"]), str(noted["why"]), remembered=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remember(settings: Settings, found: Probe, of: str = _CRAWLS) -> None:
+    path = _folder(settings, of) / f"{found.crawl}.json"
+    noted = {"source": settings.source_text, "state": found.state, "at": found.at.isoformat(), "why": found.why}
+    # where it cannot be kept, the next command asks again
+    with suppress(OSError):
+        write_whole(path, json.dumps(noted))

@@ -1,0 +1,320 @@
+"""Builds the index of a crawl that nobody publishes one of: archive file by archive file, for a yes to its price."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cc_pipeline import interruption, progress
+from cc_pipeline.archive.gzip_members import Readable
+from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, NotNow, UserInputError
+from cc_pipeline.harvesting.archives import BuiltIndex, built_index
+from cc_pipeline.index.archive_rows import VERSION, Shard, Tally, batches_of, index_rows, packed, write_shard
+from cc_pipeline.index.sorting import ExternalSort
+from cc_pipeline.lake.slice import BUILT, Figures, Slice, StageReport
+from cc_pipeline.records.leases import is_half_of_gone
+from cc_pipeline.transport.ahead import PIECE, ReadAhead
+from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.ranges import ObjectInfo
+from cc_pipeline.workspace.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, SourceFile
+from cc_pipeline.workspace.workspace import Workspace, rate_now
+
+_REVISITS: Final = "{:,} revisits are not indexed: they hold no page, they name one fetched before"
+#: Files whose size is asked for before a price is told; the others are taken to be as large on the average.
+_ASKED_SIZES: Final = 12
+#: Bytes of an archive file that one process indexes in a second; measured: some 25 MB/s.
+_BYTES_PER_SECOND: Final = 20_000_000
+#: Files in a row that could not be read, after which no other is asked for. Those that are not there do not count: the
+#: source answered, and the next build would stop before the same ones again.
+_MOST_IN_A_ROW: Final = 3
+#: Files that are not there, which a build of some of them looks for at most before it ends: a request each.
+_MOST_PASSED_OVER: Final = 100
+_SHOWN: Final = 5
+#: Rows between two looks at whether somebody asks this process to end.
+_LOOK_EVERY: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPrice:
+    """What reading ``files`` of the ``listed`` archive files of ``crawl`` costs: ``bytes`` in ``requests``, which take
+    ``seconds`` at least. ``about`` says whether sizes were asked for of some files only."""
+
+    crawl: str
+    files: int
+    listed: int
+    bytes: int
+    requests: int
+    seconds: float
+    about: bool
+
+    @property
+    def what(self) -> str:
+        """The price in words."""
+        there = self.listed - self.files
+        size = progress.human_bytes(self.bytes)
+        span = f"{self.seconds / 3600:,.1f} hours" if self.seconds >= 3600 else f"{self.seconds / 60:,.0f} minutes"
+        done = f" ({there:,} of {self.listed:,} are done)" if there else ""
+        return (
+            f"to index {self.crawl}, {self.files:,} archive files have to be read whole{done}: "
+            f"{'about ' if self.about else ''}{size} in {self.requests:,} requests, {span} or more"
+        )
+
+
+@dataclass(slots=True)
+class _Done:
+    """What a build did."""
+
+    files: list[Shard] = field(default_factory=list)
+    rows: int = 0
+    revisits: int = 0
+    faults: int = 0
+    notes: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def build_price(workspace: Workspace, index: BuiltIndex, most: int | None = None) -> BuildPrice:
+    """What building the rest of ``index`` costs, or at most ``most`` files of it.
+
+    It asks for the sizes of at most a dozen files, or two dozen where the first of them are not there. Raises
+    ``EnvironmentFault`` when the source does not answer.
+    """
+    missing = index.missing
+    wanted = missing[:most]
+    sizes, is_each = _sizes(workspace, index.crawl, wanted)
+    if len(wanted) < len(missing) and None in sizes:
+        # files behind are built in place of those that are not there
+        more, _ = _sizes(workspace, index.crawl, missing[len(wanted) :])
+        sizes, is_each = [*sizes, *more], False
+    there = [size for size in sizes if size is not None]
+    size = sum(there)
+    requests = sum(map(_pieces, there)) + len(there)
+    if not is_each:
+        size = round(size / max(1, len(there)) * len(wanted))
+        requests = _pieces(size) + 2 * len(wanted)
+    rate = rate_now(workspace)
+    seconds = max(size / _BYTES_PER_SECOND, requests / rate if rate else 0.0)
+    return BuildPrice(index.crawl, len(wanted), len(index.listed), size, requests, seconds, not is_each)
+
+
+def _sizes(workspace: Workspace, crawl: str, shards: Sequence[Shard]) -> tuple[list[int | None], bool]:
+    """The sizes of at most a dozen archive files, ``None`` for one that is not there, and whether it is all."""
+    step = max(1, math.ceil(len(shards) / _ASKED_SIZES))
+    found = [_head(workspace, crawl, shard) for shard in shards[::step]]
+    return [None if info is None else info.size or 0 for info in found], step == 1
+
+
+def _pieces(size: int) -> int:
+    return -(-size // PIECE)
+
+
+def needs_yes(workspace: Workspace, price: BuildPrice) -> bool:
+    """Whether a person has to agree to a price: to that of a month always, to that of files that they named
+    themselves only where it is above what a fetch may cost."""
+    settings = workspace.settings
+    if not price.files:
+        return False
+    return news_month(price.crawl) is not None or price.bytes > settings.max_bytes
+
+
+def refuse_unpriced(price: BuildPrice) -> None:
+    """Raises ``UserInputError`` with the price and how to agree to it."""
+    raise UserInputError(
+        f"{price.what}. If that is meant: cc-pipeline index build --crawl {price.crawl} --yes   (--most 10 for some "
+        "files of it first; a stopped build goes on where it stopped), or in Dagster the job build_index with "
+        '{"ops": {"built_index": {"config": {"yes": true}}}}'
+    )
+
+
+def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most: int | None = None) -> StageReport:
+    """Builds what the index of ``crawl`` still lacks, at most ``most`` files of it; one that the source does not have
+    is passed over, and the next is built in its place, up to a bound.
+
+    Each file is whole or absent, and stays once it is there. A stretch of an archive file that cannot be read becomes a
+    row of ``source_faults``; the records around it are indexed. Raises ``UserInputError`` for a crawl whose index is
+    published, and with the price where nobody ``agreed`` to it; ``Incomplete`` when the source did not give some files,
+    once all others are built; ``EnvironmentFault`` when it does not answer, or the disk or the lake's place fails.
+    """
+    if not index_is_built(crawl):
+        raise UserInputError(f"{crawl} has an index that is published: cc-pipeline index harvest --crawl {crawl}")
+    started = time.monotonic()
+    index = built_index(workspace, crawl)
+    missing = index.missing
+    wanted = len(missing[:most])
+    if missing and not agreed:
+        price = build_price(workspace, index, most)
+        if needs_yes(workspace, price):
+            refuse_unpriced(price)
+    source = workspace.archives(crawl).stats
+    requests, read = source.requests, source.bytes
+    done = _Done()
+    in_a_row = tried = absent = 0
+    for number, shard in enumerate(missing):
+        # what was read counts, whatever became of it: it is what the price was told for
+        if tried == wanted or (wanted < len(missing) and absent > _MOST_PASSED_OVER):
+            break
+        interruption.check()
+        at = tried if wanted < len(missing) else number
+        progress.report("index archives", at, wanted, shard.filename.rpartition("/")[2])
+        try:
+            _index_one(workspace, crawl, shard, done)
+            in_a_row = 0
+            tried += 1
+        except _NotGiven as lost:
+            done.failed.append(f"{shard.filename} ({lost.why})")
+            tried += not lost.absent
+            absent += lost.absent
+            in_a_row += not lost.absent
+            if lost.stops or in_a_row == _MOST_IN_A_ROW:
+                raise _stopped(NotNow if lost.stops else EnvironmentFault, crawl, done, wanted) from lost
+    progress.report("index archives", wanted, wanted)
+    _drop_superseded(workspace, index)
+    if done.failed:
+        raise Incomplete(
+            f"{len(done.failed):,} of {len(index.listed):,} archive files of {crawl} could not be read: "
+            f"{'; '.join(done.failed[:_SHOWN])}",
+            "The others are indexed. To ask for these again, run the same command again.",
+        )
+    spent = workspace.archives(crawl).stats
+    return StageReport(
+        BUILT.label,
+        rows=len(index.listed) - len(index.missing) + len(done.files),
+        written=len(done.files),
+        bytes=spent.bytes - read,
+        requests=spent.requests - requests,
+        seconds=time.monotonic() - started,
+        fresh_slices=len(done.files),
+        reused_slices=len(index.listed) - len(index.missing),
+        notes=(*done.notes, *([_REVISITS.format(done.revisits)] if done.revisits else [])),
+        per_target={crawl: _figures(index, done)},
+    )
+
+
+def _figures(index: BuiltIndex, done: _Done) -> Figures:
+    return {
+        "archive files": len(index.listed),
+        "indexed before": len(index.listed) - len(index.missing),
+        "indexed now": len(done.files),
+        "to be indexed": len(index.missing) - len(done.files),
+        "captures in those indexed now": done.rows,
+        "revisits in them, which are not indexed": done.revisits,
+        "stretches that could not be read": done.faults,
+    }
+
+
+class _NotGiven(Exception):
+    """An archive file that the source did not give whole: ``why``, whether it said that it has none, and whether no
+    other will come either (``stops``)."""
+
+    def __init__(self, why: str, *, absent: bool = False, stops: bool = False) -> None:
+        self.why = why
+        self.absent = absent
+        self.stops = stops
+        super().__init__(why)
+
+
+def _stopped(family: type[EnvironmentFault], crawl: str, done: _Done, wanted: int) -> EnvironmentFault:
+    return family(
+        f"the index of {crawl} was stopped after {len(done.files):,} of {wanted:,} files: "
+        f"{'; '.join(done.failed[-_MOST_IN_A_ROW:])}",
+        "What was built stays. Check the source and the network, then run the same command again.",
+    )
+
+
+def _head(workspace: Workspace, crawl: str, shard: Shard) -> ObjectInfo | None:
+    try:
+        return workspace.archives(crawl).head(shard.filename)
+    except RangeFault as fault:
+        raise EnvironmentFault(
+            f"the size of {shard.filename} is not to be had ({fault.kind.value}: {fault.detail})",
+            "Check the source and the network, then run it again.",
+        ) from fault
+
+
+def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> None:
+    """Reads one archive file and puts its index into the lake's place, unless somebody else has done so meanwhile."""
+    if workspace.place.exists(shard.key):
+        return
+    place = workspace.archives(crawl)
+    try:
+        info = place.head(shard.filename)
+    except RangeFault as fault:
+        raise _not_given(fault) from fault
+    if info is None:
+        raise _NotGiven("the source does not have it", absent=True)
+    if not info.size:
+        raise _NotGiven("it is empty, or the source does not say how large it is", absent=True)
+    tally, faults = Tally(), list[DataFault]()
+    with ExitStack() as stack:
+        folder = stack.enter_context(workspace.scratch_folder("built-index"))
+        rows = stack.enter_context(ExternalSort(folder))
+        with ReadAhead(place, shard.filename, info.size, info.etag) as stream:
+            try:
+                _read(stream, shard, rows, tally, faults)
+            except EnvironmentFault as fault:
+                if stream.fault is None:
+                    raise
+                raise _not_given(stream.fault) from fault
+        about = {
+            "version": VERSION,
+            "crawl": crawl,
+            "archive file": shard.filename,
+            "bytes": info.size,
+            "records": dict(tally.records),
+            "faults": tally.faults,
+        }
+        path = folder / "index.parquet"
+        write_shard(batches_of(rows.items()), about, path)
+        # first, so that whoever is killed in between reads the file, and so its faults, again
+        _commit_faults(workspace, crawl, shard, faults)
+        # whoever built the same file meanwhile wrote the same: theirs stays, and with it what its readers know of it
+        workspace.place.put(shard.key, path, only_if_absent=True)
+    # what sorting and writing left behind would stay until the process ends
+    pa.default_memory_pool().release_unused()
+    done.files.append(shard)
+    done.rows += tally.rows
+    done.revisits += tally.records["revisit"]
+    done.faults += tally.faults
+    done.notes += [str(fault) for fault in faults[: max(0, _SHOWN - len(done.notes))]]
+
+
+def _read(stream: Readable, shard: Shard, rows: ExternalSort, tally: Tally, faults: list[DataFault]) -> None:
+    for found in index_rows(stream, shard.filename, shard.segment, tally):
+        if not tally.rows % _LOOK_EVERY:
+            interruption.check()
+        if not isinstance(found, DataFault):
+            rows.add(packed(found))
+        elif len(faults) < MAX_FAULT_ROWS:
+            faults.append(found)
+
+
+def _not_given(fault: RangeFault) -> _NotGiven:
+    return _NotGiven(f"{fault.kind.value}: {fault.detail}", stops=fault.kind is FaultKind.BREAKER_OPEN)
+
+
+def _commit_faults(workspace: Workspace, crawl: str, shard: Shard, faults: Sequence[DataFault]) -> None:
+    slice_ = Slice(crawl, SourceFile(ARCHIVE, shard.filename, crawl).slug)
+    shared: dict[str, Any] = {"source_kind": ARCHIVE, "source_file": shard.filename, **slice_.where}
+    rows = [shared | {"byte_offset": fault.offset, "reason": fault.reason} for fault in faults]
+    if not rows and BUILT.made_from(workspace.lake, [slice_])[slice_] is None:
+        return
+    digest = BUILT.digest(version=VERSION, key=shard.key, faults=[str(fault) for fault in faults])
+    table = pa.Table.from_pylist(rows, schema=workspace.lake.specs[FAULTS].schema)
+    if BUILT.stale(workspace.lake, {slice_: digest}):
+        BUILT.commit(workspace.lake, {slice_: digest}, {FAULTS: table})
+
+
+def _drop_superseded(workspace: Workspace, index: BuiltIndex) -> None:
+    """Deletes what killed processes left half written, and index files of a collection whose archive files have changed
+    since. A month's stay: its list may lack a file for a day."""
+    wanted = {shard.key for shard in index.listed}
+    of_a_month = news_month(index.crawl) is not None
+    for key in index.there - wanted:
+        if is_half_of_gone(key) or not (of_a_month or key.rpartition("/")[2].startswith(".")):
+            workspace.place.delete(key)

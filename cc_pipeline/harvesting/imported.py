@@ -1,0 +1,257 @@
+"""The catalog of a crawl goes to others, and comes from others: what is imported is compared with the source first.
+
+What is compared: the crawl's path list, whole; and the footers of some index files, drawn anew each time, so that
+nobody knows beforehand which. The rest is believed, and the digest of the file is kept with the rows. Each look-up
+checks the ETags that came with them, so a file that was published anew is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import file_digest
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cc_pipeline.atomic import written_whole
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.harvesting.catalog import (
+    IMPORTED,
+    footers_made_from,
+    harvest_digest,
+    is_whole,
+    notes_beside,
+    read_subsets,
+    versions_of,
+)
+from cc_pipeline.harvesting.crawl_index import commit_manifest, with_subsets
+from cc_pipeline.index.catalog.catalog_file import CatalogFile, read_catalog_file, write_catalog_file
+from cc_pipeline.index.catalog.from_footers import FooterTables, crawl_tables
+from cc_pipeline.index.catalog.rows import sort_rows
+from cc_pipeline.index.catalog.schemas import CATALOG_SCHEMA, DECODED, KEY_COLUMN
+from cc_pipeline.index.footers.harvest import harvest_crawl
+from cc_pipeline.index.footers.statistics import REPAIRED
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.lake.digests.digest import input_digest
+from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.transport.faults import is_another
+from cc_pipeline.workspace.workspace import Workspace
+
+#: Footers that are compared: of a catalog with a tenth of its files tampered with, one in nine passes unseen.
+FOOTERS: Final = 20
+#: What ``index_files`` says of a harvest, and not of a file.
+_OF_A_HARVEST: Final = ("etag", "harvested_at", "footer_bytes")
+_BOUNDS: Final = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source", "min_truncated", "max_truncated")]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A catalog file: ``sha256`` names it, ``subsets`` are in it with their row groups."""
+
+    sha256: str
+    bytes: int
+    row_groups: int
+    subsets: tuple[str, ...]
+
+
+def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
+    """Writes the catalog of ``crawl`` to the file ``to``.
+
+    Raises ``EnvironmentFault`` where the crawl was not harvested, and ``OSError`` as it comes.
+    """
+    lake = workspace.lake
+    # a large table is read in no set order, and the same rows are the same file
+    rows = sort_rows(lake.read("row_groups", Slice(crawl).where))
+    # of a subset without index files there is nothing to hand on
+    subsets = sorted(set(rows.filter(pc.is_valid(rows["file"]))["subset"].to_pylist()))
+    if not subsets:
+        raise EnvironmentFault(
+            f"there is no catalog of {crawl} to export", f"Harvest it first: cc-pipeline index harvest --crawl {crawl}"
+        )
+    made_from = dict.fromkeys(subsets, "") | footers_made_from(lake, crawl, subsets)
+    with written_whole(to) as beside:
+        write_catalog_file(beside, CatalogFile(crawl, _of_subsets(rows, subsets), made_from))
+        with beside.open("rb") as written:
+            sha256 = file_digest(written, "sha256").hexdigest()
+        size = beside.stat().st_size
+    return Exported(sha256, size, len(rows) - rows["row_group"].null_count, tuple(subsets))
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did: ``subsets`` are here now that were not before, ``compared`` footers are those of the source.
+    ``unread`` of their ``files`` were not harvested where the catalog was made: they are holes in the index here.
+    ``unbounded`` row groups lost bounds that no footer confirms. ``requests`` and ``bytes`` were spent."""
+
+    crawl: str
+    sha256: str
+    subsets: tuple[str, ...]
+    compared: int
+    files: int
+    unread: int
+    unbounded: int
+    requests: int
+    bytes: int
+
+
+def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believe_repaired: bool = False) -> Imported:
+    """Puts the catalog in ``file`` into the home, where it agrees with the source; subsets that are here stay as they
+    are.
+
+    ``sha256`` is what the file must have, if anything. Bounds that somebody read out of values (``repair``) are left
+    out, so that look-ups read those row groups, but for ``believe_repaired``. Raises ``DataFault`` for a file that is
+    no catalog or not that of the source, and ``EnvironmentFault`` where the source does not answer or has other ETags.
+    """
+    stats = workspace.transport.stats
+    requests, read = stats.requests, stats.bytes
+    with file.open("rb") as handle:
+        digest = file_digest(handle, "sha256").hexdigest()
+    if sha256 and digest != sha256.lower():
+        raise DataFault(DataKind.MISMATCH, file.name, None, f"its sha256 is {digest}, and not {sha256}")
+    content = read_catalog_file(file)
+    crawl, slice_, lake = content.crawl, Slice(content.crawl), workspace.lake
+    if crawl in ARC_CRAWLS or index_is_built(crawl):
+        raise UserInputError(f"{crawl} has no index that others publish: its catalog is made here")
+    commit_manifest(workspace, crawl)
+    before = [one.subset for one in read_subsets(lake, crawl)]
+    if before and not is_whole(lake, crawl):
+        raise EnvironmentFault(
+            f"the catalog of {crawl} that is here is to be made again",
+            f"Let a harvest do that: cc-pipeline index harvest --crawl {crawl}",
+        )
+    new = [subset for subset in content.paths if subset not in before]
+    if not new:
+        return Imported(crawl, digest, (), 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
+    _compare_lists(workspace, file, content, new)
+    rows, unbounded = _of_subsets(content.rows, new), 0
+    if not believe_repaired:
+        rows, unbounded = _unconfirmed(rows)
+    tables = replace(content, rows=rows).tables()
+    drawn = _drawn(tables.index_files)
+    with workspace.scratch_folder("import") as folder:
+        store = FooterStore(folder)
+        _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
+        _compare_footers(file, crawl, drawn, store, tables)
+    _commit(workspace, slice_, rows, new, before, digest)
+    files = tables.index_files
+    unread = len(files.filter(pc.not_equal(files["outcome"], DECODED)))
+    spent = stats.requests - requests, stats.bytes - read
+    return Imported(crawl, digest, tuple(new), len(drawn), len(files), unread, unbounded, *spent)
+
+
+def _drawn(index_files: pa.Table) -> list[str]:
+    """The files whose footers are compared: some of those that were harvested, and all that have no row group."""
+    files = index_files.filter(pc.equal(index_files["outcome"], DECODED))
+    decoded = files["path"].to_pylist()
+    empty = files.filter(pc.equal(files["row_groups"], 0))["path"].to_pylist()
+    return [*dict.fromkeys([*empty, *SystemRandom().sample(decoded, min(FOOTERS, len(decoded)))])]
+
+
+def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
+    """What was drawn and did not come agrees with nothing."""
+    for path, reason in failed:
+        raise EnvironmentFault(
+            f"{path} could not be compared with the source: {reason}",
+            "Run the same command again; if it stays so, harvest it from here: cc-pipeline index harvest --crawl "
+            f"{crawl}",
+        )
+
+
+def _compare_lists(workspace: Workspace, file: Path, content: CatalogFile, subsets: Sequence[str]) -> None:
+    listed = workspace.lake.read("index_manifest", {"crawl": content.crawl}, ["subset", "path"])
+    for subset in subsets:
+        wanted = {*listed.filter(pc.equal(listed["subset"], subset))["path"].to_pylist()}
+        differing = sorted(wanted ^ {*content.paths[subset]})
+        if differing:
+            raise DataFault(
+                DataKind.MISMATCH, file.name, None,
+                f"the path list of {content.crawl} has {len(wanted):,} files of {subset}, the catalog "
+                f"{len(content.paths[subset]):,}; {differing[0]} is in one of them only",
+            )  # fmt: skip
+
+
+def _of_subsets(rows: pa.Table, subsets: Sequence[str]) -> pa.Table:
+    return rows.filter(pc.is_in(rows["subset"], pa.array(subsets, pa.string())))
+
+
+def _unconfirmed(rows: pa.Table) -> tuple[pa.Table, int]:
+    """``rows`` without key bounds that are in no footer, and of how many row groups they were."""
+    repaired = pc.fill_null(pc.equal(rows[f"{KEY_COLUMN}_source"], REPAIRED), False)
+    for name in _BOUNDS:
+        field = rows.schema.field(name)
+        kept = pc.if_else(repaired, pa.scalar(None, field.type), rows[name])
+        rows = rows.set_column(rows.schema.get_field_index(name), field, kept)
+    return rows, pc.sum(repaired).as_py() or 0
+
+
+def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: FooterStore, tables: FooterTables) -> None:
+    """Raises ``DataFault`` where the footers of the source say anything else than the ``tables``."""
+    theirs = crawl_tables(crawl, drawn, store)
+    named = pa.array(drawn, pa.string())
+    etags = {row["path"]: row["etag"] for row in theirs.index_files.select(["path", "etag"]).to_pylist()}
+    for path, etag in zip(*(tables.index_files[name].to_pylist() for name in ("path", "etag")), strict=True):
+        if is_another(etags.get(path, etag), etag):
+            raise EnvironmentFault(
+                f"{path} has another ETag here than where the catalog was made",
+                "This source is a copy of that one, or the file was published anew since. Look-ups go by ETags, so "
+                f"harvest it from here: cc-pipeline index harvest --crawl {crawl}",
+            )
+    for name, order in (("index_files", ["path"]), ("row_groups", ["path", "row_group"]),
+                        ("column_chunks", ["path", "row_group", "column"])):  # fmt: skip
+        here, there = (_comparable(getattr(of, name), named, order) for of in (tables, theirs))
+        if name == "row_groups":
+            # bounds that were read out of values and are believed are in no footer
+            believed = pc.fill_null(pc.equal(here[f"{KEY_COLUMN}_source"], REPAIRED), False)
+            if pc.any(believed).as_py():
+                here, there = (_without_bounds(table, believed) for table in (here, there))
+        if not here.equals(there):
+            raise DataFault(DataKind.MISMATCH, file.name, None, _first_difference(here, there, name))
+
+
+def _without_bounds(table: pa.Table, where: pa.ChunkedArray) -> pa.Table:
+    if len(table) != len(where):
+        return table
+    for name in _BOUNDS:
+        field = table.schema.field(name)
+        kept = pc.if_else(where, pa.scalar(None, field.type), table[name])
+        table = table.set_column(table.schema.get_field_index(name), field, kept)
+    return table
+
+
+def _comparable(table: pa.Table, paths: pa.Array, order: Sequence[str]) -> pa.Table:
+    own = table.filter(pc.is_in(table["path"], paths)).sort_by([(name, "ascending") for name in order])
+    return own.drop_columns([name for name in _OF_A_HARVEST if name in own.column_names]).combine_chunks()
+
+
+def _first_difference(here: pa.Table, there: pa.Table, table: str) -> str:
+    for ours, theirs in zip(here.to_pylist(), there.to_pylist(), strict=False):
+        for name, value in theirs.items():
+            if ours[name] != value:
+                at = f"{ours['path']}" + (f" row group {ours['row_group']}" if "row_group" in ours else "")
+                return f"{at}: {name} is {ours[name]!r} in the catalog and {value!r} in the footer"
+    return f"the catalog has {len(here):,} rows of {table} for the files compared, their footers {len(there):,}"
+
+
+def _commit(
+    workspace: Workspace, slice_: Slice, rows: pa.Table, new: Sequence[str], before: Sequence[str], sha256: str
+) -> None:
+    """Commits the ``new`` subsets beside those that are here, as a harvest does."""
+    made_from = dict.fromkeys(new, input_digest({"imported": sha256}))
+    taken = _of_subsets(rows, new)
+    taken = taken.filter(pc.is_null(taken["coverage"]))
+    expected = Counter(taken.filter(pc.is_valid(taken["file"]))["subset"].to_pylist())
+    said = [
+        {"crawl": slice_.crawl, "subset": subset, "coverage": {"expected": n, "reason": f"{IMPORTED}{sha256}"}}
+        for subset, n in expected.items()
+    ]
+    taken = sort_rows(pa.concat_tables([pa.Table.from_pylist(said, schema=CATALOG_SCHEMA), taken]))
+    whole = with_subsets(taken, workspace.lake.read("row_groups", slice_.where), before)
+    digest = harvest_digest(footers_made_from(workspace.lake, slice_.crawl, before) | made_from)
+    beside = notes_beside(slice_.crawl, versions_of(whole), made_from, imported=True)
+    HARVEST.commit(workspace.lake, {slice_: digest}, {"row_groups": whole}, {"row_groups": beside})

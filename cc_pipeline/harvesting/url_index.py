@@ -1,0 +1,214 @@
+"""URL indexes built here: builds one, reads one from end to end, and checks its pointers at the source."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cc_pipeline import progress
+from cc_pipeline.atomic import write_whole
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, url_of_btree_key
+from cc_pipeline.commoncrawl.paths import parse_keys, parse_path_list
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
+from cc_pipeline.harvesting.catalog import open_catalog
+from cc_pipeline.index.btree.build import UrlIndexReport, build_from_arcs, build_from_columnar
+from cc_pipeline.index.btree.files import FILES, TREE, index_folder, open_url_index, read_about
+from cc_pipeline.index.btree.format import unpack_pointer
+from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, ListedNames, unpack_names
+from cc_pipeline.index.btree.tree import Item
+from cc_pipeline.index.catalog.catalog import Catalog
+from cc_pipeline.index.etags import same_files
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.parquet.finder import CatalogFinder
+from cc_pipeline.records.check import Promise, examine
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.ranges import ByteRange
+from cc_pipeline.workspace.workspace import Workspace
+
+
+def url_index_root(workspace: Workspace) -> Path:
+    """The folder that holds a folder for each URL index built here."""
+    return workspace.settings.home / "url-index"
+
+
+def arc_list_path(workspace: Workspace, crawl: str) -> Path:
+    """Where the list of ARC files of a crawl without an index is kept: one key a line, as in a path list."""
+    return workspace.settings.home / "arc-lists" / f"{crawl}.paths.gz"
+
+
+def keep_arc_list(workspace: Workspace, crawl: str, text: bytes) -> int:
+    """Keeps a list of ARC files (plain or gzip, a key or old address a line) for ``crawl``; gives their number.
+
+    Raises ``DataFault`` for a list that cannot be read or names something that is no key.
+    """
+    source = "the list of ARC files"
+    keys = parse_path_list(text, source) if text[:2] == b"\x1f\x8b" else parse_keys(_pieces(text), source)
+    packed = gzip.compress("\n".join(keys).encode("ascii"), mtime=0)
+    write_whole(arc_list_path(workspace, crawl), packed, durable=True)
+    return len(keys)
+
+
+def _pieces(text: bytes, size: int = 1 << 18) -> Iterator[bytes]:
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
+
+
+def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
+    """Builds (or replaces) the URL index of ``crawl``: by its columnar index, or by its ARC files.
+
+    Raises ``EnvironmentFault`` for a crawl that has not been harvested, or of the ARC years without a list of files.
+    """
+    settings = workspace.settings
+    root = url_index_root(workspace)
+    if crawl in ARC_CRAWLS:
+        listed = arc_list_path(workspace, crawl)
+        if not listed.exists():
+            raise EnvironmentFault(
+                f"{crawl} has no columnar index, and this home has no list of its ARC files",
+                f"Give a list with one key a line: cc-pipeline index build --btree --crawl {crawl} --arcs LIST",
+            )
+        keys = parse_path_list(listed.read_bytes(), str(listed))
+        return build_from_arcs(crawl, keys, workspace.transport, root)
+    with open_catalog(workspace.lake) as catalog:
+        footers, place = FooterStore(settings.footers_path), workspace.index_place(crawl)
+        finder = CatalogFinder(catalog, place, footers)
+        _check_whole(finder, catalog, crawl, settings.subsets)
+        return build_from_columnar(crawl, settings.subsets, same_files(place, footers), finder, root)
+
+
+def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: Sequence[str]) -> None:
+    """Raises ``EnvironmentFault`` where rows are missing: an incomplete index would answer as if it were complete."""
+    coverage = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
+    lost = sum(row["failed"] + row["missing"] for row in coverage)
+    if lost:
+        raise EnvironmentFault(
+            f"{lost:,} index files of {crawl} are not harvested",
+            f"Harvest them: cc-pipeline index harvest --crawl {crawl}",
+        )
+    there = sum(place.rows for place in finder.find(crawl, subsets, (KeyRange(b"", None),), ("url",)))
+    expected = sum(row["rows"] for row in coverage)
+    if there != expected:
+        raise EnvironmentFault(
+            f"the catalog finds {there:,} rows of {crawl} where {expected:,} were harvested",
+            "Harvest it again: materialize row_groups.",
+        )
+
+
+_SHOWN_FAULTS = 100
+_REPORT_EVERY = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedRecord:
+    """One item as a person reads it: ``file``, ``offset`` and ``length`` (bytes) name a gzip member."""
+
+    url: str
+    file: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class TreeCheck:
+    """What a whole reading found: ``items``, an even random ``sample`` of them, and the first ``faults``."""
+
+    items: int
+    sample: tuple[IndexedRecord, ...]
+    faults: tuple[DataFault, ...]
+
+
+def archive_names(root: Path, crawl: str) -> ArchiveNames:
+    """What the pointers of a crawl's B-tree mean: the list of the one built below ``root``, else the 2012 layout.
+
+    Raises ``DataFault`` for a list that cannot be read.
+    """
+    folder = index_folder(root, crawl)
+    about = read_about(folder)
+    if about is None or about.pointers != "listed":
+        return ArcNames(crawl)
+    try:
+        return ListedNames(unpack_names((folder / FILES).read_bytes(), FILES), FILES)
+    except OSError as error:
+        raise DataFault(DataKind.MISMATCH, str(folder / FILES), None, f"cannot be read: {error.strerror}") from error
+
+
+def read_item(item: Item, names: ArchiveNames) -> IndexedRecord:
+    """An item with its pointer resolved. Raises ``DataFault`` for a pointer to no archive file."""
+    pointer = unpack_pointer(item.value)
+    return IndexedRecord(url_of_btree_key(item.key), names.key_of(pointer), pointer.offset, pointer.size)
+
+
+def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
+    """Reads every item of the index of ``crawl`` below ``root``; needs no network.
+
+    Order within blocks and from block to block is checked by the reader, whose faults end the reading and are given
+    with what was found before. Raises ``EnvironmentFault`` where there is no index.
+    """
+    about = read_about(index_folder(root, crawl))
+    if about is None:
+        raise EnvironmentFault(
+            f"there is no URL index of {crawl} in {root}", f"Build it: cc-pipeline index build --btree --crawl {crawl}"
+        )
+    chance = random.Random(0)
+    kept: list[IndexedRecord] = []
+    faults: list[DataFault] = []
+    items = 0
+    last = b""
+    try:
+        locator = open_url_index(root, crawl)
+        names = archive_names(root, crawl)
+        assert locator is not None
+        for item in locator.tree.scan(KeyRange(b"", None)):
+            items += 1
+            if item.key < last:
+                faults.append(
+                    DataFault(DataKind.MALFORMED, TREE, None, f"item {items:,} sorts before the one in front of it")
+                )
+            last = item.key
+            try:
+                record = read_item(item, names)
+            except DataFault as fault:
+                faults.append(fault)
+                continue
+            # each item has the same chance to be among the sample, however many there will be
+            if len(kept) < sample:
+                kept.append(record)
+            elif (place := chance.randrange(items)) < sample:
+                kept[place] = record
+            if items % _REPORT_EVERY == 0:
+                progress.report("verify", items, about.items, crawl)
+            if len(faults) >= _SHOWN_FAULTS:
+                break
+    except DataFault as fault:
+        faults.append(fault)
+    if not faults and items != about.items:
+        faults.append(
+            DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items where {about.items:,} were written")
+        )
+    return TreeCheck(items, tuple(kept), tuple(faults))
+
+
+def check_records(crawl: str, records: Sequence[IndexedRecord], transport: Transport) -> Iterator[DataFault]:
+    """Reads ``records`` at the source and gives those that are not of their URLs. Raises ``EnvironmentFault``."""
+    wanted = (ByteRange(record.file, record.offset, record.length, None, record) for record in records)
+    for done, outcome in enumerate(transport.read_many(wanted), 1):
+        progress.report("records", done, len(records))
+        record = outcome.tag
+        assert isinstance(record, IndexedRecord)
+        if isinstance(outcome, RangeFault):
+            yield DataFault(
+                outcome.kind, record.file, record.offset, f"{record.url} cannot be read ({outcome.kind.value})"
+            )
+            continue
+        kind = "arc" if ".arc.gz" in record.file else "warc"
+        promise = Promise(crawl, kind, record.file, record.offset, record.length, record.url, None, None)
+        verdict = examine(outcome.data, promise)
+        if verdict.reason is not None:
+            yield DataFault(
+                DataKind.MISMATCH, record.file, record.offset, f"{record.url}: {verdict.reason} ({verdict.detail})"
+            )

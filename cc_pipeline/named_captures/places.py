@@ -1,0 +1,216 @@
+"""From rows of a file to captures: what a row names is checked, and what its URL says is filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cc_pipeline.commoncrawl.crawls import validate_crawl_id
+from cc_pipeline.commoncrawl.domains import host_columns
+from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
+from cc_pipeline.commoncrawl.paths import WarcFile, current_key, parse_arc_key
+from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.index.archive_rows import is_arc
+from cc_pipeline.index.btree.locator import segment_of, subset_of
+from cc_pipeline.index.locator import GIVEN
+from cc_pipeline.named_captures.reading import Chunk, Wrong
+from cc_pipeline.records.range_plan import MAX_RECORD_BYTES
+
+_TEXTS: Final = (
+    "content_mime_type", "content_mime_detected", "content_charset", "content_languages", "content_truncated",
+    "fetch_redirect",
+)  # fmt: skip
+_FARTHEST: Final = 1 << 62
+#: Files whose names are remembered: rows of an index come host by host, each of another file.
+_REMEMBERED: Final = 1 << 17
+#: Subsets of a crawl's archive files that hold captures.
+_SUBSETS: Final = ("warc", "crawldiagnostics", "robotstxt", "news-warc")
+
+#: What a person knows of a capture and its place is not: for the index. ``row`` is its number in the file,
+#: and ``named`` says whether the file names the crawl.
+ASKED_SCHEMA: Final = pa.schema(
+    [
+        pa.field("crawl", pa.string()),
+        pa.field("url_surtkey", pa.string(), nullable=False),
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("fetch_time", pa.timestamp("s", tz="UTC")),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("named", pa.bool_(), nullable=False),
+    ]
+)
+
+
+class _Odd(ValueError):
+    """Why a row cannot be used."""
+
+
+@dataclass(slots=True)
+class Places:
+    """Makes captures of rows. ``knows`` says whether the source has a crawl; what cannot be used is ``wrong``."""
+
+    knows: Callable[[str], bool]
+    wrong: Wrong
+    _files: dict[str, Mapping[str, Any] | str] = field(default_factory=dict)
+    _crawls: dict[str, bool] = field(default_factory=dict)
+
+    def of(self, chunk: Chunk) -> tuple[pa.Table, pa.Table]:
+        """The rows that name a place (``CAPTURE_SCHEMA``), and those that name a URL and a time or crawl
+        (``ASKED_SCHEMA``)."""
+        number, count, columns = chunk
+        captures: list[dict[str, Any]] = []
+        asked: list[dict[str, Any]] = []
+        names, values = [*columns], [*columns.values()]
+        for place in range(count):
+            row = {name: _said(own[place]) for name, own in zip(names, values, strict=True)}
+            if not any(value is not None for value in row.values()):
+                continue
+            try:
+                if row.get("warc_filename") is not None and row.get("warc_record_offset") is not None:
+                    captures.append(self._capture(row))
+                else:
+                    asked.append({**self._asked(row), "row": number + place})
+            except _Odd as why:
+                self.wrong.add(number + place, str(why))
+        return _table(captures, CAPTURE_SCHEMA), _table(asked, ASKED_SCHEMA)
+
+    def _capture(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        file = self._file(str(row["warc_filename"]))
+        if (crawl := row.get("crawl")) is not None and _crawl(crawl) != file["crawl"]:
+            raise _Odd(f"{file['warc_filename']} is a file of {file['crawl']}, and the row says {crawl}")
+        length = row.get("warc_record_length")
+        return {
+            **file,
+            **_of_url(row.get("url")),
+            **{name: _text(row.get(name)) for name in _TEXTS},
+            "fetch_time": _moment(row.get("fetch_time")),
+            "fetch_status": _status(row.get("fetch_status")),
+            "content_digest": (_text(row.get("content_digest")) or "").removeprefix("sha1:") or None,
+            "warc_record_offset": _number("offset", row["warc_record_offset"], 0, _FARTHEST),
+            "warc_record_length": None if length is None else _number("length", length, 1, MAX_RECORD_BYTES),
+            "located_by": GIVEN,
+        }
+
+    def _asked(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        text, when, crawl = _text(row.get("url")), _moment(row.get("fetch_time")), row.get("crawl")
+        if text is None:
+            raise _Odd("it names neither a place (file and offset) nor a URL")
+        if when is None and crawl is None:
+            raise _Odd(f"it names no place, and {text[:200]} neither a time nor a crawl")
+        found = None if crawl is None else _crawl(crawl)
+        if found is not None and not self._known(found):
+            raise _Odd(f"the source has no crawl {found}")
+        moment = None if when is None else when.replace(microsecond=0)
+        key = surt_key(text)
+        return {"crawl": found, "url_surtkey": key, "url": text, "fetch_time": moment, "named": found is not None}
+
+    def _file(self, name: str) -> Mapping[str, Any]:
+        """What an archive file's name says. Raises ``_Odd``."""
+        found = self._files.get(name)
+        if found is None:
+            if len(self._files) >= _REMEMBERED:
+                self._files.clear()
+            try:
+                found = self._read(name)
+            except (DataFault, UserInputError, _Odd) as odd:
+                found = f"{name[:200]!r} {odd.reason if isinstance(odd, DataFault) else odd}"
+            self._files[name] = found
+        if isinstance(found, str):
+            raise _Odd(found)
+        return found
+
+    def _read(self, name: str) -> Mapping[str, Any]:
+        key = current_key(name)
+        arc = is_arc(key)
+        if arc:
+            crawl, subset = parse_arc_key(key).crawl, "warc"
+        else:
+            file = WarcFile.from_path(key)
+            crawl, subset = file.crawl, subset_of(key)
+            if file.subset not in _SUBSETS:
+                raise _Odd(f"is a file of {file.subset}, which holds no captures")
+        if not self._known(crawl):
+            raise _Odd(f"is of {crawl}, and the source has no such crawl")
+        return {
+            "crawl": crawl,
+            "subset": subset,
+            "warc_filename": key,
+            "warc_segment": segment_of(key),
+            "archive_format": "arc" if arc else "warc",
+        }
+
+    def _known(self, crawl: str) -> bool:
+        if crawl not in self._crawls:
+            self._crawls[crawl] = self.knows(crawl)
+        return self._crawls[crawl]
+
+
+def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _said(value: Any) -> Any:
+    """A value; ``None`` for text that says nothing, as CSV has it."""
+    if isinstance(value, str):
+        return value.strip() or None
+    return None if value is None or value != value else value
+
+
+def _crawl(text: Any) -> str:
+    try:
+        return validate_crawl_id(str(text))
+    except UserInputError as odd:
+        raise _Odd(str(odd)) from None
+
+
+def _of_url(url: Any) -> dict[str, Any]:
+    if url is None:
+        return {}
+    text = _text(url) or ""
+    columns = host_columns(text)
+    domain = columns["url_host_registered_domain"] or columns["url_host_name"] or None
+    return {**columns, "url": text, "url_surtkey": surt_key(text), "domain": domain}
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    return None if value is None else str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _number(what: str, value: Any, least: int, most: int) -> int:
+    try:
+        found = int(value)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or (isinstance(value, float) and value != found):
+        raise _Odd(f"the {what} {str(value)[:50]!r} is no number")
+    if not least <= found <= most:
+        raise _Odd(f"the {what} {found} is " + ("negative" if found < 0 else f"not between {least} and {most}"))
+    return found
+
+
+def _status(value: Any) -> int | None:
+    """The status; none where the row has none that can be one, as rows of revisits have."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
+
+
+def _moment(value: Any) -> datetime | None:
+    """A time as 14 digits, as ISO 8601, or as the value of a column of times; without a zone it is UTC."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, datetime):
+            moment = value
+        else:
+            text = str(value).removesuffix(" UTC")
+            moment = datetime.fromisoformat(f"{text[:8]}T{text[8:]}" if len(text) == 14 and text.isdigit() else text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise _Odd(f"the time {str(value)[:50]!r} is none that can be read") from None

@@ -1,0 +1,70 @@
+"""A run of several crawls, of which some fail: the others are run, and the end names those that were left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_pipeline.api import materializing
+from cc_pipeline.api.materializing import Part, run_targets
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault, Incomplete, NotNow, PlaceFault
+from cc_pipeline.settings import load_settings
+
+CRAWLS = [f"CC-MAIN-20{year}-10" for year in range(25, 13, -1)]
+
+
+def run(
+    home: Path, monkeypatch: pytest.MonkeyPatch, faults: dict[int, EnvironmentFault]
+) -> tuple[list[str], list[bool], list[EnvironmentFault]]:
+    """Runs ``CRAWLS``, some of which raise; gives those that were asked, which were the last, and the troubles."""
+    asked: list[str] = []
+    lasts: list[bool] = []
+
+    def part(settings: Any, crawls: Sequence[str], targets: Any, _: Any, unfound: Any, **__: Any) -> tuple[Part, None]:
+        asked.extend(crawls)
+        lasts.append(unfound[1])
+        if (fault := faults.get(CRAWLS.index(crawls[0]))) is not None:
+            raise fault
+        return Part(settings, targets, {}, frozenset(), ()), None
+
+    monkeypatch.setattr(materializing, "_meant", lambda *_: (tuple(CRAWLS), True))
+    monkeypatch.setattr(materializing, "_part", part)
+    monkeypatch.setattr(materializing, "_publish", lambda _: None)
+    troubles = run_targets(load_settings({}, home=str(home)), ["all"], [parse_target("example.com")])
+    return asked, lasts, troubles
+
+
+@pytest.mark.parametrize("family", [EnvironmentFault, Incomplete])
+def test_the_next_crawl_is_run_and_the_end_names_what_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: type[EnvironmentFault]
+) -> None:
+    faults = {place: family(f"{CRAWLS[place]} gave nothing", "Look") for place in (1, 2, 11)}
+    asked, lasts, [trouble] = run(tmp_path, monkeypatch, faults)
+    assert asked == CRAWLS
+    assert type(trouble) is family
+    assert f"3 of 12 crawls were left: {', '.join(CRAWLS[place] for place in (1, 2, 11))}." in trouble.what
+    assert f"-c {CRAWLS[1]} -c {CRAWLS[2]} -c {CRAWLS[11]}" in trouble.advice
+    assert not any(lasts), "a target that was found nowhere may be in a crawl that was not asked"
+
+
+def test_a_source_that_refuses_or_fails_everywhere_is_left_in_peace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, _, [trouble] = run(tmp_path, monkeypatch, {3: NotNow("refuses until noon", "Wait")})
+    assert asked == CRAWLS[:4]
+    assert isinstance(trouble, NotNow)
+    assert "9 of 12 crawls were left" in trouble.what
+    asked, _, [trouble] = run(tmp_path, monkeypatch, dict.fromkeys(range(2, 12), EnvironmentFault("no network", "")))
+    assert asked == CRAWLS[:7]
+    assert "10 of 12 crawls were left" in trouble.what
+
+
+def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PlaceFault):
+        run(tmp_path, monkeypatch, {3: PlaceFault("the disk is full", "")})
+    asked, lasts, troubles = run(tmp_path, monkeypatch, {})
+    assert (asked, lasts, troubles) == (CRAWLS, [False] * 11 + [True], [])

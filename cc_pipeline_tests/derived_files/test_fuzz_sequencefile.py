@@ -1,0 +1,55 @@
+"""Mutated SequenceFiles: pairs or faults, never anything else, and bounded."""
+
+from __future__ import annotations
+
+import io
+from typing import get_args
+
+from hypothesis import strategies as st
+
+from cc_pipeline.derived_files.sequencefile import (
+    Compression,
+    SequenceFileWriter,
+    SequencePair,
+    iter_pairs,
+    read_header,
+)
+from cc_pipeline.derived_files.writables import _DECODERS, Damage, decompress
+from cc_pipeline.errors import DataFault
+from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.fuzzing import edits, fuzz
+
+LIMIT = 1 << 16
+
+
+def written(how: Compression, codec: str) -> bytes:
+    stream = io.BytesIO()
+    with SequenceFileWriter(stream, how, codec, seed="s", block_bytes=1500, metadata=[("a", "b")]) as writer:
+        for number in range(60):
+            writer.append(f"http://example.com/{number}", "text " * (number % 40))
+    return stream.getvalue()
+
+
+BASES = [written(how, codec) for how in get_args(Compression) for codec in ("default", "gzip")]
+if CORPUS.is_dir():
+    BASES += [path.read_bytes() for path in sorted((CORPUS / "sequencefile").rglob("*.seq*"))]
+
+
+@fuzz(80, data=edits(BASES))
+def test_mutated_files(data: bytes) -> None:
+    for one in iter_pairs(data, "s", LIMIT):
+        assert isinstance(one, SequencePair | DataFault)
+        if isinstance(one, SequencePair):
+            assert all(len(part) <= LIMIT for part in (one.key, one.value) if isinstance(part, str | bytes))
+    try:
+        read_header(data, "s")
+    except DataFault as fault:
+        assert fault.source == "s"
+
+
+@fuzz(80, data=st.binary(max_size=300), codec=st.sampled_from(sorted(_DECODERS)))
+def test_noise_in_every_codec(data: bytes, codec: str) -> None:
+    try:
+        assert len(decompress(codec, data, 1000)) <= 1000
+    except Damage as error:
+        assert str(error)

@@ -1,0 +1,283 @@
+"""Hadoop SequenceFiles: every compression, every known class, and what damage costs."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+from typing import Any, get_args
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.derived_files import writables
+from cc_pipeline.derived_files import writables as hadoopcodecs
+from cc_pipeline.derived_files.sequencefile import (
+    Compression,
+    SequenceFileWriter,
+    SequencePair,
+    iter_pairs,
+    read_header,
+    write_header,
+)
+from cc_pipeline.derived_files.writables import decode_vint, encode_vint
+from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+
+ROWS = [(f"http://example.com/{number}", "tëxt \U0001f600\n" * (number % 50)) for number in range(400)]
+FORMS: list[tuple[Compression, str]] = [(how, codec) for how in get_args(Compression) for codec in ("default", "gzip")]
+SYNC = bytes(range(16))
+
+
+def written(rows: list[tuple[str, str]], how: Compression, codec: str, block_bytes: int = 3000) -> bytes:
+    stream = io.BytesIO()
+    with SequenceFileWriter(stream, how, codec, seed="a seed", block_bytes=block_bytes) as writer:
+        for key, value in rows:
+            writer.append(key, value)
+    return stream.getvalue()
+
+
+def rows_of(data: bytes, limit: int = 1 << 22) -> tuple[list[tuple[Any, Any]], list[DataFault]]:
+    found = list(iter_pairs(data, "s", limit))
+    rows = [(one.key, one.value) for one in found if isinstance(one, SequencePair)]
+    return rows, [one for one in found if isinstance(one, DataFault)]
+
+
+@pytest.mark.parametrize(("how", "codec"), FORMS)
+@given(rows=st.lists(st.tuples(st.text(max_size=20), st.text(max_size=200)), max_size=30), block=st.integers(1, 500))
+def test_round_trip(how: Compression, codec: str, rows: list[tuple[str, str]], block: int) -> None:
+    assert rows_of(written(rows, how, codec, block)) == (rows, [])
+
+
+@pytest.mark.parametrize(("how", "codec"), FORMS)
+def test_many_records_from_any_kind_of_source(how: Compression, codec: str, tmp_path: Path) -> None:
+    data = written(ROWS, how, codec)
+    path = tmp_path / "textData-00000"
+    path.write_bytes(data)
+    for source in (data, path, io.BytesIO(data)):
+        pairs = list(iter_pairs(source, "s"))
+        assert [(one.key, one.value) for one in pairs if isinstance(one, SequencePair)] == ROWS
+
+
+def test_the_header_says_what_was_written() -> None:
+    stream = io.BytesIO()
+    SequenceFileWriter(stream, "block", "gzip", seed="x", metadata=[("creator", "cc-pipeline")])
+    header = read_header(stream.getvalue(), "s")
+    assert (header.version, header.key_class, header.value_class) == (6, writables.TEXT, writables.TEXT)
+    assert (header.compression, header.codec) == ("block", hadoopcodecs.GZIP_CODEC)
+    assert (header.metadata, header.length) == ((("creator", "cc-pipeline"),), len(stream.getvalue()))
+    assert list(iter_pairs(stream.getvalue(), "s")) == []
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not() -> None:
+    assert written(ROWS, "block", "gzip") == written(ROWS, "block", "gzip")
+    streams = [io.BytesIO(), io.BytesIO()]
+    for stream in streams:
+        SequenceFileWriter(stream)
+    assert streams[0].getvalue() != streams[1].getvalue()
+
+
+def test_a_run_that_fails_leaves_no_half_block() -> None:
+    stream = io.BytesIO()
+    with pytest.raises(RuntimeError), SequenceFileWriter(stream) as writer:
+        writer.append("a", "b")
+        raise RuntimeError
+    assert list(iter_pairs(stream.getvalue(), "s")) == []
+
+
+def test_lone_surrogates_become_question_marks() -> None:
+    assert rows_of(written([("a\ud800", "b")], "none", "default")) == ([("a?", "b")], [])
+
+
+@pytest.mark.parametrize(("how", "codec"), [("bulk", "gzip"), ("block", "lzo")])
+def test_unknown_forms_are_refused(how: Any, codec: str) -> None:
+    with pytest.raises(UserInputError):
+        SequenceFileWriter(io.BytesIO(), how, codec)
+
+
+@pytest.mark.parametrize(("how", "codec"), FORMS)
+def test_damage_costs_what_lies_before_the_next_marker(how: Compression, codec: str) -> None:
+    data = bytearray(written(ROWS, how, codec))
+    middle = len(data) // 2
+    data[middle : middle + 9] = b"\xff" * 9
+    rows, faults = rows_of(bytes(data))
+    assert 1 <= len(faults) <= 2
+    lost = len(ROWS) - len(rows)
+    assert 0 < lost < 120
+    first = next(place for place, row in enumerate(ROWS) if row not in rows)
+    assert rows[:first] == ROWS[:first]
+    assert rows[-100:] == ROWS[-100:]
+
+
+@pytest.mark.parametrize(("how", "codec"), FORMS)
+def test_a_truncated_file_says_so(how: Compression, codec: str) -> None:
+    data = written(ROWS, how, codec)
+    rows, faults = rows_of(data[:-3])
+    assert rows == ROWS[: len(rows)]
+    assert len(faults) == 1
+
+
+def custom(key_class: str, value_class: str, key: bytes, value: bytes, version: int = 6) -> bytes:
+    header = bytearray(write_header(key_class, value_class, "none", None, (), SYNC))
+    header[3] = version
+    if version < 6:
+        del header[-20:-16]
+    return bytes(header) + struct.pack(">ii", len(key) + len(value), len(key)) + key + value
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_versions(version: int) -> None:
+    data = custom(writables.TEXT, writables.NULL, b"\x01a", b"", version)
+    assert rows_of(data) == ([("a", None)], [])
+
+
+@pytest.mark.parametrize("version", [0, 3, 7, 255])
+def test_other_versions_are_refused(version: int) -> None:
+    rows, (fault,) = rows_of(custom(writables.TEXT, writables.TEXT, b"\x01a", b"\x01b", version))
+    assert rows == []
+    assert str(version) in fault.reason
+
+
+@pytest.mark.parametrize(
+    ("class_name", "data", "value"),
+    [
+        ("Text", b"\x03abc", "abc"),
+        ("Text", b"\x01\xff", "\N{REPLACEMENT CHARACTER}"),
+        ("BytesWritable", b"\0\0\0\x02ab", b"ab"),
+        ("LongWritable", struct.pack(">q", -5), -5),
+        ("IntWritable", struct.pack(">i", 7), 7),
+        ("ShortWritable", struct.pack(">h", 7), 7),
+        ("ByteWritable", b"\xff", -1),
+        ("BooleanWritable", b"\x01", True),
+        ("FloatWritable", struct.pack(">f", 0.5), 0.5),
+        ("DoubleWritable", struct.pack(">d", 0.1), 0.1),
+        ("VIntWritable", encode_vint(-300), -300),
+        ("VLongWritable", encode_vint(1 << 40), 1 << 40),
+        ("NullWritable", b"", None),
+        ("UTF8", b"\0\x02ab", "ab"),
+        ("UnknownWritable", b"raw", b"raw"),
+    ],
+)
+def test_classes(class_name: str, data: bytes, value: object) -> None:
+    name = f"org.apache.hadoop.io.{class_name}"
+    assert rows_of(custom(writables.TEXT, name, b"\x01k", data)) == ([("k", value)], [])
+    if class_name != "UnknownWritable":
+        rows, faults = rows_of(custom(writables.TEXT, name, b"\x01k", data + b"?"))
+        assert (rows, len(faults)) == ([], 1)
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1))
+def test_variable_length_numbers(number: int) -> None:
+    data = encode_vint(number)
+    assert decode_vint(b"x" + data + b"y", 1) == (number, 1 + len(data))
+    with pytest.raises(ValueError, match="number"):
+        decode_vint(data[:-1], 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "data"),
+    [
+        (0, "00"),
+        (127, "7f"),
+        (-112, "90"),
+        (128, "8f80"),
+        (-113, "8770"),
+        (300, "8e012c"),
+        (-(1 << 63), "807fffffffffffffff"),
+    ],
+)
+def test_variable_length_numbers_as_hadoop_writes_them(number: int, data: str) -> None:
+    assert encode_vint(number).hex() == data
+
+
+def test_a_number_beyond_64_bits_is_refused() -> None:
+    with pytest.raises(OverflowError):
+        encode_vint(1 << 63)
+
+
+@pytest.mark.parametrize("count", [-1, 1 << 40])
+def test_lengths_are_checked_before_anything_is_allocated(count: int) -> None:
+    header = write_header(writables.TEXT, writables.TEXT, "block", hadoopcodecs.DEFAULT_CODEC, (), SYNC)
+    marker = b"\xff\xff\xff\xff" + SYNC
+    assert len(rows_of(header + marker + encode_vint(count))[1]) == 1
+    assert len(rows_of(header + marker + b"\x01" + encode_vint(count))[1]) == 1
+    plain = write_header(writables.TEXT, writables.TEXT, "none", None, (), SYNC)
+    assert len(rows_of(plain + struct.pack(">ii", 1 << 30, 1))[1]) == 1
+    assert len(rows_of(plain + struct.pack(">ii", 5, 6) + bytes(20))[1]) == 1
+
+
+@pytest.mark.parametrize("codec", ["default", "gzip"])
+def test_the_bound_holds_for_blocks_and_records(codec: str) -> None:
+    for how in ("record", "block"):
+        data = written([("a", "b" * 100_000)], how, codec)
+        assert rows_of(data, limit=50_000)[0] == []
+        assert rows_of(data, limit=200_000)[0] == [("a", "b" * 100_000)]
+
+
+def framed(compress: Any, data: bytes, size: int) -> bytes:
+    parts = [data[at : at + size] for at in range(0, len(data), size)]
+    chunks = [bytes(compress(part)) for part in parts]
+    return struct.pack(">I", len(data)) + b"".join(struct.pack(">I", len(chunk)) + chunk for chunk in chunks)
+
+
+def lz4(data: bytes) -> bytes:
+    return bytes(cramjam.lz4.compress_block(data, store_size=False))
+
+
+CODECS = {
+    "SnappyCodec": lambda data: framed(cramjam.snappy.compress_raw, data, 1000),
+    "Lz4Codec": lambda data: framed(lz4, data, 1000),
+    "ZStandardCodec": lambda data: bytes(cramjam.zstd.compress(data)),
+    "BZip2Codec": lambda data: bytes(cramjam.bzip2.compress(data)),
+}
+
+
+@pytest.mark.parametrize("name", list(CODECS))
+def test_codecs_that_are_only_read(name: str) -> None:
+    codec = f"org.apache.hadoop.io.compress.{name}"
+    data = b"some bytes, again and again " * 300
+    packed = CODECS[name](data)
+    assert hadoopcodecs.decompress(codec, packed, len(data)) == data
+    for bad, limit in ((packed, len(data) - 1), (packed[:-1], len(data)), (b"\x01" + packed, len(data))):
+        with pytest.raises(hadoopcodecs.Damage):
+            hadoopcodecs.decompress(codec, bad, limit)
+    with pytest.raises(hadoopcodecs.Damage):
+        hadoopcodecs.compress(codec, data)
+
+
+def test_an_unknown_codec_is_a_fault() -> None:
+    with pytest.raises(hadoopcodecs.Damage, match="unknown codec"):
+        hadoopcodecs.decompress("com.example.Codec", b"", 10)
+
+
+@needs_corpus
+@pytest.mark.parametrize("path", sorted((CORPUS / "sequencefile" / "colinmarc").glob("*")), ids=lambda path: path.stem)
+def test_known_content_of_real_files(path: Path) -> None:
+    rows = [(one.key, one.value) for one in iter_pairs(path, path.name) if isinstance(one, SequencePair)]
+    assert rows == [(b"Alice", b"Practice"), (b"Bob", b"Hope")]
+
+
+@needs_corpus
+def test_other_real_files() -> None:
+    folder = CORPUS / "sequencefile"
+    counts = {
+        str(path.relative_to(folder)).partition("/")[2]: len(list(iter_pairs(path, path.name)))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".crc" and "colinmarc" not in str(path)
+    }
+    assert counts["simple.seq"] == 2
+    assert counts["string.seq"] == 25
+    assert counts["test-segments/20150309101625/crawl_parse/part-00000"] == 101
+    assert counts["deduplication-crawldb/current/part-r-00000/data"] == 10
+    strings = [
+        (one.key, one.value)
+        for one in iter_pairs(folder / "tensorflow-io" / "string.seq", "s")
+        if isinstance(one, SequencePair)
+    ]
+    assert strings == [(f"{number:03}", f"VALUE{number:03}") for number in range(1, 26)]
+    index = list(iter_pairs(folder / "nutch/test-segments/20150309101625/content/part-00000/index", "s"))
+    assert [(one.key, one.value) for one in index if isinstance(one, SequencePair)] == [
+        ("http://nutch.apache.org/", 129)
+    ]

@@ -1,0 +1,66 @@
+"""What a certificate counts, of whatever targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.export.provenance import Provenance
+from cc_pipeline.extensions.delivery.certificate import certify
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, harvest, harvested, workspace_of
+
+SITE = "example.com"
+
+
+def test_the_subsets_that_a_condition_names_are_asked(bucket: Bucket, tmp_path: Path) -> None:
+    harvested(bucket[0], tmp_path / "home", subsets=("warc", "crawldiagnostics"))
+    workspace, out = workspace_of(bucket[0], tmp_path / "home"), tmp_path / "site.json"
+    targets = [parse_target(f"{SITE} where subset=crawldiagnostics"), parse_target("example.org")]
+    document = certify(workspace, targets, [NEW], Provenance(), out, print)
+    truth = [
+        *bucket[1].of(NEW, domain=SITE, subset="crawldiagnostics"),
+        *bucket[1].of(NEW, domain="example.org", subset="warc"),
+    ]
+    [crawl] = document["crawls"]
+    assert [crawl["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")] == [len(truth)] * 2
+    assert crawl["outcomes"] == {"not asked": len(truth)}
+    assert not document["complete"]
+    rows = pq.read_table(tmp_path / "site.captures.parquet").to_pylist()
+    assert {row["subset"] for row in rows} == {"crawldiagnostics", "warc"}
+
+
+def test_captures_of_several_crawls_are_in_one_file_in_order(bucket: Bucket, tmp_path: Path) -> None:
+    workspace, out = harvested(bucket[0], tmp_path / "home"), tmp_path / "site.json"
+    harvest(workspace, OLD)
+    document = certify(workspace, [parse_target(SITE)], [NEW, OLD], Provenance(), out, print)
+    rows = pq.read_table(tmp_path / "site.captures.parquet").to_pylist()
+    assert [row["crawl"] for row in rows] == [
+        crawl for crawl in (NEW, OLD) for _ in bucket[1].of(crawl, domain=SITE, subset="warc")
+    ]
+    for crawl in (NEW, OLD):
+        own = [(row["warc_filename"], row["warc_record_offset"]) for row in rows if row["crawl"] == crawl]
+        assert own == sorted(own)
+    assert document["captures"]["rows"] == len(rows)
+
+
+def test_captures_that_were_added_are_refused(bucket: Bucket, tmp_path: Path) -> None:
+    workspace, out = workspace_of(bucket[0], tmp_path / "home"), tmp_path / "x.json"
+    with pytest.raises(UserInputError, match="captures:x is captures that were added"):
+        certify(workspace, [parse_target("captures:x")], [ARC], Provenance(), out, print)
+    assert not list(tmp_path.glob("x.*"))
+
+
+def test_a_fault_of_an_index_names_no_path_in_the_certificate(bucket: Bucket, tmp_path: Path) -> None:
+    workspace, told = harvested(bucket[0], tmp_path / "home"), list[str]()
+    [catalog] = (tmp_path / "home").rglob("row_groups/**/*.parquet")
+    catalog.write_bytes(b"no catalog" * 1_000)
+    document = certify(workspace, [parse_target(SITE)], [NEW], Provenance(), tmp_path / "site.json", told.append)
+    [crawl] = document["crawls"]
+    assert crawl["findings"][0] == "parquet was not asked: it could not be read"
+    assert any(str(catalog) in one for one in told)
+    for written in tmp_path.glob("site.*"):
+        assert str(tmp_path).encode() not in written.read_bytes()

@@ -1,0 +1,186 @@
+"""The commands and formats of delivery beside those of the core: words, lists, holes, secrets, signals and origins."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+import cc_pipeline
+from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World, split_source
+from cc_pipeline_tests.cli.test_credentials import GUARDED, PASSWORD, USER, files_that_leak, leaks, place_of
+from cc_pipeline_tests.cli.test_holes import HOLE, NO_ZIPNUM, SITE
+from cc_pipeline_tests.cli.test_provenance import everything_in
+from cc_pipeline_tests.cli.test_stopped import STATUS, start, stopped, wait_until
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli published")]
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "extensions" / "delivery.md"
+COMMANDS = ("delivery copy", "delivery certify", "delivery verify")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_examples_and_is_on_the_page(cli: Cli, command: str) -> None:
+    assert "Examples" in cli(*command.split(), "--help").out
+    assert f"cc-pipeline {command}" in PAGE.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (1, ("--to", "x", "--convert", "zip")),
+        (1, ("--to", "https://example.com/x")),
+        (2, ()),
+        (2, ("--to", "x", "--parallel", "0")),
+    ],
+)
+def test_a_mistake_is_said(cli: Cli, world: World, status: int, words: tuple[str, ...]) -> None:
+    said = cli("delivery", "copy", SITE, "-c", NEW, *words, "--home", world.home)
+    assert (said.status, said.out) == (status, "") and "Traceback" not in said.err
+
+
+def test_a_typo_in_a_list_leaves_nothing(cli: Cli, world: World, tmp_path: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "sites.txt"
+    file.write_text("example.com\nexample.og\n", "utf-8")
+    words = ("delivery", "copy", "--to", "x", f"@{file}", "-c", NEW, "--source", world.bucket, "--home", home)
+    said = cli(*words)
+    assert said.status == 1
+    assert "line 2: example.og" in " ".join(said.err.split())
+    assert not home.exists()
+
+
+def test_copy_makes_standard_files_and_sends_nothing_twice(cli: Cli, world: World, tmp_path: Path) -> None:
+    place = tmp_path / "mine"
+    arguments = (
+        "delivery",
+        "copy",
+        "example.com",
+        "host:www.example.com",
+        "-c",
+        ARC,
+        "--to",
+        place,
+        "--home",
+        world.home,
+    )
+    said = cli(*arguments, "--convert", "warc", "--part-mb", "1", "--parallel", "2")
+    assert said.status == 0, said.err
+    truth = world.truth.of(ARC, domain="example.com")
+    files = sorted(place.rglob("*.warc.gz"))
+    assert not list(place.rglob("*.arc.gz"))
+    found = []
+    for file in files:
+        with file.open("rb") as stream:
+            records = [record.rec_headers for record in ArchiveIterator(stream) if record.rec_type != "warcinfo"]
+            found += [(headers["WARC-Source-URI"], headers["WARC-Source-Range"]) for headers in records]
+    assert len(found) == len(truth)
+    assert set(found) == {
+        (
+            (world.bucket / c.warc_filename).as_uri(),
+            f"bytes={c.warc_record_offset}-{c.warc_record_offset + c.warc_record_length - 1}",
+        )
+        for c in truth
+    }
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
+    again = cli(*arguments, "--convert", "warc", "--part-mb", "1")
+    assert again.out.splitlines()[-1].split() == [ARC, str(len(truth)), str(len(files)), str(len(files)), "0", "0"]
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
+
+
+def test_nothing_is_delivered_over_holes(cli: Cli, world: World, tmp_path: Path) -> None:
+    with FaultServer(world.bucket, rules=(HOLE, NO_ZIPNUM)) as server:
+        place = ("-c", NEW, "--source", server.url, "--home", tmp_path / "home")
+        assert cli("index", "harvest", "--allow-gaps", *place).status == 0
+        copied = ("delivery", "copy", SITE, "--to", tmp_path / "mine", *place)
+        assert cli(*copied, "--allow-missing").status == 3
+        # nobody knows what is planned, so nothing may say that it is all there
+        assert not list((tmp_path / "mine").rglob("manifest-*"))
+        server.set_rules([HOLE])
+        said = cli(*copied, "--allow-missing")
+        assert said.status == 0, said.err
+        assert "another index was asked, which is whole" in said.err
+
+
+def test_what_defaults_leave_out_is_said_and_flags_change_no_environment(
+    cli: Cli, world: World, tmp_path: Path
+) -> None:
+    before = dict(os.environ)
+    others = len([one for one in world.truth.of(NEW, domain=SITE) if one.subset != "warc"])
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    flags = ("--parallel", 2, "--via", "parquet", "--allow-missing", "--home", home)
+    said = cli("delivery", "copy", SITE, "-c", NEW, "--to", tmp_path / "mine", *flags)
+    assert said.status == 0, said.err
+    assert f"note: {others} captures of {SITE} in {NEW} are in " in said.err
+    assert dict(os.environ) == before | {"COLUMNS": "200"}
+
+
+def test_a_copy_stops_with_a_sentence(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with FaultServer(world.bucket, rules=(Rule("stall", times=None),)) as server:
+        words = ("delivery", "copy", SITE, "-c", NEW, "--to", "there")
+        process = start(tmp_path / "home", server.url, *words)
+        wait_until(server, "stall", "", process)
+        status, out, err = stopped(process, signal.SIGTERM)
+    assert (status, out) == (STATUS[signal.SIGTERM], "")
+    assert split_source(err)[1].splitlines() == [
+        "stopped. What was committed stays; run the same command again to go on"
+    ]
+
+
+def test_a_password_is_in_no_delivery(cli: Cli, world: World, tmp_path: Path) -> None:
+    with FaultServer(world.bucket, manners=GUARDED) as server:
+        source = f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}"
+        where = ("-c", NEW, "--source", source, "--home", tmp_path / "home")
+        done = cli("delivery", "copy", SITE, "--to", tmp_path / "mine", "--allow-missing", *where)
+        refused = cli("delivery", "copy", SITE, "--to", source, *where)
+    assert (done.status, refused.status) == (0, 1), (done.err, refused.err)
+    assert not leaks((done.out + done.err + refused.out + refused.err).encode())
+    assert files_that_leak(tmp_path / "mine") == []
+
+
+def unpacked(out: Path) -> Iterator[tuple[Path, bytes]]:
+    yield from everything_in(out)
+    with zipfile.ZipFile(out / "site.wacz") as archive:
+        for name in archive.namelist():
+            member = archive.read(name)
+            yield out / "site.wacz", gzip.decompress(member) if name.endswith(".gz") else member
+
+
+def test_nothing_that_leaves_names_a_path_of_the_home(cli: Cli, rich: Path, world: World, tmp_path: Path) -> None:
+    out = tmp_path / "handed"
+    out.mkdir()
+    said = [
+        cli("export", SITE, "-c", ARC, "--out", out / "site.wacz", "--allow-missing", "--home", rich),
+        cli("delivery", "certify", SITE, "-c", NEW, "--out", out / "proof.json", "--home", rich),
+        cli("delivery", "copy", SITE, "-c", NEW, "-c", ARC, "--to", out / "copy", "--allow-missing", "--home", rich),
+    ]
+    # not all that both indexes list was fetched, which a certificate says
+    assert [one.status for one in said] == [0, 3, 0], said
+    assert (out / "site.wacz.targets.csv").exists() and (out / "site.wacz.provenance.json").exists()
+    seen = 0
+    for path, data in unpacked(out):
+        seen += 1
+        # a record that became WARC says by an address from where (WARC-Source-URI)
+        for place in (rich, tmp_path, *(() if path.suffix == ".wacz" else (world.bucket,))):
+            assert str(place).encode() not in data, path
+    assert seen > 20
+    manifests = [*out.rglob("manifest-*.json")]
+    assert len(manifests) == 2
+    for path in manifests:
+        told = json.loads(path.read_text("utf-8"))["provenance"]
+        assert [one["definition"] for one in told["resolved"]] == [SITE]
+        assert [one["crawl"] for one in told["crawls"]] == [path.parent.name] and told["crawls"][0]["indexes"]
+
+
+def test_python_writes_a_wacz_too(rich: Path, tmp_path: Path) -> None:
+    records = cc_pipeline.open(rich, quiet=True).export(tmp_path / "site.wacz", SITE, NEW, allow_missing=True)
+    assert [row["crawl"] for row in records.rows] == [NEW] and "captures were planned" in records.notes[0]

@@ -1,0 +1,270 @@
+"""A crawl is harvested by subset: what is asked for and nothing else, and nothing that was harvested before goes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_pipeline.checks.scope import Scope
+from cc_pipeline.checks.tables import footers_verdict, index_verdicts, manifest_verdict
+from cc_pipeline.commoncrawl.crawls import SUBSETS
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
+from cc_pipeline.extraction.locate import captures_of
+from cc_pipeline.harvesting.catalog import (
+    catalog_gaps,
+    columnar_versions,
+    open_catalog,
+    read_catalog_table,
+    versions_of,
+)
+from cc_pipeline.harvesting.crawl_index import (
+    ARC_REASON,
+    commit_manifest,
+    commit_row_groups,
+    coverage_figures,
+    harvest_footers,
+    is_harvested,
+    repair_statistics,
+)
+from cc_pipeline.harvesting.url_index import build_url_index
+from cc_pipeline.index.gaps import find_gaps, unharvested
+from cc_pipeline.index.locator import NoSuchIndex
+from cc_pipeline.lake import adding
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.harvesting.test_crawl_index import index_files, index_paths, put_list
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, copy_of, harvest, harvested, replace_file, workspace_of
+
+SITE = "example.com"
+ROBOTS = ("robotstxt",)
+NO_ZIPNUM = Rule("404", key="*cluster.idx", times=None)
+
+
+def asked_of(server: FaultServer, since: int = 0) -> list[str]:
+    """The subsets of the index files that were asked for, in the order of the requests."""
+    keys = [hit.key for hit in server.hits[since:] if hit.key.endswith(".parquet")]
+    return [key.partition("/subset=")[2].partition("/")[0] for key in keys]
+
+
+def rows_of(workspace: Workspace, crawl: str = NEW) -> dict[str, set[str]]:
+    """Each table of the harvest as a set of its rows."""
+    return {
+        table: set(map(str, workspace.lake.read(table, {"crawl": crawl}).to_pylist()))
+        for table in ("index_manifest", *HARVEST.tables)
+    }
+
+
+def covered(workspace: Workspace, crawl: str = NEW) -> dict[str, tuple[int, int, str | None]]:
+    rows = read_catalog_table(workspace.lake, "coverage", crawl).to_pylist()
+    return {row["subset"]: (row["expected"], row["harvested"], row["reason"]) for row in rows}
+
+
+def found(workspace: Workspace, via: str = "parquet", crawl: str = NEW) -> tuple[int, str]:
+    target = parse_target(SITE)
+    answer = captures_of(workspace, crawl, [target], via=via)
+    return answer.captures[target.slug].num_rows, str(answer.why)
+
+
+def test_only_the_footers_of_wanted_subsets_are_asked_for(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        pages = harvested(server.url, tmp_path)
+        assert asked_of(server) == ["warc", "warc"]
+        assert is_harvested(pages, NEW)
+        assert covered(pages) == {"warc": (2, 2, None)}
+        assert len(rows_of(pages)["index_manifest"]) == 4
+        before, versions = rows_of(pages), columnar_versions(pages.lake, [NEW])
+
+        robots, asked = workspace_of(server.url, tmp_path, subsets=ROBOTS), len(server.hits)
+        assert not is_harvested(robots, NEW)
+        harvest(robots)
+        assert asked_of(server, asked) == ["robotstxt"]
+        assert is_harvested(robots, NEW)
+        assert covered(robots) == {"warc": (2, 2, None), "robotstxt": (1, 1, None)}
+        after = rows_of(robots)
+        assert all(before[table] <= after[table] for table in before)
+        assert all(before[table] < after[table] for table in HARVEST.tables)
+        assert columnar_versions(pages.lake, [NEW]).items() > versions.items()
+
+        asked = len(server.hits)
+        again = workspace_of(server.url, tmp_path)
+        assert is_harvested(again, NEW)
+        assert harvest(again).written == commit_row_groups(again, [NEW])[NEW].written == 0
+        assert asked_of(server, asked) == []
+        assert rows_of(again) == after
+        assert coverage_figures(again, NEW)["subsets"] == "robotstxt, warc"
+        truth = bucket[1]
+        assert found(pages)[0] == len(truth.of(NEW, subset="warc", domain=SITE))
+        assert found(robots)[0] == len(truth.of(NEW, subset="robotstxt", domain=SITE))
+
+
+def test_the_subsets_wanted_first_are_asked_first(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        harvest(workspace_of(server.url, tmp_path, subsets=("robotstxt", "warc"), concurrency=1))
+        assert asked_of(server) == ["robotstxt", "warc", "warc"]
+
+
+def test_a_version_is_of_what_a_subset_holds_whoever_harvested_it(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    one = workspace_of(root, tmp_path / "one")
+    for subset in SUBSETS:
+        harvest(workspace_of(root, tmp_path / "one", subsets=(subset,)))
+    versions = columnar_versions(one.lake, [NEW, OLD])
+    assert versions.keys() == {(NEW, subset) for subset in SUBSETS}
+    assert versions_of(one.lake.read("row_groups", {"crawl": NEW})) == {
+        subset: versions[NEW, subset] for subset in SUBSETS
+    }
+    assert len(set(versions.values())) == 3
+
+    put_list(root, index_paths(root, NEW)[::-1])
+    for file in (root / "cc-index" / "table").rglob("*.parquet"):
+        replace_file(file, file.read_bytes())
+    other = harvested(root, tmp_path / "other", subsets=SUBSETS)
+    assert columnar_versions(other.lake, [NEW]) == versions
+    # repairs and other ETags change what is read, and no answer
+    repair_statistics(other, NEW)
+    assert columnar_versions(other.lake, [NEW]) == versions
+
+
+def test_a_version_changes_with_the_files_and_with_their_holes(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    (first, _), (_, other) = index_files(root), index_files(root, OLD)
+    whole = first.read_bytes()
+    workspace = workspace_of(root, tmp_path / "home", subsets=("warc", "robotstxt"))
+    seen = []
+    for data in (whole[:-4] + b"XXXX", whole, other.read_bytes()):
+        replace_file(first, data)
+        commit_manifest(workspace, NEW)
+        harvest_footers(workspace, NEW, refresh=True)
+        commit_row_groups(workspace, [NEW])
+        seen.append(columnar_versions(workspace.lake, [NEW]))
+    assert len({one[NEW, "warc"] for one in seen}) == 3
+    assert len({one[NEW, "robotstxt"] for one in seen}) == 1
+
+
+def test_a_subset_that_the_path_list_does_not_name_is_harvested_and_empty(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    put_list(root, [path for path in index_paths(root, NEW) if "/subset=warc/" in path])
+    harvest(workspace_of(root, tmp_path / "home"))
+    robots = workspace_of(root, tmp_path / "home", subsets=ROBOTS)
+    assert not is_harvested(robots, NEW)
+    assert "names no file of this subset" in harvest(robots).notes[0]
+    assert is_harvested(robots, NEW)
+    assert covered(robots)["robotstxt"] == (0, 0, "the path list of the crawl names no file of this subset")
+    assert columnar_versions(robots.lake, [NEW]).keys() == {(NEW, "warc"), (NEW, "robotstxt")}
+    assert found(robots)[0] == 0
+    assert all(verdict.passed for verdict in index_verdicts(robots))
+
+
+def test_crawls_of_the_arc_years_have_one_subset_whatever_is_asked_for(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path, subsets=ROBOTS)
+    assert commit_manifest(workspace, ARC).notes == harvest(workspace, ARC).notes == (ARC_REASON,)
+    assert set(covered(workspace, ARC).values()) == {(0, 0, ARC_REASON)}
+    assert is_harvested(workspace, ARC)
+    assert is_harvested(workspace_of(bucket[0], tmp_path), ARC)
+    versions = columnar_versions(workspace.lake, [ARC])
+    assert versions.keys() == {(ARC, "warc"), (ARC, "robotstxt")}
+    assert {subset: versions[ARC, subset] for _, subset in versions} == versions_of(
+        workspace.lake.read("row_groups", {"crawl": ARC})
+    )
+
+
+def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path: Path) -> None:
+    pages = harvested(bucket[0], tmp_path)
+    both = workspace_of(bucket[0], tmp_path, subsets=("warc", "robotstxt"))
+    assert catalog_gaps(both, [NEW]) == []
+    with open_catalog(both.lake) as catalog:
+        assert find_gaps(catalog, NEW, SUBSETS) is None
+        assert unharvested(catalog, NEW, SUBSETS) == ("crawldiagnostics", "robotstxt")
+    truth = bucket[1]
+    wanted = len(truth.of(NEW, subset="warc", domain=SITE)) + len(truth.of(NEW, subset="robotstxt", domain=SITE))
+    count, why = found(both, "auto")
+    assert count == wanted
+    assert why == "zipnum, the only one (parquet is not harvested for robotstxt)"
+    with pytest.raises(EnvironmentFault, match=f"the index of {NEW} has not been harvested for robotstxt") as refused:
+        found(both)
+    assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in refused.value.advice
+    with pytest.raises(EnvironmentFault, match="has not been harvested for robotstxt"):
+        build_url_index(both, NEW)
+    assert not is_harvested(both, NEW)
+    assert all(verdict.passed for verdict in index_verdicts(both))
+    assert footers_verdict(both, Scope()).passed
+    assert manifest_verdict(both, Scope()).passed
+    with pytest.raises(NoSuchIndex):
+        found(pages, crawl=OLD)
+
+
+def test_without_another_index_the_advice_is_to_harvest_the_subset(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0], rules=[NO_ZIPNUM]) as server:
+        harvest(workspace_of(server.url, tmp_path))
+        robots = workspace_of(server.url, tmp_path, subsets=ROBOTS)
+        with pytest.raises(EnvironmentFault, match="has not been harvested for robotstxt"):
+            found(robots, "auto")
+        server.set_rules([NO_ZIPNUM, Rule("404", key="*subset=robotstxt*", times=None)])
+        harvest(robots)
+        with pytest.raises(IndexIncomplete, match=f"1 of 1 index files of {NEW} robotstxt could not be read") as lacks:
+            found(robots, "auto")
+        assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in lacks.value.advice
+        # the other subset has no hole
+        assert catalog_gaps(workspace_of(server.url, tmp_path), [NEW]) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "is_there"), [("put_rows", False), ("commit_actions", False), ("commit_durably", False), ("sync_log", True)]
+)
+def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, is_there: bool
+) -> None:
+    whole = harvested(bucket[0], tmp_path / "whole", subsets=("warc", "robotstxt"))
+    pages, robots = (workspace_of(bucket[0], tmp_path / "home", subsets=one) for one in (("warc",), ROBOTS))
+    harvest(pages)
+    before = rows_of(pages)
+    commit_manifest(robots, NEW)
+    harvest_footers(robots, NEW)
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(adding if at == "put_rows" else Lake, {"sync_log": "_sync_log"}.get(at, at), killed)
+        with pytest.raises(KeyboardInterrupt):
+            commit_row_groups(robots, [NEW])
+    later = workspace_of(bucket[0], tmp_path / "home", subsets=("warc", "robotstxt"))
+    here = {"warc", "robotstxt"} if is_there else {"warc"}
+    assert columnar_versions(later.lake, [NEW]).keys() == {(NEW, subset) for subset in here}
+    assert covered(later).keys() == here
+    assert is_there or rows_of(later) == before
+    with open_catalog(later.lake) as catalog:
+        assert set(catalog.index_files(NEW)["subset"].to_pylist()) == here
+    assert is_harvested(pages, NEW)
+    assert is_harvested(robots, NEW) is is_there
+    assert found(pages)[0] == len(bucket[1].of(NEW, subset="warc", domain=SITE))
+    harvest(robots)
+    assert columnar_versions(later.lake, [NEW]) == columnar_versions(whole.lake, [NEW])
+    assert covered(later) == covered(whole)
+
+
+def test_homes_on_one_lake_harvest_subsets_beside_each_other(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        lake = str(tmp_path / "lake")
+
+        def home(name: str, subsets: Collection[str]) -> Workspace:
+            return workspace_of(server.url, tmp_path / name, lake=lake, subsets=tuple(subsets))
+
+        first, second = home("first", ["warc"]), home("second", ROBOTS)
+        harvest(first)
+        harvest(second)
+        asked = len(server.hits)
+        # each looks up what the other one harvested, and asks for no footer
+        assert is_harvested(home("first", SUBSETS[::2]), NEW)
+        assert is_harvested(home("second", ["warc"]), NEW)
+        assert is_harvested(first, NEW)
+        harvest(first)
+        assert covered(first) == {"warc": (2, 2, None), "robotstxt": (1, 1, None)}
+        assert asked_of(server, asked) == []
+        assert HARVEST.is_made(first.lake, Slice(NEW))

@@ -1,0 +1,146 @@
+"""Harvest, look-up and fetch at servers of all manners: the same rows as from a sound one, for few requests more."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.harvesting.crawl_index import harvest_footers
+from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.zipnum import kept_clusters
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
+from cc_pipeline_tests.world import NEW, Bucket, copy_of, extract, harvest, harvested, workspace_of
+
+DOMAINS = ("example.com", "example.org")
+#: Other than any that a workspace has by itself, so that runs are told apart.
+RATE = 2000.0
+
+
+def suffixes(kind: str) -> Rule:
+    return Rule(kind, ranges=("bytes=-*",), times=None)
+
+
+MANNERS = {
+    "whole objects for suffixes": [suffixes("whole_object")],
+    "unknown totals": [Rule("unknown_total", times=None)],
+    "neither suffixes nor totals": [suffixes("416"), Rule("unknown_total", times=None)],
+    "two ETags": [Rule("two_etags", times=None)],
+    "an ETag for each answer": [Rule("changed_etag", times=None)],
+}
+
+
+def hits_of(hits: Sequence[Hit], *, index: bool) -> int:
+    return sum(hit.key.startswith("cc-index/") == index for hit in hits)
+
+
+def rows_of(workspace: Workspace, table: str) -> list[tuple[object, ...]]:
+    names = ["warc_filename", "warc_record_offset"] + (["outcome", "digest_check"] if table == "records" else ["url"])
+    return sorted(tuple(row[name] for name in names) for row in workspace.lake.read(table).to_pylist())
+
+
+def run(server: FaultServer, home: Path, via: str) -> tuple[Counter[str], Workspace]:
+    """A harvest, and two runs of a process of their own each; the requests of each stage."""
+    asked: Counter[str] = Counter()
+    workspace = workspace_of(server.url, home, via=via, rate=RATE)
+    if via == "parquet":
+        harvest(workspace)
+        asked["harvest"] = hits_of(server.hits, index=True)
+    for number, domain in enumerate(DOMAINS):
+        workspace.close()
+        workspace = workspace_of(server.url, home, via=via, rate=RATE)
+        server.hits.clear()
+        extract(workspace, domain)
+        asked[f"look-up {number}"] = hits_of(server.hits, index=True)
+        asked["fetch"] += hits_of(server.hits, index=False)
+    return asked, workspace
+
+
+@pytest.fixture(scope="module", params=["parquet", "zipnum"])
+def sound(
+    bucket: Bucket, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[str, Counter[str], Workspace]:
+    """An index, and the run by it at a sound server."""
+    via = request.param
+    with FaultServer(bucket[0]) as server:
+        return via, *run(server, tmp_path_factory.mktemp(via), via)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("manner", MANNERS)
+def test_the_same_rows_come_from_servers_of_all_manners(
+    bucket: Bucket, sound: tuple[str, Counter[str], Workspace], tmp_path: Path, manner: str
+) -> None:
+    via, expected, other = sound
+    with FaultServer(bucket[0], rules=MANNERS[manner]) as server:
+        asked, workspace = run(server, tmp_path, via)
+    for table in ("captures", "records"):
+        assert rows_of(workspace, table) == rows_of(other, table) != []
+    files = len(list(bucket[0].glob(f"cc-index/table/cc-main/warc/crawl={NEW}/subset=warc/*.parquet")))
+    more = asked - expected
+    if "ETag" not in manner:
+        # one request finds it out, or as many as are under way by then, and a HEAD comes before each end: of a footer,
+        # and in each run of a cluster.idx. The files are shorter than what is asked for, so that without totals it may
+        # be their first bytes
+        finding = more.pop("harvest", 0) - files
+        assert 1 <= finding <= files if via == "parquet" else finding == -files
+        assert more == Counter({"look-up 0": 1 if via == "parquet" else 2, "look-up 1": 1})
+        assert not expected - asked
+    elif manner == "two ETags":
+        # of each file of the index that is read: one that was not expected, and its end; then it is known for good
+        assert not more["harvest"]
+        assert more["look-up 0"] + more["look-up 1"] <= 4 * files
+        assert more["fetch"] <= asked["fetch"] / 2
+
+
+def test_the_second_etag_is_asked_about_once(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0], rules=[Rule("two_etags", times=None)]) as server:
+        run(server, tmp_path, "parquet")
+        kept = (tmp_path / "footers" / "etags.jsonl").read_bytes().split(b"\n")[1:]
+        assert len({json.loads(line)[0] for line in kept}) == len(kept) > 0, "once a file"
+        workspace = workspace_of(server.url, tmp_path, via="parquet")
+        server.hits.clear()
+        refreshed = harvest_footers(workspace, NEW, refresh=True)
+        assert refreshed.written == 0, "the files are the same, whichever of both ETags they have"
+
+
+def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: Path) -> None:
+    root = copy_of(bucket[0], tmp_path / "bucket")
+    home = tmp_path / "home"
+    workspace = harvested(root, home, via="parquet")
+    extract(workspace, DOMAINS[0])
+    workspace.close()
+    footers = FooterStore(workspace.settings.footers_path).read(NEW).entries
+    # other inodes and times, the same bytes
+    shutil.move(root, tmp_path / "before")
+    shutil.copytree(tmp_path / "before", root, copy_function=shutil.copyfile)
+    workspace = workspace_of(root, home, via="parquet")
+    located, fetched, _ = extract(workspace, DOMAINS[1])
+    truth = bucket[1].of(NEW, subset="warc", domain=DOMAINS[1])
+    assert (located.rows, fetched.per_target[DOMAINS[1]]["fetched"]) == (len(truth), len(truth))
+    assert extract(workspace, DOMAINS[0])[0].fresh_slices == 0, "nothing is located again"
+    assert harvest_footers(workspace, NEW, refresh=True).written == 0
+    assert FooterStore(workspace.settings.footers_path).read(NEW).entries == footers
+
+
+def test_a_source_without_ranges_is_told_once_and_what_to_do(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_clusters, "_MOST_WHOLE", 0)  # a real cluster.idx has as much as is read of it
+    with FaultServer(bucket[0], rules=[Rule("whole_object", "cc-index/table/*", times=None)]) as server:
+        workspace = workspace_of(server.url, tmp_path)
+        with pytest.raises(EnvironmentFault) as refused:
+            harvest(workspace)
+        assert len(server.hits) <= 30
+        server.set_rules([Rule("whole_object", "cc-index/*", times=None)])
+        with pytest.raises(EnvironmentFault, match=r"sends whole files .*cluster\.idx"):
+            extract(workspace_of(server.url, tmp_path, via="zipnum"), DOMAINS[0])
+    assert "sends whole files where parts of them are asked for" in str(refused.value)
+    assert "HTTP Range" in refused.value.advice
+    assert str(refused.value).count("parquet") == 1

@@ -1,0 +1,280 @@
+"""The host with the list of crawls is dead or wrong, and the source answers: what is known then, and what is asked."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cc_pipeline.automation.known_keys import known_keys
+from cc_pipeline.checks.doctor import examine
+from cc_pipeline.checks.tables import crawl_list_verdict
+from cc_pipeline.commoncrawl import crawls as packaged
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.harvesting.crawl_index import is_published
+from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed, find_crawl, known_crawls
+from cc_pipeline.settings import load_settings, places
+from cc_pipeline.stores.answer import Timeouts
+from cc_pipeline.transport.ranges import RetryPolicy
+from cc_pipeline.transport.states import budget_state
+from cc_pipeline.workspace import crawl_list as collinfo
+from cc_pipeline.workspace import workspace as workspaces
+from cc_pipeline.workspace.crawl_list import read_crawl_list
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import NEW, OLD, Bucket, closed_port, extract, harvested, workspace_of
+
+DEAD = ("refused", "503", "stall", "empty list", "html")
+LATER = "CC-MAIN-2026-51"
+
+
+@contextmanager
+def dead_list(kind: str, folder: Path) -> Iterator[str]:
+    """The address of a list on a host that fails in this way."""
+    if kind == "refused":
+        yield f"{closed_port()}/collinfo.json"
+        return
+    folder.mkdir()
+    (folder / "collinfo.json").write_bytes({"html": b"<html>502 Bad Gateway</html>"}.get(kind, b"[]"))
+    rules = [] if kind in ("empty list", "html") else [Rule(kind, times=None)]
+    with FaultServer(folder, rules=rules) as server:
+        yield f"{server.url}collinfo.json"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspaces, "_LIST_TIMEOUTS", Timeouts(0.3, 0.3, 0.3))
+
+
+@pytest.fixture
+def common_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loopback passes for Common Crawl's own host, and had these crawls at release."""
+    monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
+    monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22\n")
+
+
+def heads(server: FaultServer) -> list[str]:
+    return [hit.key for hit in server.hits if hit.method == "HEAD" or hit.key.endswith(".paths.gz")]
+
+
+def with_copy(bucket: Path, home: Path, days: float) -> None:
+    """A copy of the bucket's list in ``home``, read so many days ago."""
+    copy = home / "cache" / "collinfo.json"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes((bucket / "collinfo.json").read_bytes())
+    then = time.time() - days * 86_400
+    os.utime(copy, (then, then))
+
+
+@pytest.mark.parametrize("kind", ["refused", "html"])
+def test_a_fresh_home_finds_a_crawl_by_its_name(bucket: Bucket, tmp_path: Path, kind: str) -> None:
+    with dead_list(kind, tmp_path / "lists") as collinfo, FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path / "home", collinfo=collinfo)
+        assert find_crawl(workspace, "2024-22").id == NEW
+        assert is_published(workspace, NEW)
+        with pytest.raises(EnvironmentFault, match="list of crawls"):
+            known_crawls(workspace)
+        # what was found once is not asked for again by the next command
+        again = workspace_of(server.url, tmp_path / "home", collinfo=collinfo)
+        assert find_crawl(again, NEW).id == NEW
+    assert heads(server) == [f"crawl-data/{NEW}/cc-index-table.paths.gz"]
+
+
+def test_pages_without_an_index_server(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        workspace = harvested(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
+        located, fetched, parsed = extract(workspace, "example.com")
+    assert located.rows == fetched.rows == len(bucket[1].of(NEW, subset="warc", domain="example.com"))
+    assert parsed.rows
+    # a harvested crawl is found in the home: nobody is asked
+    elsewhere = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
+    assert find_crawl(elsewhere, NEW).id == NEW
+
+
+def test_absent_is_said_only_of_404_and_remembered_for_a_day(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        for _ in range(2):
+            workspace = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
+            with pytest.raises(UserInputError, match=f"{LATER}.*is not a crawl of") as refused:
+                find_crawl(workspace, LATER)
+        assert "it was asked less than a minute ago" in str(refused.value)
+        [noted] = (tmp_path / "cache" / "crawls").iterdir()
+        noted.write_text(noted.read_text().replace('"at": "20', '"at": "19'))
+        with pytest.raises(UserInputError):
+            find_crawl(workspace, LATER)
+    assert len(heads(server)) == 2, "again on another day"
+
+
+def test_a_refusal_is_unknown_and_never_absent(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0], rules=[Rule("429", times=None)]) as server:
+        for _ in range(2):
+            workspace = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
+            with pytest.raises(
+                EnvironmentFault, match=f"whether .* has {NEW} is unknown: .*429.*less than a min"
+            ) as unsure:
+                find_crawl(workspace, NEW)
+        assert "asked again after" in str(unsure.value)
+    assert len(heads(server)) == RetryPolicy().attempts, "what was found out is remembered"
+
+
+def test_a_network_that_fails_is_asked_again_at_once(bucket: Bucket, tmp_path: Path) -> None:
+    source = closed_port()
+    workspace = workspace_of(source, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
+    with pytest.raises(EnvironmentFault, match="is unknown: unreachable"):
+        find_crawl(workspace, NEW)
+    with FaultServer(bucket[0], port=int(source.rpartition(":")[2])):
+        assert find_crawl(workspace, NEW).id == NEW
+
+
+def test_a_crawl_newer_than_the_list_is_found_and_listed_in_the_table(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        lists = tmp_path / "lists"
+        lists.mkdir()
+        (lists / "collinfo.json").write_text(f'[{{"id": "{OLD}"}}]')
+        workspace = workspace_of(server.url, tmp_path / "home", collinfo=str(lists / "collinfo.json"))
+        assert find_crawl(workspace, NEW).id == NEW
+        commit_crawls(workspace)
+        assert workspace.lake.read("crawls").sort_by("crawl")["crawl"].to_pylist() == [OLD, NEW]
+        assert [crawl.id for crawl in known_crawls(workspace).crawls] == [OLD], "newest and all mean the list"
+        assert {OLD, NEW} <= known_keys(workspace).crawls
+
+
+@pytest.mark.parametrize("kind", DEAD)
+@pytest.mark.usefixtures("impatient")
+def test_an_old_copy_serves_everything_and_says_how_old_it_is(bucket: Bucket, tmp_path: Path, kind: str) -> None:
+    home = tmp_path / "home"
+    with_copy(bucket[0], home, 26.2)
+    kept = (home / "cache" / "collinfo.json").read_bytes()
+    with dead_list(kind, tmp_path / "lists") as collinfo, FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, home, collinfo=collinfo)
+        listed = known_crawls(workspace)
+        assert (listed.origin, listed.crawls[0].id) == ("copy", NEW)
+        assert listed.fault is not None, "a sensor must not take an old list for today's"
+        assert "the copy from 26 days ago is used instead" in (listed.note or "")
+        assert find_crawl(workspace, OLD).started is not None
+        report = commit_crawls(workspace)
+        assert (report.rows, report.notes) == (3, (listed.note,))
+        assert crawls_are_listed(workspace), "no run is started to write the same again"
+        verdict = crawl_list_verdict(workspace)
+        assert (verdict.severity, "26 days ago" in verdict.message) == ("warn", True)
+        said = {finding.topic: finding for finding in examine(workspace.settings)}
+        assert (said["source"].level, "26 days ago" in said["source"].text) == ("note", True)
+        assert (said["data"].level, NEW in said["data"].text) == ("ok", True)
+    assert (home / "cache" / "collinfo.json").read_bytes() == kept, "what is no list never replaces the copy"
+
+
+def test_a_dead_host_is_asked_once_in_a_while_by_all_commands(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    read = Workspace._download_crawl_list
+    monkeypatch.setattr(Workspace, "_download_crawl_list", lambda self: asked.append("list") or read(self))
+    with dead_list("503", tmp_path / "lists") as address, FaultServer(bucket[0]) as server:
+        for _ in range(3):
+            listed = workspace_of(server.url, tmp_path / "home", collinfo=address).crawl_list
+            assert listed.origin == "none"
+        assert "asked again after" in (listed.note or "")
+        assert len(asked) == 1
+        failed = tmp_path / "home" / "cache" / "collinfo.failed.json"
+        then = time.time() - collinfo._SILENCE.total_seconds() - 1
+        os.utime(failed, (then, then))
+        # nor does the failure of one list say anything of another
+        assert workspace_of(server.url, tmp_path / "home", collinfo=address).crawl_list.origin == "none"
+        assert len(asked) == 2
+        there = workspace_of(server.url, tmp_path / "home", collinfo=f"{server.url}collinfo.json")
+        assert there.crawl_list.origin == "list"
+    assert not failed.exists()
+
+
+def test_a_pause_that_the_list_asked_for_is_not_waited_out(bucket: Bucket, tmp_path: Path) -> None:
+    lists = [Rule("503", times=None, retry_after=900)]
+    with FaultServer(bucket[0], rules=lists) as dead, FaultServer(bucket[0]) as server:
+        address = f"{dead.url}collinfo.json"
+        for _ in range(2):
+            # a rate of one's own is kept in the budget that all processes share
+            workspace = workspace_of(server.url, tmp_path, collinfo=address, rate=1000.0)
+            assert workspace.crawl_list.origin == "none"
+            (tmp_path / "cache" / "collinfo.failed.json").unlink()
+            while not any(state.paused_until for state in budget_state(workspace.settings.budget_path)):
+                time.sleep(0.01)  # what a refusal asks for is written behind it
+            workspace.close()
+        assert "nothing is sent before" in (workspace.crawl_list.note or "")
+        assert len(dead.hits) == 1
+
+
+@pytest.mark.usefixtures("common_crawl")
+def test_what_was_known_at_release_serves_common_crawls_own_source(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
+        listed = known_crawls(workspace)
+        assert (listed.origin, [crawl.id for crawl in listed.crawls[:2]]) == ("release", [NEW, OLD])
+        assert next(crawl.id for crawl in listed.crawls if crawl.era == "arc") == "CC-MAIN-2012"
+        assert listed.read_at == packaged.KNOWN_ON
+        for words in ("no copy of it", f"{packaged.KNOWN_ON:%Y-%m-%d}", f"newer crawls than {NEW} may exist"):
+            assert words in (listed.note or "")
+        assert crawl_list_verdict(workspace).severity == "ok", "no table yet"
+        assert commit_crawls(workspace).written == 5
+        assert crawl_list_verdict(workspace).severity == "warn"
+
+
+@pytest.mark.usefixtures("common_crawl")
+def test_a_table_that_a_list_made_is_not_replaced_by_what_was_known_at_release(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        commit_crawls(workspace_of(server.url, tmp_path, collinfo=f"{server.url}collinfo.json"))
+        (tmp_path / "cache" / "collinfo.json").unlink()
+        workspace = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
+        assert known_crawls(workspace).origin == "release"
+        assert crawls_are_listed(workspace)
+        assert commit_crawls(workspace).written == 0
+        assert workspace.lake.read("crawls").num_rows == 3
+
+
+def test_another_bucket_has_no_packaged_list(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultServer(bucket[0]) as server:
+        workspace = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
+        assert (workspace.crawl_list.origin, workspace.crawl_list.crawls) == ("none", ())
+        with pytest.raises(EnvironmentFault, match="could not be read"):
+            commit_crawls(workspace)
+
+
+def test_the_packaged_list_is_sound() -> None:
+    known = packaged.known_at_release()
+    assert len({crawl.id for crawl in known}) == len(known) == 128 + 1
+    assert known[0].id == "CC-MAIN-2026-43"
+    assert [crawl.id for crawl in known[-3:]] == ["CC-MAIN-2012", "CC-MAIN-2009-2010", "CC-MAIN-2008-2009"]
+
+
+@pytest.mark.parametrize(
+    ("source", "ours"),
+    [
+        ("https://data.commoncrawl.org", True),
+        ("s3://commoncrawl", True),
+        ("https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve", True),
+        ("https://huggingface.co/buckets/commoncrawl/commoncrawl-other/resolve", False),
+        ("https://huggingface.co.evil.example/buckets/commoncrawl/commoncrawl", False),
+        ("https://mirror.example/commoncrawl", False),
+        ("s3://another", False),
+    ],
+)
+def test_whose_data_a_source_has(tmp_path: Path, source: str, ours: bool) -> None:
+    settings = workspace_of(source, tmp_path).settings
+    assert settings.is_common_crawl is ours
+    assert (settings.collinfo == places.DEFAULT_COLLINFO) is ours
+
+
+@pytest.mark.parametrize(("days", "asked"), [(0.5, 0), (1.5, 1), (-3, 1)], ids=["fresh", "old", "of a wrong clock"])
+def test_a_copy_counts_for_a_day(bucket: Bucket, tmp_path: Path, days: float, asked: int) -> None:
+    with_copy(bucket[0], tmp_path / "home", days)
+    settings = load_settings({}, source="https://data.commoncrawl.org", home=str(tmp_path / "home"))
+    requests: list[int] = []
+
+    def download() -> bytes:
+        requests.append(1)
+        return (bucket[0] / "collinfo.json").read_bytes()
+
+    assert read_crawl_list(settings, download).origin == "list"
+    assert len(requests) == asked

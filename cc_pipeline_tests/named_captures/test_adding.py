@@ -1,0 +1,274 @@
+"""Captures that a person names become a target like any other: of several crawls, by place and by URL and time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import cc_pipeline
+from cc_pipeline.api.giving import Given, add_captures
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.automation.purging import forget_unfound
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.run import look
+from cc_pipeline.lake.slice import GIVEN, LOCATE, Slice
+from cc_pipeline.named_captures import adding
+from cc_pipeline.named_captures.adding import Adding
+from cc_pipeline.upkeep.purge_plan import plan_purge
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.world import (
+    ANNOUNCED,
+    ARC,
+    NEW,
+    OLD,
+    Bucket,
+    Killed,
+    announce,
+    copy_of,
+    due,
+    extract,
+    harvest,
+    publish,
+    workspace_of,
+)
+
+pytestmark = pytest.mark.xdist_group("given")
+_PLACE = ("warc_filename", "warc_record_offset")
+
+
+def wrote(path: Path, rows: list[dict[str, object]]) -> Path:
+    """Rows as a Parquet file."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    pq.write_table(pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]), path)
+    return path
+
+
+def places(bucket: Bucket, crawl: str, *, prefix: str = "", length: bool = True) -> list[dict[str, object]]:
+    """What a person may have of a crawl's captures."""
+    return [
+        {
+            "filename": prefix + one.warc_filename,
+            "offset": one.warc_record_offset,
+            **({"length": one.warc_record_length, "url": one.url} if length else {}),
+        }
+        for one in bucket[1].of(crawl)
+    ]
+
+
+def there(workspace: Workspace, table: str, slug: str) -> set[tuple[object, ...]]:
+    """Crawl and place of the rows of a target."""
+    rows = workspace.lake.read(table, columns=["crawl", "target", *_PLACE]).to_pylist()
+    return {(row["crawl"], *(row[name] for name in _PLACE)) for row in rows if row["target"].partition("~")[0] == slug}
+
+
+def test_places_of_three_crawls_through_to_pages(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    rows = [
+        *places(bucket, NEW),
+        *places(bucket, OLD, length=False),
+        *places(bucket, ARC, prefix="s3n://aws-publicdatasets/common-crawl/", length=False),
+    ]
+    wrong = {"filename": rows[0]["filename"], "offset": int(str(rows[0]["offset"])) + 3}
+    done = add_captures(workspace.settings, wrote(tmp_path / "My rows.parquet", [*rows, wrong, rows[0]]))
+    assert done.target.slug == "captures_my-rows" and not done.wrong.count
+    assert (done.counts.new, done.counts.repeats) == (len(rows) + 1, 1)
+    assert done.run == f"cc-pipeline run captures:my-rows -c {ARC} -c {OLD} -c {NEW}"
+    truth = {
+        (one.crawl, one.warc_filename, one.warc_record_offset): one
+        for crawl in (NEW, OLD, ARC)
+        for one in bucket[1].of(crawl)
+    }
+    for crawl in (NEW, OLD, ARC):
+        # no index was harvested, and none is asked
+        extract(workspace, "captures:my-rows", crawl=crawl)
+        assert "captures_my-rows" in look(workspace, crawl, ["captures_my-rows"]).current
+    odd = (NEW, wrong["filename"], wrong["offset"])
+    assert there(workspace, "page_metadata", "captures_my-rows") == {*truth, odd}
+    records = workspace.lake.read("records").to_pylist()
+    [lost] = [row for row in records if row["outcome"] != "fetched"]
+    assert (lost["warc_record_offset"], lost["reason"]) == (wrong["offset"], "not_gzip")
+    for row in records:
+        if row is not lost:
+            known = truth[row["crawl"], row["warc_filename"], row["warc_record_offset"]]
+            assert (row["warc_record_length"], row["subset"]) == (known.warc_record_length, known.subset)
+            assert row["url"].partition("://")[2].rstrip("/") == known.url.partition("://")[2].rstrip("/")
+    assert not due(workspace, LOCATE, "captures:my-rows where mime=text/html", crawl=ARC) - {
+        parse_target("captures:my-rows where mime=text/html").slug
+    }
+    assert plan_purge(workspace, "captures_my-rows", "").rows["given_captures"] == len(truth) + 1
+    publish(workspace)
+
+
+def test_nothing_is_added_or_taken_away_unasked(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    new, old = places(bucket, NEW), places(bucket, OLD)
+    first = wrote(tmp_path / "first.parquet", [*new[:20], *old[:10]])
+
+    def add(file: Path, **how: bool) -> Given:
+        return add_captures(workspace.settings, file, "mine", **how)
+
+    def version() -> str:
+        [row] = workspace.lake.read("targets", {"slug": "captures_mine"}).to_pylist()
+        return str(row["version"])
+
+    # killed between two crawls, the same command goes on
+    commit = GIVEN.commit
+    killed = iter([True])
+
+    def dies(*given: Any, **more: Any) -> int:
+        count = commit(*given, **more)
+        if next(killed, False):
+            raise Killed
+        return count
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(GIVEN), "commit", lambda self, *given, **more: dies(*given, **more))
+        with pytest.raises(Killed):
+            add(first)
+    assert add(first).held == {OLD: 10, NEW: 20}
+    assert not plan_purge(workspace, "captures_mine", "").found_nothing
+    before = version()
+    assert (add(first).counts.new, version()) == (0, before)
+
+    changed = wrote(tmp_path / "changed.parquet", [*new[5:25], *old[:10]])
+    with pytest.raises(
+        UserInputError, match=r"names 5 others, and not 5 of them, and says other things of 0\. Nothing was changed"
+    ):
+        add(changed)
+    assert len(there(workspace, "given_captures", "captures_mine")) == 30 and version() == before
+    assert add(changed, extend=True).held == {OLD: 10, NEW: 25}
+    assert len({before, version()}) == 2
+    extract(workspace, "captures:mine", "captures:mine where url like %a%")
+    home = cc_pipeline.open(workspace.settings.home, source=str(bucket[0]), quiet=True)
+    asked = home.add_captures(changed, "mine", replace=True)
+    assert (asked.held, asked.counts.gone) == ({OLD: 10, NEW: 20}, 5)
+    assert due(workspace, LOCATE, "captures:mine", "captures:mine where url like %a%") == {
+        "captures_mine",
+        parse_target("captures:mine where url like %a%").slug,
+    }
+    extract(workspace, "captures:mine")
+    named = {(NEW, row["filename"], row["offset"]) for row in new[5:25]}
+    assert there(workspace, "records", "captures_mine") == named
+    with pytest.raises(UserInputError, match="nobody added captures as 'others'"):
+        extract(workspace, "captures:others")
+    with pytest.raises(UserInputError, match="a set, a list or captures in it"):
+        parse_target("set:x = captures:mine")
+    assert adding.given_in(workspace.lake)["captures_mine"].keys() == {NEW, OLD}
+
+
+def test_no_run_takes_away_what_was_given(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    done = add_captures(workspace.settings, wrote(tmp_path / "mine.parquet", places(bucket, OLD)[:5]))
+    part = parse_target("captures:mine where url like %nothing%").slug
+    assert not plan_purge(workspace, done.target.slug, "").found_nothing
+    extract(workspace, "captures:mine", "captures:mine where url like %nothing%")
+    with dg.DagsterInstance.ephemeral() as instance:
+        unfound = {slug: [Slice(NEW, slug)] for slug in (done.target.slug, part)}
+        assert forget_unfound(workspace, instance, unfound) == [part]
+    extract(workspace, "captures:mine", crawl=OLD)
+    assert len(there(workspace, "records", done.target.slug)) == 5
+
+
+def test_what_a_file_corrects_is_taken(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    truth = places(bucket, NEW)[:3]
+    torn = wrote(tmp_path / "torn.parquet", [truth[0] | {"length": 5}, *truth[1:]])
+    right = wrote(tmp_path / "right.parquet", [truth[0] | {"length": None}, *truth])
+
+    def outcomes() -> set[str]:
+        extract(workspace, "captures:mine")
+        return {*workspace.lake.read("records").column("outcome").to_pylist()}
+
+    add_captures(workspace.settings, torn, "mine")
+    assert outcomes() == {"fetched", "quarantined"}
+    with pytest.raises(UserInputError, match=r"names 0 others, and not 0 of them, and says other things of 1\."):
+        add_captures(workspace.settings, right, "mine")
+    # others are added, and what was there stays
+    assert add_captures(workspace.settings, right, "mine", extend=True).counts.changed == 1
+    assert outcomes() == {"fetched", "quarantined"}
+    done = add_captures(workspace.settings, right, "mine", replace=True)
+    assert (done.held, done.counts.changed, done.counts.repeats) == ({NEW: 3}, 1, 1)
+    assert outcomes() == {"fetched"}
+    assert add_captures(workspace.settings, right, "mine").counts.changed == 0
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_of_two_at_once_none_loses_rows(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    """The other one commits before this one looks for changes, or behind so many of its looks: behind the second, the
+    commit itself meets the other's."""
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    rows = places(bucket, NEW)
+    mine, other = (wrote(tmp_path / f"{at}.parquet", rows[at : at + 3]) for at in (0, 3))
+    look, looks, others = Adding._refuse_changed, iter(range(9)), []
+
+    def refuse_changed(self: Adding) -> None:
+        number = next(looks)
+        if number < behind:
+            look(self)
+        if number == max(0, behind - 1):
+            with monkeypatch.context() as patch:
+                patch.setattr(Adding, "_refuse_changed", look)
+                others.append(add_captures(workspace.settings, other, "both").held)
+        if number >= behind:
+            look(self)
+
+    monkeypatch.setattr(Adding, "_refuse_changed", refuse_changed)
+    with pytest.raises(EnvironmentFault, match="somebody else changed captures:both meanwhile"):
+        add_captures(workspace.settings, mine, "both")
+    assert others == [{NEW: 3}]
+    assert add_captures(workspace.settings, mine, "both", extend=True).held == {NEW: 6}
+    assert len(there(workspace, "given_captures", "captures_both")) == 6
+
+
+def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    harvest(workspace)
+    truth = [one for crawl in (NEW, OLD) for one in bucket[1].of(crawl, subset="warc")]
+    rows: list[dict[str, object]] = [
+        {"url": one.url, "date": one.fetch_time.isoformat(), "dump": one.crawl if number % 2 else None}
+        for number, one in enumerate(truth)
+    ]
+    lacking = [{"url": "http://nowhere.example/", "dump": NEW}, {"url": truth[0].url, "date": "2011-05-01T00:00:00Z"}]
+    file = wrote(tmp_path / "fineweb.parquet", [*rows, *lacking])
+    done = add_captures(workspace.settings, file, harvest=True)
+    again = add_captures(workspace.settings, file)
+    assert (again.held, again.counts.new, again.counts.changed) == (done.held, 0, 0)
+    assert {row for row, _ in done.wrong.first} == {len(rows) + 1, len(rows) + 2}
+    assert there(workspace, "given_captures", "captures_fineweb") == {
+        (one.crawl, one.warc_filename, one.warc_record_offset) for one in truth
+    }
+
+
+def test_a_crawl_without_an_index_costs_its_own_rows(bucket: Bucket, tmp_path: Path) -> None:
+    own = copy_of(bucket[0], tmp_path / "bucket")
+    announce(own)
+    workspace = workspace_of(own, tmp_path / "home")
+    rows = [{"url": "http://example.com/", "crawl": ANNOUNCED}, *places(bucket, NEW)[:3]]
+    done = add_captures(workspace.settings, wrote(tmp_path / "mixed.parquet", rows))
+    assert (done.held, done.wrong.count, done.wrong.first[0][0]) == ({NEW: 3}, 1, 1)
+
+
+def test_blocked_sites_are_left_out(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    site = "example.com"
+    known, unknown = places(bucket, NEW), places(bucket, NEW, length=False)
+    add_captures(workspace.settings, wrote(tmp_path / "known.parquet", known))
+    block(workspace, [parse_target(site)])
+    mine = [one for one in bucket[1].of(NEW) if one.domain == site]
+    assert add_captures(workspace.settings, wrote(tmp_path / "known.parquet", known)).blocked == len(mine) > 0
+    # of whom nobody knows what site they are of, nothing is fetched
+    add_captures(workspace.settings, wrote(tmp_path / "unknown.parquet", unknown))
+    extract(workspace, "captures:known", "captures:unknown")
+    assert site not in {*workspace.lake.read("records").column("domain").to_pylist()}
+    assert there(workspace, "records", "captures_unknown") == set()
+    assert len(there(workspace, "records", "captures_known")) == len(known) - len(mine)
