@@ -36,7 +36,7 @@ from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.run import CrawlPlan, Done
+    from cc_pipeline.extraction.crawl_plan import CrawlPlan, Done
     from cc_pipeline.lake.slice import Slice
     from cc_pipeline.records.range_plan import FetchPrice
     from cc_pipeline.workspace.workspace import Workspace
@@ -218,7 +218,7 @@ def _part(
         workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], gone: Sequence[str]
     ) -> None:
         from cc_pipeline.extraction.blocked import blocked
-        from cc_pipeline.extraction.run import done_between
+        from cc_pipeline.extraction.crawl_plan import done_between
 
         done.update(done_between(before, after))
         held_back.extend(_held_back(workspace, done))
@@ -296,7 +296,7 @@ def materialize(
     trouble: EnvironmentFault | None = None
     briefly = turn[1] > 1
     tell = voice().detail if briefly else voice().answer
-    from cc_pipeline.extraction.run import look, planned_with_new_indexes
+    from cc_pipeline.extraction.crawl_plan import look, planned_with_new_indexes
     from cc_pipeline.extraction.shortest import lacking, said
     from cc_pipeline.extraction.shortest import short_ways as ways_of
     from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, sentences

@@ -14,8 +14,8 @@ from typing import Final
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.extraction.crawl_plan import CrawlPlan
 from cc_pipeline.extraction.plan import Why
-from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.extraction.shortfall import due_at, looked_for_at
 
 #: Captures of a target that nothing is known about, in a home where nothing was fetched yet.

@@ -38,7 +38,7 @@ from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.recording import FailedPartition, said
 from cc_pipeline.defs.run_failures import describe_failure, gravest_class, is_named
 from cc_pipeline.errors import Incomplete
-from cc_pipeline.extraction.run import CrawlPlan, current
+from cc_pipeline.extraction.crawl_plan import CrawlPlan, current
 from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.harvesting.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.lake.slice import PAGE_TABLES

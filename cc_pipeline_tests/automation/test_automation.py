@@ -22,9 +22,9 @@ from cc_pipeline.automation.due import (
     select_crawls,
     spoken,
 )
+from cc_pipeline.extraction.crawl_plan import CrawlPlan
 from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.plan import Index, Plan, Reason, Todo, Why
-from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.extraction.standing import Standing
 from cc_pipeline.extraction.target_slices import Asked
 from cc_pipeline.lake.slice import Slice

@@ -23,9 +23,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import run_inputs
 from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.crawl_plan import look
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.run import Made, extract, look
+from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.extraction.run_inputs import PLANS, InputsChanged, at_work
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
