@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from typing import Final
 
 from cc_pipeline.errors import Doubted, Incomplete
@@ -91,7 +91,7 @@ def extract(
                 if begun is not None:
                     begun([(crawl, slug) for slug in group])
                 yield from _planned_again(
-                    run, partial(_group, workspace, crawl, source=source, engine=engine), group, tables
+                    run, partial(_make_group, workspace, crawl, source=source, engine=engine), group, tables
                 )
 
 
@@ -116,79 +116,97 @@ def _planned_again(
         slugs = again
 
 
-def _group(
+def _make_group(
     workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], *, source: _Source, engine: Engine
 ) -> Iterator[Made]:
+    """Locates the targets of a group together, then fetches and parses so many of them at a time as have few captures.
+    Each is given once, when nothing more is to be done of it."""
     fetch, parse = partial(fetch_captures, engine=engine), partial(parse_records, engine=engine)
-    states = {slug: _State() for slug in slugs}
-
-    def run(stage: _Stage, some: Sequence[str], made: Iterable[str]) -> None:
-        # a stage asks the same tables many questions, and what it commits it sees
-        with workspace.lake.still():
-            for outcome in apart(partial(stage, workspace, crawl), some, source.throttling):
-                source.stop = source.stop or outcome.stop
-                for slug in outcome.slugs:
-                    error = outcome.errors.get(slug)
-                    if error is not None:
-                        states[slug].error = states[slug].error or error
-                    elif outcome.report is not None:
-                        states[slug].reports |= dict.fromkeys(made, outcome.report)
-
-    def ended(some: Iterable[str]) -> Iterator[Made]:
-        for slug in some:
-            state = states.pop(slug)
-            yield Made(crawl, slug, state.reports, state.error)
-
+    pages = [table for table in TABLES if table in tables and table in PAGE_TABLES]
+    group = _Group(workspace, crawl, slugs, source)
     try:
         if "captures" in tables:
-            run(locate_captures, slugs, ["captures"])
+            group.run_stage(locate_captures, slugs, ["captures"])
             # captures in doubt are located: what is new beside them is fetched all the same
-            lost = [s for s, one in states.items() if one.error is not None and not isinstance(one.error, Doubted)]
-            yield from ended(lost)
-        for some in _by_captures(workspace, crawl, states, engine.captures):
+            yield from group.end([s for s, e in group.errors().items() if not isinstance(e, Doubted)])
+        for some in group.portions(engine.captures):
             source.go_on()
             if "records" in tables:
-                run(fetch, some, ["records"])
-            if pages := [table for table in TABLES if table in tables and table in PAGE_TABLES]:
-                ready = [slug for slug in some if states[slug].error is None]
-                short = [slug for slug in some if isinstance(states[slug].error, Incomplete)]
-                run(parse, ready, pages)
+                group.run_stage(fetch, some, ["records"])
+            if pages:
+                errors = group.errors()
+                group.run_stage(parse, [slug for slug in some if slug not in errors], pages)
                 # they count as failed, whatever becomes of their pages
-                run(parse, _fetched(workspace, crawl, short), ())
-            yield from ended(some)
+                short = [slug for slug in some if isinstance(errors.get(slug), Incomplete)]
+                group.run_stage(parse, _fetched(workspace, crawl, short), ())
+            yield from group.end(some)
     except Exception as error:
         # captures that were located stay, and are told of; those of whom nothing was made have not been tried
-        for slug, state in states.items():
-            if state.reports or state.error is not None:
-                yield Made(crawl, slug, state.reports, state.error or error)
+        yield from group.end_tried(error)
         raise
 
 
-def _by_captures(workspace: Workspace, crawl: str, states: Mapping[str, _State], together: int) -> Iterator[list[str]]:
-    """The slugs in their order, so many at a time as have ``together`` captures."""
-    counts = _captures(workspace, crawl, states)
-    group, size = 0, 0
-    numbers: dict[str, int] = {}
-    for slug in states:
-        if size and size + counts.get(slug, 0) > together:
-            group, size = group + 1, 0
-        size += counts.get(slug, 0)
-        numbers[slug] = group
-    for _, some in groupby(list(states), key=numbers.__getitem__):
-        yield list(some)
+class _Group:
+    """Targets of one crawl that go through the stages together, and what came of each of those that have no end yet."""
 
+    def __init__(self, workspace: Workspace, crawl: str, slugs: Sequence[str], source: _Source) -> None:
+        self._workspace, self._crawl, self._source = workspace, crawl, source
+        self._states = {slug: _State() for slug in slugs}
 
-def _captures(workspace: Workspace, crawl: str, states: Mapping[str, _State]) -> dict[str, int]:
-    """How many captures each target has in the subsets asked for."""
-    reports = {slug: state.reports.get("captures") for slug, state in states.items()}
-    known = {
-        slug: int(report.per_target[slug]["rows:captures"]) for slug, report in reports.items() if report is not None
-    }
-    asked = expand(workspace, crawl, [slug for slug in states if slug not in known])
-    stands = stand(workspace, asked.slices, (LOCATE,))
-    for slug, own in asked.for_.items():
-        known[slug] = sum(one.captures for slice_ in own if (one := stands[slice_].lookup) is not None)
-    return known
+    def run_stage(self, stage: _Stage, slugs: Sequence[str], tables: Iterable[str]) -> None:
+        """Calls a stage for targets, so often as it takes to learn whose failure it is; its report is that of the
+        ``tables`` of all others."""
+        # a stage asks the same tables many questions, and what it commits it sees
+        with self._workspace.lake.still():
+            for outcome in apart(partial(stage, self._workspace, self._crawl), slugs, self._source.throttling):
+                self._source.stop = self._source.stop or outcome.stop
+                for slug in outcome.slugs:
+                    state, error = self._states[slug], outcome.errors.get(slug)
+                    if error is not None:
+                        state.error = state.error or error
+                    elif outcome.report is not None:
+                        state.reports |= dict.fromkeys(tables, outcome.report)
+
+    def errors(self) -> dict[str, Exception]:
+        """The first error of each target that has one."""
+        return {slug: state.error for slug, state in self._states.items() if state.error is not None}
+
+    def end(self, slugs: Iterable[str]) -> Iterator[Made]:
+        """Gives what came of these targets, of which nothing more is to be done."""
+        for slug in slugs:
+            state = self._states.pop(slug)
+            yield Made(self._crawl, slug, state.reports, state.error)
+
+    def end_tried(self, error: Exception) -> Iterator[Made]:
+        """Gives what came of targets of which anything was made or failed, before an ``error`` that ends the run."""
+        for slug, state in self._states.items():
+            if state.reports or state.error is not None:
+                yield Made(self._crawl, slug, state.reports, state.error or error)
+
+    def portions(self, together: int) -> Iterator[list[str]]:
+        """The targets in their order, so many at a time as have ``together`` captures."""
+        counts = self._captures()
+        some: list[str] = []
+        size = 0
+        for slug in [*self._states]:
+            if size and size + counts[slug] > together:
+                yield some
+                some, size = [], 0
+            some.append(slug)
+            size += counts[slug]
+        if some:
+            yield some
+
+    def _captures(self) -> dict[str, int]:
+        """How many captures each target has in the subsets asked for: by the report of its look-up, or as noted."""
+        reports = {slug: state.reports.get("captures") for slug, state in self._states.items()}
+        known = {slug: int(one.per_target[slug]["rows:captures"]) for slug, one in reports.items() if one is not None}
+        if unknown := [slug for slug in self._states if slug not in known]:
+            asked = expand(self._workspace, self._crawl, unknown)
+            stands = stand(self._workspace, asked.slices, (LOCATE,))
+            for slug, own in asked.for_.items():
+                known[slug] = sum(one.captures for slice_ in own if (one := stands[slice_].lookup) is not None)
+        return known
 
 
 def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
