@@ -367,9 +367,13 @@ def materialize(
                 raise
             trouble = error
         # where no run was started or waited for, all is as it was found
+        if runs or trouble or launcher.has_waited:
+            with workspace.lake.still():
+                after = looks()
+        else:
+            after = now
+        forgotten = _forget_unfound(launcher, workspace, after, *unfound) if unfound else []
         with workspace.lake.still():
-            after = looks() if runs or trouble or launcher.has_waited else now
-            forgotten = _forget_unfound(launcher, workspace, after, *unfound) if unfound else []
             if not briefly or _is_publication_old(workspace):
                 step("cc.duckdb", launcher.publish_what_is_new, aside=False, briefly=briefly)
             afterwards(workspace, before, after, forgotten)

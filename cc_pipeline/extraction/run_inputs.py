@@ -104,7 +104,9 @@ class RunInputs:
         if len(known) < len(kept):
             asked = expand(self._workspace, crawl, slugs)
             return GroupState(asked, stand(self._workspace, asked.every))
-        for_, beside, standings = {}, {}, {}
+        for_: dict[str, tuple[Slice, ...]] = {}
+        beside: dict[str, tuple[Slice, ...]] = {}
+        standings: dict[Slice, Standing] = {}
         for state in known:
             for_ |= state.asked.for_
             beside |= state.asked.beside
