@@ -261,8 +261,11 @@ class Launcher:
         lake = self._workspace.lake
         with lake.still():
             found = behind(self._workspace)
-            is_torn = any(torn_paths(lake, spec.name) for spec in lake.specs.values() if not spec.left_by)
-            is_shown = found is None and not is_torn and judge_publication(self._workspace, found).passed
+            is_shown = (
+                found is None
+                and not any(torn_paths(lake, spec.name) for spec in lake.specs.values() if not spec.left_by)
+                and judge_publication(self._workspace, found).passed
+            )
         return None if is_shown and self._was_made("warehouse") else self.publish(found)
 
     def refuse_too_many(self, crawls: Iterable[str], targets: Iterable[Target]) -> None:
