@@ -12,7 +12,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import CheckResult, Severity, key_of, some
+from cc_pipeline.checks.scope import CheckResult, Scope, Severity, key_of, some
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, PinnedTable
