@@ -278,17 +278,12 @@ def test_files_for_dagster_are_written_once_and_stay_a_persons_own(bucket: Bucke
     assert missing_in(settings) == ["run_launcher", "run_queue"]
 
 
-@pytest.mark.parametrize("command", [["check", "defs"], ["list", "defs", "--json"]])
-def test_dg_understands_the_project(bucket: Bucket, checkout: Path, command: list[str]) -> None:
+def test_dg_understands_the_project(bucket: Bucket, checkout: Path) -> None:
     done = subprocess.run(
-        [BIN / "dg", *command], cwd=checkout, env=environment(bucket[0], checkout),
+        [BIN / "dg", "list", "defs", "--json"], cwd=checkout, env=environment(bucket[0], checkout),
         capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    if command[0] == "list":
-        found = json.loads(done.stdout)
-        text = json.dumps(found)
-        for name in ("page_metadata", "harvest_crawl", "new_crawls", "backfill_missing", "ledger_balances"):
-            assert f'"{name}"' in text, name
-    else:
-        assert "rror" not in done.stdout
+    text = json.dumps(json.loads(done.stdout))
+    for name in ("page_metadata", "harvest_crawl", "new_crawls", "backfill_missing", "ledger_balances"):
+        assert f'"{name}"' in text, name
