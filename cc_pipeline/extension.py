@@ -153,14 +153,20 @@ def refuse(name: str, problem: str) -> None:
 def collect(joint: str, *arguments: Any) -> dict[str, Any]:
     """What each extension hands in at ``joint``, a field of ``Extension`` that takes ``arguments``, by its name.
 
-    An extension that raises, or hands in something of another shape, hands in nothing, here and from then on:
-    :func:`find_extensions` says why. A ``CcPipelineError`` is about a home, its settings or the machine: it costs what
-    the extension hands in this time, and a warning says so.
+    An extension that raises, hands in something of another shape, or a name that an extension before it has, hands in
+    nothing, here and from then on: :func:`find_extensions` says why. A ``CcPipelineError`` is about a home, its
+    settings or the machine: it costs what the extension hands in this time, and a warning says so.
     """
     collected: dict[str, Any] = {}
+    owners: dict[str, str] = {}
     for extension in extensions():
         try:
-            collected[extension.name] = _shaped(joint, getattr(extension, joint)(*arguments))
+            handed_in = _shaped(joint, getattr(extension, joint)(*arguments))
+            names = [*handed_in] if joint in _BY_NAME else []
+            if taken := next((name for name in names if name in owners), None):
+                raise ValueError(f"the name {taken} is taken by the extension {owners[taken]}")
+            owners |= dict.fromkeys(names, extension.name)
+            collected[extension.name] = handed_in
         except CcPipelineError as error:
             warnings.warn(f"the extension {extension.name} hands in no {joint} now: {error}", stacklevel=2)
         except Exception as error:  # whatever it is: it costs only this extension

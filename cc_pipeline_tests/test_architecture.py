@@ -21,9 +21,9 @@ def test_the_tree_has_the_rooms_that_there_are_and_no_other() -> None:
     named = " ".join(found[0] for line in tree.splitlines() if (found := re.match(r" *((\w+(/|\.py) ?)+)", line)))
     # extensions are listed by their own pages: each can be deleted
     folders = [path.parent for path in PACKAGE.rglob("*/__init__.py") if PACKAGE / "extensions" not in path.parents[1:]]
-    rooms = {folder.name for folder in folders}
+    rooms = sorted([PACKAGE.name, *(folder.name for folder in folders)])
     modules = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py"}
-    assert set(re.findall(r"(\w+)/", named)) == rooms | {PACKAGE.name}
+    assert sorted(re.findall(r"(\w+)/", named)) == rooms
     assert set(re.findall(r"\w+\.py", named)) == modules
 
 

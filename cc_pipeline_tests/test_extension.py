@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from cc_pipeline import extension
+from cc_pipeline.checks.extensions import list_extensions
+from cc_pipeline.cli.app import find_commands
+from cc_pipeline.defs.engines import LOCAL, LocalRunEngine, find_engine
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.export.format import RowFormat
+from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import Extension, collect, find_extensions
+from cc_pipeline.index.locators import IndexKind, index_kinds
 from cc_pipeline.settings import load_settings
+from cc_pipeline.transport.rate_source import RateSourceOpener
+from cc_pipeline.workspace.workspace import rate_source_of
 
 GOOD = Extension(name="good", summary="Hands in a name.", engines=lambda: {"good": object})  # type: ignore[dict-item]
 
@@ -54,3 +62,51 @@ def test_what_is_no_mapping_or_sequence_costs_the_extension(handed_in: object, m
         install(monkeypatch, odd, GOOD)
         assert [*collect(joint)] == ["good"]
         assert problems()["odd"].startswith(f"{joint}: ")
+
+
+def shout() -> None:
+    """A command."""
+
+
+ROWS = RowFormat(summary="rows", write=lambda request: None, suffixes=())  # type: ignore[arg-type, return-value]
+#: What two extensions hand in under the name ``twice``, by the joint, and how the core asks for it.
+SAME_NAME: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    "engines": (lambda: {"twice": LocalRunEngine}, lambda: find_engine(LOCAL)),
+    "export_formats": (lambda: {"twice": ROWS}, find_formats),
+    "commands": (lambda: {"twice": shout}, find_commands),
+    "rate_sources": (
+        lambda: {"twice": open_nothing},
+        lambda: rate_source_of(load_settings({"CC_PIPELINE_RATE_SOURCE": "twice"})),
+    ),
+    "locators": (lambda: [IndexKind(name="twice", summary="", find=lambda sought: None)], index_kinds),
+}
+
+
+def open_nothing(*_: object, **__: object) -> RateSourceOpener:
+    raise AssertionError("no test opens it")
+
+
+@pytest.mark.parametrize("joint", SAME_NAME)
+def test_the_second_extension_with_a_name_is_refused_and_the_first_is_used(
+    joint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_in, ask = SAME_NAME[joint]
+    values = [Extension(name=name, summary=name, **{joint: hand_in}) for name in ("first", "second")]  # type: ignore[arg-type]
+    install(monkeypatch, *values, GOOD)
+    ask()
+    assert [*problems()] == ["second"]
+    assert problems()["second"].startswith(f"{joint}: ") and "the name twice is taken" in problems()["second"]
+    assert [one.name for one in extension.extensions()] == ["first", "good"]
+    # whoever only lists them sees it too
+    install(monkeypatch, *values)
+    states = {one.name: one.state for one in list_extensions(load_settings({}))}
+    assert states == {"first": "in use", "second": "broken"}
+
+
+@pytest.mark.parametrize(("joint", "name"), [("engines", LOCAL), ("export_formats", "csv"), ("commands", "run")])
+def test_no_extension_takes_a_name_of_the_core(joint: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    handed_in = {"engines": object, "export_formats": ROWS, "commands": shout}[joint]
+    install(monkeypatch, Extension(name="greedy", summary="Greedy.", **{joint: lambda: {name: handed_in}}), GOOD)  # type: ignore[arg-type]
+    assert isinstance(find_engine(LOCAL), LocalRunEngine)
+    assert find_formats()["csv"] is not ROWS and find_commands()["run"].call is not shout
+    assert problems()["greedy"].startswith(f"{joint}: ") and f"the name {name} is taken" in problems()["greedy"]

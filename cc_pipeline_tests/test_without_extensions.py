@@ -1,8 +1,15 @@
-"""Each extension deleted from a copy of the checkout, and all of them: what is left is whole."""
+"""Each extension deleted from a copy of the checkout, and all of them: what is left is whole.
+
+Without one extension contracts, imports, lists and ``doctor`` hold. Without any of them the core materializes its
+graph on a small bucket, makes its frozen rows, and passes :data:`QUICK_TESTS`: of each room on a target's way the tests
+of its main path, and every test at a place where the core asks extensions for something. They are those that are quick:
+one process, ordinary input. All quick tests of the core take several times as long.
+"""
 
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,27 +17,41 @@ import pytest
 from cc_pipeline_tests.without import copy_without, own_extensions, python_in, run_in
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 LINT = Path(sys.executable).with_name("lint-imports")
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
 #: Tests that hold lists against the tree.
 STRUCTURE = ("names", "architecture", "links", "sharing", "settings", "declared_settings")
-#: Tests of the core at each place where it asks extensions for something: definitions, tables, views and macros,
-#: commands, formats, engines, kinds of index. All quick tests of the core take several times as long, and the other
-#: ones ask no extension for anything.
-JOINED = (
+QUICK_TESTS = (
+    "test_extension.py",
+    # from the index to the published file
+    "index/test_locators_choice.py",
+    "index/test_ways.py",
+    "harvesting/test_catalog.py",
+    "records/test_check.py",
+    "records/test_reading.py",
+    "lake/test_lake.py",
+    "lake/test_replacing.py",
+    "extraction/test_extract.py",
+    "extraction/test_sets.py",
+    "publish/test_publish.py",
+    "publish/test_macros.py",
+    "upkeep/test_stored_files.py",
+    "cli/test_first_commands.py",
+    "cli/test_lists.py",
+    # where the core asks extensions
+    "index/test_locators.py",
+    "publish/test_additions.py",
+    "publish/test_tables_page.py",
+    "upkeep/test_extension_tables.py",
+    "export/test_formats.py",
+    "cli/test_hints.py",
+    "cli/test_manners.py",
     "defs/test_conventions.py",
     "defs/test_engines.py",
     "defs/test_extensions.py",
     "defs/test_lineage.py",
     "defs/test_public_interface.py",
-    "cli/test_extensions.py",
-    "cli/test_manners.py",
-    "cli/test_startup.py",
-    "export",
-    "index/test_locators.py",
-    "publish",
-    "upkeep/test_extension_tables.py",
 )
 QUICK = "not (process or browser or bomb or matrix)"
 COMMAND = ("-c", "from cc_pipeline.cli import main; main()")
@@ -51,20 +72,26 @@ def home(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def is_whole(copy: Path) -> None:
-    """Raises ``AssertionError`` where contracts, imports or tests of the structure do not hold in ``copy``."""
-    run_in(copy, LINT, "--no-cache")
-    imported = python_in(copy, "-c", "from cc_pipeline_tests.without import import_everything as all; all()")
-    assert imported.strip() == str(copy), "the code of the copy was not asked"
+def assert_whole(copy: Path, *more: tuple[object, ...]) -> None:
+    """Raises ``AssertionError`` where contracts, imports or tests of the structure do not hold in ``copy``, or one of
+    ``more`` commands of Python fails there. They run two at a time."""
     tests = [path for name in STRUCTURE if (path := copy / "cc_pipeline_tests" / f"test_{name}.py").exists()]
-    python_in(copy, *PYTEST, *tests)
+    with ThreadPoolExecutor(2) as pool:
+        structure = pool.submit(python_in, copy, *PYTEST, *tests)
+        contracts = pool.submit(run_in, copy, LINT, "--no-cache")
+        imported = pool.submit(
+            python_in, copy, "-c", "from cc_pipeline_tests.without import import_everything as i; i()"
+        )
+        others = [pool.submit(python_in, copy, *command) for command in more]
+    for done in (structure, contracts, *others):
+        done.result()
+    assert imported.result().strip() == str(copy), "the code of the copy was not asked"
 
 
 @pytest.mark.parametrize("name", own_extensions())
 def test_what_is_left_without_one_is_whole(name: str, home: Path, bucket: Bucket, tmp_path: Path) -> None:
     copy = copy_without([name], tmp_path / "copy")
-    is_whole(copy)
-    python_in(copy, *COMMAND, "doctor", "--home", home, "--source", bucket[0])
+    assert_whole(copy, (*COMMAND, "doctor", "--home", home, "--source", bucket[0]))
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +101,9 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_core_alone_is_whole(core: Path) -> None:
-    is_whole(core)
     # every module of the core's tests is imported: none needs an extension
-    python_in(core, *PYTEST, "--collect-only", "cc_pipeline_tests", "--ignore", "cc_pipeline_tests/extensions")
+    collected = ("--collect-only", "cc_pipeline_tests", "--ignore", "cc_pipeline_tests/extensions")
+    assert_whole(core, (*PYTEST, *collected))
 
 
 def test_the_core_alone_materializes_the_graph(core: Path, bucket: Bucket, tmp_path: Path) -> None:
@@ -99,5 +126,5 @@ def test_the_core_alone_makes_the_frozen_rows(core: Path) -> None:
 
 
 def test_quick_tests_of_the_core_alone(core: Path) -> None:
-    """The quick tests of :data:`JOINED`."""
-    python_in(core, *PYTEST, "-m", QUICK, *(f"cc_pipeline_tests/{place}" for place in JOINED))
+    tests = [f"cc_pipeline_tests/{place}" for place in QUICK_TESTS]
+    python_in(core, *PYTEST, "-n", "2", "--dist", "loadgroup", "-m", QUICK, *tests)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from cc_pipeline.extension import find_extensions
+from cc_pipeline.extension import collect, find_extensions
 
 ROOT = Path(__file__).resolve().parents[1]
 _LEFT_OUT = shutil.ignore_patterns(
@@ -26,14 +26,16 @@ def own_extensions() -> list[str]:
 
 def copy_without(names: Iterable[str], to: Path) -> Path:
     """Copies the checkout to ``to``, which is not there yet. The extensions ``names`` are left out: their folders,
-    tests, pages, compiled parts, extras and entry points."""
+    tests, pages, compiled parts, extras, entry points, and lines of the first page that run their commands."""
     gone = set(names)
+    commands = [f"cc-pipeline {command} " for name in gone for command in collect("commands").get(name, ())]
     shutil.copytree(ROOT, to, ignore=_LEFT_OUT)
     for name in gone:
         shutil.rmtree(to / "cc_pipeline" / "extensions" / name)
         shutil.rmtree(to / "cc_pipeline_tests" / "extensions" / name, ignore_errors=True)
         (to / "docs" / "extensions" / f"{name}.md").unlink(missing_ok=True)
     _rewrite(to / "docs" / "extensions.md", lambda text: _without_lines(text, (f"(extensions/{n}.md" for n in gone)))
+    _rewrite(to / "README.md", lambda text: _without_lines(text, commands))
     _rewrite(to / "pyproject.toml", lambda text: _without_builds(text, gone))
     return to
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extension import collect, extensions
+from cc_pipeline.extension import collect, extensions, refuse
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.partitions import StepContext
@@ -83,7 +83,9 @@ class LocalRunEngine:
 
 def find_engine(name: str) -> RunEngine:
     """The engine called ``name``. Raises ``UserInputError`` that names the engines there are, and what they lack."""
-    factories = _factories()
+    factories: dict[str, Callable[[], RunEngine]] = {LOCAL: LocalRunEngine}
+    for engines in _engines_of_extensions().values():
+        factories |= engines
     if name not in factories:
         lacking = [
             f"the extension {extension.name} lacks {', '.join(extension.missing)} "
@@ -96,9 +98,19 @@ def find_engine(name: str) -> RunEngine:
     return factories[name]()
 
 
-def _factories() -> dict[str, Callable[[], RunEngine]]:
-    found: dict[str, Callable[[], RunEngine]] = {}
-    for engines in collect("engines").values():
-        found |= engines
-    # no extension replaces the core's own
-    return {LOCAL: LocalRunEngine, **{name: make for name, make in found.items() if name != LOCAL}}
+def describe_engines() -> str:
+    """The engines in a list, for the help: each of an extension with what that extension says of itself."""
+    summaries = {extension.name: extension.summary for extension in extensions()}
+    described = [f"{LOCAL} (the processes of this machine)"]
+    for extension, engines in _engines_of_extensions().items():
+        described += [f"{name} ({summaries[extension]})" for name in engines]
+    return ", ".join(described)
+
+
+def _engines_of_extensions() -> dict[str, Mapping[str, Callable[[], RunEngine]]]:
+    """The engines of each extension. One that takes the name of the core's engine is refused."""
+    found = collect("engines")
+    for extension in [extension for extension, engines in found.items() if LOCAL in engines]:
+        refuse(extension, f"engines: the name {LOCAL} is taken by the core")
+        del found[extension]
+    return found

@@ -102,6 +102,8 @@ def index_kinds() -> Mapping[str, IndexKind]:
             refuse(extension, f"locators: {others[0]!r} is no IndexKind")
         elif taken := sorted({AUTO, *found} & {kind.name for kind in kinds}):
             refuse(extension, f"locators: the name {', '.join(taken)} is taken")
+        elif len({kind.name for kind in kinds}) < len(kinds):
+            refuse(extension, "locators: two of its kinds have the same name")
         else:
             found |= {kind.name: kind for kind in kinds}
     return found

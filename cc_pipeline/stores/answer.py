@@ -36,11 +36,10 @@ class S3Options:
 
 def needs_credentials(place: str) -> EnvironmentFault:
     """The fault to raise when a place needs signed requests and there are no credentials to sign with."""
-    return EnvironmentFault(
-        f"{place} needs credentials and none were found",
-        "Log in with the AWS tools, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use "
-        "https://data.commoncrawl.org, which needs no account",
-    )
+    advice = "Log in with the AWS tools, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    if "commoncrawl" in place:
+        advice += ", or use https://data.commoncrawl.org, which needs no account"
+    return EnvironmentFault(f"{place} needs credentials and none were found", advice)
 
 
 @dataclass(frozen=True, slots=True)

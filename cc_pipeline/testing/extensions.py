@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -12,17 +13,28 @@ import typer
 from cc_pipeline.checks.extensions import list_extensions
 from cc_pipeline.children import run, whole_environment
 from cc_pipeline.cli.app import build_app, find_commands
+from cc_pipeline.columns import notes_of
 from cc_pipeline.defs.declared.build import definitions
 from cc_pipeline.defs.placement import Placement
+from cc_pipeline.duck import connect
 from cc_pipeline.export.formats import find_formats
 from cc_pipeline.extension import COLLECTED, WITHOUT, Extension, collect, extensions, find_extensions
 from cc_pipeline.index.locators import index_kinds
+from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.tables import all_tables, tables_by_extension
+from cc_pipeline.workspace.workspace import open_workspace
 
 #: What takes longer to load than a command that prints its help may take.
 _HEAVY = ("dagster", "pyarrow", "duckdb", "numpy", "deltalake", "boto3", "pyspark", "jinja2")
 _LOADED = "import sys\nimport {module}\nprint(*(name for name in {heavy!r} if name in sys.modules))"
+_COMMANDS = """
+import sys
+import typer
+from cc_pipeline.cli.app import build_app
+print("commands:", *typer.main.get_command(build_app()).commands)
+print("loaded:", *(name for name in {heavy!r} if name in sys.modules))
+"""
 _ALONE = """
 import sys
 import cc_pipeline.cli.app, cc_pipeline.definitions
@@ -55,6 +67,12 @@ class ExtensionTests:
         code = _LOADED.format(module=self.module, heavy=_HEAVY)
         assert _python(code).split() == []
 
+    def test_its_commands_load_nothing_heavy(self, extension: Extension) -> None:
+        """Every command builds the whole tree of commands first, also one that only prints its help."""
+        commands, loaded = _python(_COMMANDS.format(heavy=_HEAVY)).splitlines()
+        assert {*commands.split()[1:]} >= {*extension.commands()}
+        assert loaded.split()[1:] == []
+
     def test_all_that_it_hands_in_loads_and_has_names_of_its_own(self, extension: Extension) -> None:
         """Each joint is asked as the core does, which refuses an extension that raises or takes a name."""
         for joint in COLLECTED:
@@ -74,6 +92,32 @@ class ExtensionTests:
             has_both = {"crawl", "target"} <= columns
             assert not has_both or table.has_targets or table.removed_with == "nothing", f"no purge clears {table.name}"
             assert table.stage is None or not table.has_row_a_slice or table.slice_columns, table.name
+
+    def test_each_column_of_a_table_and_a_view_has_a_note(self, extension: Extension, tmp_path: Path) -> None:
+        """In one line: the UI shows it, and ``cc.duckdb`` has it as a comment, also of the view itself."""
+        schemas = {table.name: table.schema for table in extension.tables()}
+        added = extension.definitions(Placement(("books",), alone=False))
+        for asset in () if added is None else added.assets:
+            notes = notes_of(asset.columns)
+            assert asset.table not in schemas or {*schemas[asset.table].names} == notes.keys(), asset.name
+            assert [name for name, note in notes.items() if note.splitlines() != [note.strip()]] == [], asset.name
+        if not extension.views():
+            return
+        (tmp_path / "source").mkdir()
+        with open_workspace(load_settings({}, source=str(tmp_path / "source"), home=str(tmp_path / "home"))) as empty:
+            publish_warehouse(empty)
+            published = empty.settings.published_path
+        with connect(published, read_only=True) as connection:
+            columns = connection.execute(
+                "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE schema_name = 'main'"
+            ).fetchall()
+            views = connection.execute(
+                "SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' UNION ALL "
+                "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name = 'main'"
+            ).fetchall()
+        own = {view.name for view in extension.views() if "." not in view.name}
+        assert {view for view, comment in views if comment} >= own
+        assert [f"{view}.{column}" for view, column, note in columns if view in own and not note] == []
 
     def test_each_command_has_help(self, extension: Extension) -> None:
         """In the list of commands, and for each command of a group."""

@@ -15,6 +15,7 @@ from typer.main import get_command
 
 import cc_pipeline
 from cc_pipeline.cli.app import app
+from cc_pipeline.extension import collect
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -57,14 +58,36 @@ def test_every_command_that_is_named_exists_with_its_flags() -> None:
     assert not wrong, "\n".join(sorted(wrong))
 
 
+def hints_of_pages() -> Iterator[tuple[Path, int, str, str]]:
+    """Every command that a page names: the page, the line, the words and what follows them. The changelog also has
+    what is gone."""
+    root = Path(cc_pipeline.__file__).parents[1]
+    for page in (
+        *sorted((root / "docs").glob("*.md")),
+        *sorted((root / "docs").glob("extensions/*.md")),
+        root / "README.md",
+    ):
+        if page.name != "CHANGELOG.md":
+            for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+                for found in HINT.finditer(line):
+                    yield page, number, *found.groups()  # type: ignore[misc]
+
+
 def test_every_command_that_the_docs_name_exists_with_its_flags() -> None:
-    root, whole = Path(cc_pipeline.__file__).parents[1], get_command(app)
+    whole = get_command(app)
     wrong = [
-        f"{page.name}:{number}: {why}"
-        for page in (*sorted((root / "docs").glob("*.md")), root / "README.md")
-        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1)
-        for found in HINT.finditer(line)
-        if (why := wrong_in(whole, *found.groups()))
+        f"{page.name}:{number}: {why}" for page, number, *found in hints_of_pages() if (why := wrong_in(whole, *found))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pages_of_the_core_name_no_command_of_an_extension() -> None:
+    """But for the list of extensions, and the first page, which shows what there is: an extension can be deleted."""
+    added = {name for commands in collect("commands").values() for name in commands}
+    wrong = [
+        f"{page.name}:{number}: {words}"
+        for page, number, words, _ in hints_of_pages()
+        if page.parent.name == "docs" and page.name != "extensions.md" and words.split()[0] in added
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -13,7 +13,7 @@ import pytest
 from cc_pipeline import extension
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.defs import engines
-from cc_pipeline.defs.engines import LOCAL, LocalRunEngine, find_engine
+from cc_pipeline.defs.engines import LOCAL, LocalRunEngine, describe_engines, find_engine
 from cc_pipeline.defs.partition_runs import _made
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extension import Extension
@@ -51,7 +51,10 @@ class Elsewhere:
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
     engine = Elsewhere()
     one = Extension(
-        name="elsewhere", summary="", needs={"no_such_module": "far"}, engines=lambda: {"elsewhere": lambda: engine}
+        name="elsewhere",
+        summary="far away",
+        needs={"no_such_module": "far"},
+        engines=lambda: {"elsewhere": lambda: engine},
     )
     for module in (extension, engines):
         monkeypatch.setattr(module, "extensions", lambda: (one,))
@@ -64,9 +67,10 @@ def test_the_core_has_an_engine_that_lacks_nothing() -> None:
     assert [one.level for one in engine.examine(SETTINGS)] == ["ok"]
 
 
-def test_an_engine_of_an_extension_is_found_by_its_name_and_replaces_none_of_the_core(elsewhere: Elsewhere) -> None:
+def test_an_engine_of_an_extension_is_found_by_its_name_and_described_by_its_extension(elsewhere: Elsewhere) -> None:
     assert find_engine("elsewhere") is elsewhere
     assert isinstance(find_engine(LOCAL), LocalRunEngine)
+    assert describe_engines() == "local (the processes of this machine), elsewhere (far away)"
 
 
 def test_an_unknown_engine_is_refused_with_those_there_are_and_what_they_lack(elsewhere: Elsewhere) -> None:

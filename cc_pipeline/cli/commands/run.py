@@ -28,6 +28,7 @@ from cc_pipeline.cli.run_report import (
     say_what_was_done,
 )
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.defs.engines import describe_engines, find_engine
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
@@ -50,7 +51,7 @@ def run(
     via: options.Via = None,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="Where records are fetched and pages parsed: local, or an extension's engine."),
+        typer.Option("--engine", help=f"Where records are fetched and pages parsed: {describe_engines()}."),
     ] = None,
     hosts: options.Hosts = None,
     allow_gaps: options.AllowGaps = False,
@@ -100,8 +101,6 @@ def run(
 
       cc-pipeline run example.com -c newest --refetch
     """
-    from cc_pipeline.defs.engines import find_engine
-
     if not targets and not watched:
         raise typer.BadParameter("name some targets, or --watched for the watch list", param_hint="TARGET…")
     if refetch:
@@ -220,7 +219,6 @@ def _refetch(
 ) -> None:
     """Fetches quarantined and missing records again, then parses and publishes those that were fetched. Raises
     ``Incomplete`` when the source gives none of them, or too few."""
-    from cc_pipeline.defs.engines import find_engine
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.run import replay_records
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,10 +15,12 @@ from urllib.parse import urlsplit
 
 from cc_pipeline.addresses import scheme_of, shown
 from cc_pipeline.checks.finding import Finding
+from cc_pipeline.children import neutral_environment, run
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.lake.reading import check_extension
 from cc_pipeline.settings import PREFIX, Settings
+from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.workspace.workspace import limits_of
 
 #: How ``spark_master`` begins where tasks run in the driver's own process.
@@ -27,13 +31,17 @@ _MASTERS: Final = ("spark://", "yarn", "k8s://", LOCAL)
 #: Seconds to wait for a cluster's answer.
 _PATIENCE: Final = 3.0
 _TOPIC: Final = "engine"
+#: The oldest Java that Spark 4 runs on; how ``java -version`` says its own; seconds that it may take.
+_JAVA: Final = 17
+_JAVA_VERSION: Final = re.compile(r'version "(?P<whole>(?P<major>\d+)(?:\.(?P<minor>\d+))?[^"]*)"')
+_JAVA_SECONDS: Final = 20.0
 #: The port of a standalone master, and of Kubernetes, where an address names none.
 _STANDALONE, _KUBERNETES = 7077, 443
 
 
 def refuse_unready(settings: Settings) -> None:
-    """Sends no request. Raises one error for everything that is missing: ``UserInputError`` if a setting is among it,
-    else ``EnvironmentFault``. It says what to do about each."""
+    """Asks neither the source nor the lake. Raises one error for everything that is missing: ``UserInputError`` if a
+    setting is among it, else ``EnvironmentFault``. It says what to do about each."""
     found = [*troubles(settings), *_unpublishable(settings)]
     if len(found) == 1:
         raise found[0]
@@ -63,7 +71,8 @@ def _unpublishable(settings: Settings) -> Iterator[CcPipelineError]:
 
 
 def troubles(settings: Settings) -> Iterator[CcPipelineError]:
-    """Everything that is missing for a job, one error each. Sends no request."""
+    """Everything that is missing for a job, one error each. Sends no request, but for what finds credentials: where no
+    other way gives some, the machine's own metadata service is asked for those of a role."""
     master = settings.of(SparkSettings).master
     if not master:
         yield UserInputError(
@@ -93,12 +102,53 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
         spark_submit()
     except EnvironmentFault as error:
         yield error
-    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if os.environ.get("JAVA_HOME") else "java"
+    yield from _java_troubles()
+    yield from _credential_troubles(settings)
+
+
+def _java_troubles() -> Iterator[EnvironmentFault]:
+    """Whether the Java that ``spark-submit`` takes can be run, and is new enough."""
+    advice = "Install one (Debian: apt-get install openjdk-17-jre-headless), or name its folder in JAVA_HOME."
+    java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
     if shutil.which(java) is None:
+        yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and there is no {java}", advice)
+        return
+    try:
+        done = run([java, "-version"], neutral_environment(), timeout=_JAVA_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and {java} cannot be run: {error}", advice)
+        return
+    found = _JAVA_VERSION.search((done.stderr + done.stdout).decode(errors="replace"))
+    if found is None:
         yield EnvironmentFault(
-            f"Spark needs Java 17 or newer, and there is no {java}",
-            "Install one (Debian: apt-get install openjdk-17-jre-headless), or name its folder in JAVA_HOME.",
+            f"Spark needs Java {_JAVA} or newer, and {java} -version ends with status {done.returncode} and names no "
+            "version",
+            advice,
         )
+    # Java 8 calls itself 1.8
+    elif int(found["minor"] if found["major"] == "1" else found["major"]) < _JAVA:
+        yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and {java} is Java {found['whole']}", advice)
+
+
+def _credential_troubles(settings: Settings) -> Iterator[EnvironmentFault]:
+    """Places on S3 that are asked with signed requests, and that there are no credentials for here: this process writes
+    the plans of a job into the lake."""
+    places: dict[str | None, str] = {}
+    if scheme_of(settings.lake) == "s3":
+        places[None] = settings.lake
+    for source in settings.sources:
+        access = settings.s3_at(source)
+        if scheme_of(source) == "s3" and not access.anonymous:
+            places.setdefault(access.profile, source)
+    if not places:
+        return
+    from cc_pipeline.stores.s3 import find_credentials  # noqa: PLC0415  # loads botocore
+
+    for profile, place in places.items():
+        try:
+            find_credentials(S3Options(profile=profile), shown(place))
+        except EnvironmentFault as error:
+            yield error
 
 
 def spark_submit() -> Path:

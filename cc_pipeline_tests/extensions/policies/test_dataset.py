@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from cc_pipeline_tests.cli.conftest import Cli
+from cc_pipeline_tests.cli.conftest import Cli, World, commands_of
 
 pytestmark = pytest.mark.xdist_group("cli published")
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "extensions" / "policies.md"
 
 
 @pytest.fixture
@@ -139,3 +143,20 @@ def test_what_no_robots_txt_says_is_unknown_and_counted(cli: Cli, home: Path, tm
     assert f"| gptbot | 0 | 0 | {len(published(home))} | {len(rows)} |" in readme
     assert cli(*asked, "--known-only", "--out", tmp_path / "known").status == 0
     assert rows_of(tmp_path / "known") == []
+
+
+@pytest.mark.process
+def test_the_example_of_the_page_makes_a_data_set(
+    cli: Cli, world: World, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_SOURCE", str(world.bucket))
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(shutil.copytree(home, tmp_path / "home")))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sites.txt").write_text("example.com\nexample.org\n", "utf-8")
+    commands = commands_of(PAGE)
+    assert len(commands) == 2
+    for command in commands:
+        said = cli(*shlex.split(command)[1:])
+        assert said.status == 0, (command, said.err)
+    assert rows_of(tmp_path / "texts")
+    assert {path.name for path in (tmp_path / "texts").iterdir()} >= {"README.md", "datasheet.json"}

@@ -26,8 +26,9 @@ from cc_pipeline.records.check import Promise
 from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.range_plan import RecordOptions
 from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline.transport.budget import Opening
-from cc_pipeline_tests.extensions.spark.compared import Bucket, left_over, located, made, not_named, same
+from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made
 from cc_pipeline_tests.extensions.spark.pipes_example import site
 from cc_pipeline_tests.extensions.spark.test_engine import PAGES, twins
 from cc_pipeline_tests.weedserver import REGION, S3Server
@@ -62,8 +63,8 @@ def test_tasks_run_by_the_command_make_the_same_tables(bucket: Bucket, tmp_path:
     assert all(one.error is None for one in made(theirs, SLUGS, LOCAL, PAGES).values())
     assert all(one.error is None for one in made(mine, SLUGS, TasksElsewhere(start, 2), PAGES).values())
     assert len(started) > 4
-    same(theirs, mine, SLUGS)
-    assert not left_over(mine)
+    assert_same(theirs, mine, SLUGS)
+    assert not find_leftovers(mine)
     assert not [path for path in Path(mine.settings.lake).rglob("*.json") if "plans" in path.parts]
 
 
@@ -78,8 +79,8 @@ def test_a_task_that_fails_ends_with_its_own_error(
     # one that nobody ran
     found = made(mine, SLUGS, TasksElsewhere(lambda address: None, 2), PAGES)
     assert all(isinstance(one.error, EnvironmentFault) and "left no result" in str(one.error) for one in found.values())
-    assert not left_over(mine)
-    assert not not_named(mine)
+    assert not find_leftovers(mine)
+    assert not find_unnamed_files(mine)
 
 
 def test_an_engine_without_workers_is_refused() -> None:
@@ -163,5 +164,5 @@ def test_the_example_runs_tasks_by_dagster_pipes_over_s3(
     assert done.success, told
     assert ".json: " in told
     assert all(one.error is None for one in made(theirs, SLUGS[:1], LOCAL, PAGES).values())
-    same(theirs, mine, SLUGS[:1])
-    assert not left_over(mine)
+    assert_same(theirs, mine, SLUGS[:1])
+    assert not find_leftovers(mine)

@@ -18,10 +18,11 @@ from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.extensions.spark.compared import left_over, located, not_named, same, slugs_of
+from cc_pipeline_tests.extensions.spark.compared import located, slugs_of
 from cc_pipeline_tests.extensions.spark.compared import made as made_by
 from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster
 from cc_pipeline_tests.faultserver import FaultServer
@@ -86,9 +87,9 @@ def test_a_run_of_the_command_line_on_a_cluster(
         for name, text in CREDENTIALS.items():
             monkeypatch.setenv(name, text)
         far = closed_later(Workspace(settings))
-        same(far, near, slugs_of(SITES))
-        assert left_over(far) == []
-        assert not not_named(far)
+        assert_same(far, near, slugs_of(SITES))
+        assert find_leftovers(far) == []
+        assert not find_unnamed_files(far)
         with duckdb.connect(str(tmp_path / "home" / "cc.duckdb"), read_only=True) as published:
             [(pages,)] = published.sql("SELECT count(*) FROM page_metadata").fetchall()
         assert pages

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -24,13 +25,14 @@ from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.run import TABLES, current, look
+from cc_pipeline.extraction.run import TABLES, look
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.reading import as_texts
+from cc_pipeline.testing.engines import EngineTests, assert_same, find_leftovers, find_unnamed_files, read_rows
 from cc_pipeline.transport import refusals
 from cc_pipeline.transport.budget import Opening, openings, take_over
 from cc_pipeline.transport.ranges import RetryPolicy
@@ -38,22 +40,12 @@ from cc_pipeline.upkeep.purge import purge
 from cc_pipeline.upkeep.purge_plan import plan_purge
 from cc_pipeline.upkeep.stored_files import named_files
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.extensions.spark.compared import (
-    Bucket,
-    left_over,
-    located,
-    made,
-    not_named,
-    rows_of,
-    same,
-    slugs_of,
-)
+from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made, slugs_of
 from cc_pipeline_tests.extensions.spark.inprocess import InProcess
 from cc_pipeline_tests.extraction.stored import dangling
-from cc_pipeline_tests.extraction.test_fetch import damage
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.upkeep.test_purge import needles, traces
-from cc_pipeline_tests.world import NEW, Killed, copy_of, workspace_of
+from cc_pipeline_tests.world import NEW, Killed, workspace_of
 
 PAGES = TABLES[1:]
 
@@ -69,6 +61,12 @@ def _small_tasks_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.Mo
 
 def spark(context: InProcess | None = None, workers: int = 2) -> SparkEngine:
     return SparkEngine(context or InProcess(), workers)
+
+
+class TestSpark(EngineTests):
+    @contextmanager
+    def open_engine(self) -> Iterator[SparkEngine]:
+        yield spark()
 
 
 @pytest.fixture(scope="module")
@@ -113,39 +111,6 @@ def twins(source: Path | str, folder: Path, targets: list[str], **more: object) 
     return workspace_of(source, folder / "local", **more), workspace_of(source, folder / "spark", **more)
 
 
-def test_the_same_tables_as_the_local_engine_which_finds_nothing_to_do(
-    bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path
-) -> None:
-    theirs, mine = again(bucket, local, tmp_path / "local"), again(bucket, before, tmp_path / "spark")
-    context = InProcess()
-    found = made(mine, slugs, spark(context), PAGES)
-    assert all(one.error is None for one in found.values())
-    assert len(context.tasks) > 6
-    same(theirs, mine, slugs)
-    assert not left_over(mine)
-    assert not not_named(mine)
-    # and each finds what the other made
-    for workspace, by in ((mine, LOCAL), (theirs, spark())):
-        again_made = made(workspace, slugs, by)
-        assert all(report.written == 0 for one in again_made.values() for report in one.reports.values())
-        assert all(one.reports["records"].requests == 0 for one in again_made.values())
-        same(theirs, mine, slugs)
-
-
-def test_slices_of_several_subsets_are_slices_like_others(bucket: Bucket, tmp_path: Path) -> None:
-    two = ("warc", "robotstxt")
-    slug = next(one for one in bucket[1].domains() if all(bucket[1].of(NEW, subset=s, domain=one) for s in two))
-    homes = twins(bucket[0], tmp_path, [slug], subsets=two)
-    for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
-        [one] = made(workspace, [slug], by, PAGES).values()
-        assert one.error is None
-    assert {row["target"] for row in homes[1].lake.read("page_metadata").to_pylist()} == {slug, f"{slug}~robotstxt"}
-    same(*homes, [slug, f"{slug}~robotstxt"])
-    assert not left_over(homes[1])
-    assert not not_named(homes[1])
-    assert all(current(workspace, NEW, [slug]).keys() == {slug} for workspace in homes)
-
-
 def test_a_job_needs_no_home_and_tells_of_each_partition(
     bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +125,7 @@ def test_a_job_needs_no_home_and_tells_of_each_partition(
     assert {stage for stage, done, total, _ in told if done == total} == {"fetch", "parse"}
     assert {path for path in mine.settings.home.iterdir() if path.name != "lake"} == known
     assert not (tmp_path / "nowhere").exists()
-    same(again(bucket, local, tmp_path / "local"), mine, slugs)
+    assert_same(again(bucket, local, tmp_path / "local"), mine, slugs)
 
 
 def test_files_of_this_machine_are_not_asked_of_workers(
@@ -181,18 +146,11 @@ def test_one_task_has_all_captures_of_a_place_whoever_asks_for_them(
     places = mine.lake.read("records", columns=["warc_filename", "warc_record_offset"])
     stored = sum(task[0].result.fetched for task in context.tasks)
     assert places.num_rows > len(set(map(repr, places.to_pylist()))) == stored
+    assert len(context.tasks) > 6
 
 
-def test_what_another_target_has_is_not_fetched_again(
-    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path
-) -> None:
+def test_a_target_without_captures_is_no_job(bucket: Bucket, before: Path, tmp_path: Path) -> None:
     mine = again(bucket, before, tmp_path / "spark")
-    fetch_captures(mine, NEW, ["example.com"])
-    later = fetch_captures(mine, NEW, ["host_www.example.com"], engine=spark())
-    assert later.requests == 0
-    assert later.written > 0
-    assert not left_over(mine)
-    # and a target without captures is no job
     context = InProcess()
     [nothing] = made(mine, ["absent.example"], spark(context), PAGES).values()
     assert nothing.error is None
@@ -213,7 +171,7 @@ def test_a_blocked_site_is_left_out_as_the_local_engine_does(bucket: Bucket, tmp
         assert "was blocked" in str(errors.pop("example.com"))
         assert errors == {}
         assert look(workspace, NEW, slugs).plan.todos == (), "whoever asks the plan does not ask for it"
-    same(theirs, mine, ["set-duo"])
+    assert_same(theirs, mine, ["set-duo"])
     assert {*mine.lake.read("records", columns=["domain"]).column(0).to_pylist()} == {"example.org"}
 
 
@@ -228,13 +186,13 @@ def test_into_tables_with_neighbours_and_in_place_of_a_slice(bucket: Bucket, tmp
     homes = [again(bucket, tmp_path / "before", tmp_path / name) for name in ("local", "spark")]
     for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
         assert all(one.error is None for one in made(workspace, ["set-some"], by).values())
-        was = rows_of(workspace, "records")
+        was = read_rows(workspace, "records")
         workspace.register_targets([parse_target(second)])
         [found] = made(workspace, ["set-some"], by).values()
         assert found.error is None
-        assert rows_of(workspace, "records") != was
-    same(*homes, ["set-some", *alone])
-    assert not left_over(homes[1])
+        assert read_rows(workspace, "records") != was
+    assert_same(*homes, ["set-some", *alone])
+    assert not find_leftovers(homes[1])
 
 
 def run_twice(task: Callable[[], Any], number: int) -> Any:
@@ -251,11 +209,11 @@ def test_every_task_run_twice_in_groups_counts_once_and_what_was_stored_twice_is
     commits = {id(one.reports["records"]) for one in found.values()}
     assert 1 < len(commits) < len(slugs), "partitions of many captures are done in groups"
     assert mine.lake.version("records") >= len(commits)
-    same(again(bucket, local, tmp_path / "local"), mine, slugs)
-    assert not left_over(mine)
-    assert not_named(mine)
+    assert_same(again(bucket, local, tmp_path / "local"), mine, slugs)
+    assert not find_leftovers(mine)
+    assert find_unnamed_files(mine)
     sweep(mine.storage, NEW, lambda: named_files(mine.lake, NEW), retention=0)
-    assert not not_named(mine)
+    assert not find_unnamed_files(mine)
     rows = mine.lake.read("records").to_pylist()
     assert all(isinstance(found, bytes) for _, found in read_members(rows, mine.storage))
 
@@ -282,16 +240,16 @@ def test_what_a_killed_driver_left_is_taken_over(
         if at == "its commit":
             patched.setattr(engine, "_fetched", killed)
         made(mine, slugs, spark(InProcess(third if at == "a task" else None)), PAGES)
-    assert rows_of(mine, "records") == []
-    assert len(not_named(mine)) >= 2
+    assert read_rows(mine, "records") == []
+    assert len(find_unnamed_files(mine)) >= 2
     found = made(mine, slugs, spark(), PAGES)
     reports = [one.reports["records"] for one in found.values()]
     assert all("taken over" in note for report in reports for note in report.notes[:1])
     if at == "its commit":
         assert {report.requests for report in reports} == {0}
-    same(again(bucket, local, tmp_path / "local"), mine, slugs)
-    assert not left_over(mine)
-    assert not not_named(mine)
+    assert_same(again(bucket, local, tmp_path / "local"), mine, slugs)
+    assert not find_leftovers(mine)
+    assert not find_unnamed_files(mine)
 
 
 def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
@@ -317,7 +275,7 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
                 patched.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
                 parse_records(mine, NEW, [goes], engine=spark())
     assert len(list(plans.rglob("*.arrow"))) >= 2
-    assert len(not_named(mine)) >= 2
+    assert len(find_unnamed_files(mine)) >= 2
     with lease(mine.storage, NEW, "f" * 32, [stays]) as running:
         running.hold(())
         # of a job that runs, for another target
@@ -338,19 +296,6 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
     assert set(mine.lake.read("records").column("target").to_pylist()) == {stays}
 
 
-def test_a_poisoned_record_is_in_quarantine_and_a_file_that_is_gone_is_named(bucket: Bucket, tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    mine = bucket[1].of(NEW, subset="warc", domain="example.com")
-    damage(root, mine[len(mine) // 2])
-    (root / sorted({capture.warc_filename for capture in mine})[0]).unlink()
-    local, mine = twins(root, tmp_path, ["example.com"])
-    for workspace, by in ((local, LOCAL), (mine, spark())):
-        assert all(one.error is None for one in made(workspace, ["example.com"], by, PAGES).values())
-    same(local, mine, ["example.com"])
-    outcomes = set(mine.lake.read("records", columns=["outcome"]).column(0).to_pylist())
-    assert outcomes == {"fetched", "quarantined", "missing"}
-
-
 def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) -> None:
     slugs = ["example.com", "example.org"]
     with FaultServer(bucket[0]) as server:
@@ -359,15 +304,15 @@ def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) ->
         for workspace, by in ((local, LOCAL), (other, spark())):
             with pytest.raises(Incomplete):
                 fetch_captures(workspace, NEW, slugs, engine=by)
-            assert rows_of(workspace, "records") == []
+            assert read_rows(workspace, "records") == []
             assert set(workspace.lake.read("fetches").column("silent_runs").to_pylist()) == {1}
         server.set_rules([])
         for workspace, by in ((local, LOCAL), (other, spark())):
             workspace.close()
             fetch_captures(workspace, NEW, slugs, engine=by)
             parse_records(workspace, NEW, slugs, engine=by)
-        same(local, other, slugs)
-    assert not left_over(other)
+        assert_same(local, other, slugs)
+    assert not find_leftovers(other)
 
 
 def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +346,7 @@ def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monk
         # the ledger balances all the same, and what was not asked for is asked for by the next run
         lacking = workspace.lake.read("fetches").to_pylist()
         assert sum(row["planned"] for row in lacking) == sum(row["unsettled"] for row in lacking)
-        assert not left_over(workspace)
+        assert not find_leftovers(workspace)
 
 
 def test_an_open_breaker_outlives_the_job_and_binds_the_next(
@@ -463,7 +408,7 @@ def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_
             columns = ["target", "warc_filename", "warc_record_offset", "outcome", "settled", "rounds"]
             rounds.append(sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist())))
         assert rounds[0] == rounds[1]
-        same(local, other, slugs)
+        assert_same(local, other, slugs)
 
 
 def test_a_task_is_tried_again_and_its_last_error_is_told_as_it_was(
@@ -482,7 +427,7 @@ def test_a_task_is_tried_again_and_its_last_error_is_told_as_it_was(
         assert "fetch_task" in "".join(told.value.__notes__)
         with pytest.raises(EnvironmentFault, match="could not run a task"):
             fetch_captures(workspace, NEW, slugs, engine=spark(InProcess(tries=2)))
-    assert not left_over(workspace)
+    assert not find_leftovers(workspace)
 
 
 def test_a_target_that_breaks_a_task_fails_alone(

@@ -17,11 +17,12 @@ from cc_pipeline.extensions.spark.engine import SparkEngine
 from cc_pipeline.extraction.engine import LOCAL, LocalEngine
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.records.sweep import sweep
+from cc_pipeline.testing.engines import assert_same, find_leftovers, find_unnamed_files
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import spec_for
 from cc_pipeline.upkeep.stored_files import named_files
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.extensions.spark.compared import Bucket, left_over, located, made, not_named, same
+from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made
 from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster, with_pyspark
 from cc_pipeline_tests.weedserver import REGION, S3Server
 from cc_pipeline_tests.world import NEW
@@ -101,8 +102,8 @@ def test_a_domain_gets_the_same_tables_on_a_cluster_as_here(
     homes = [located(bucket[0], tmp_path / "local", slugs), home(bucket, tmp_path, "spark", slugs, place)]
     for workspace, by in zip(homes, (LOCAL, on_cluster(context)), strict=True):
         assert all(one.error is None for one in made(workspace, slugs, by, PAGES).values())
-    same(*homes, slugs)
-    assert not left_over(homes[1])
+    assert_same(*homes, slugs)
+    assert not find_leftovers(homes[1])
 
 
 def test_a_worker_lost_half_way_and_a_failure_after_all_was_uploaded(
@@ -142,8 +143,8 @@ def test_a_worker_lost_half_way_and_a_failure_after_all_was_uploaded(
     assert all(one.error is None for one in found.values())
     assert set(lost) == {"fetch", "parse"}, "tasks had ended, and others had not"
     assert any("taken over" in note for note in found[slugs[0]].reports["records"].notes)
-    same(local, mine, slugs)
-    assert not left_over(mine)
+    assert_same(local, mine, slugs)
+    assert not find_leftovers(mine)
     # what a lost attempt had stored is no row's
     sweep(mine.storage, NEW, lambda: named_files(mine.lake, NEW), retention=0)
-    assert not not_named(mine)
+    assert not find_unnamed_files(mine)

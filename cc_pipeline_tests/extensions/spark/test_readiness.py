@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import socket
@@ -24,6 +25,7 @@ from cc_pipeline.extensions.spark.same_code import ROW_LIBRARIES, here, in_words
 from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.lake import reading
 from cc_pipeline.settings import Settings
+from cc_pipeline_tests.weedserver import CREDENTIALS
 
 GOOD = Settings(
     "https://data.commoncrawl.org", Path("/home"), "s3://bucket/lake", "", engine="spark", publish="copy",
@@ -40,14 +42,24 @@ def changed(**change: Any) -> Settings:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with Spark and Java, which the environment names."""
+    """A folder with Spark and Java, and credentials for S3; the environment names all three."""
     for name, variable in (("spark-submit", "SPARK_HOME"), ("java", "JAVA_HOME")):
         program = tmp_path / name / "bin" / name
         program.parent.mkdir(parents=True)
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
+        program.touch(0o755)
         monkeypatch.setenv(variable, str(tmp_path / name))
+    java_says(tmp_path, 'openjdk version "17.0.15" 2025-04-15')
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, text in CREDENTIALS.items():
+        monkeypatch.setenv(name, text)
     return tmp_path
+
+
+def java_says(machine: Path, *lines: str, status: int = 0) -> None:
+    """Has the machine's Java write ``lines`` where Java writes its version."""
+    said = "".join(f"echo '{line}' >&2\n" for line in lines)
+    (machine / "java" / "bin" / "java").write_text(f"#!/bin/sh\n{said}exit {status}\n")
 
 
 def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
@@ -81,6 +93,49 @@ def test_a_machine_without_java_or_spark(machine: Path, monkeypatch: pytest.Monk
     with pytest.raises(EnvironmentFault, match="spark-submit") as refused:
         spark_submit()
     assert "cc-pipeline[spark]" in refused.value.advice
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "names"),
+    [
+        (['openjdk version "11.0.22" 2024-01-16'], 0, r"is Java 11\.0\.22$"),
+        (['java version "1.8.0_402"'], 0, r"is Java 1\.8\.0_402$"),
+        (["Error: could not find libjvm.so"], 6, "ends with status 6 and names no version"),
+        (["Picked up JAVA_TOOL_OPTIONS: -Xmx1g", 'openjdk version "21" 2023-09-19'], 0, None),
+        (['openjdk version "17-ea" 2021-09-14'], 0, None),
+    ],
+)
+def test_a_java_that_spark_does_not_run_on(machine: Path, lines: list[str], status: int, names: str | None) -> None:
+    java_says(machine, *lines, status=status)
+    if names is None:
+        refuse_unready(GOOD)
+        return
+    with pytest.raises(EnvironmentFault, match="needs Java 17") as refused:
+        refuse_unready(GOOD)
+    assert re.search(names, refused.value.what)
+    assert "JAVA_HOME" in refused.value.advice
+
+
+def test_places_on_s3_without_credentials_are_named_with_all_else(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(machine))
+    with pytest.raises(EnvironmentFault, match=r"s3://bucket/lake needs credentials") as refused:
+        refuse_unready(GOOD)
+    assert "AWS_ACCESS_KEY_ID" in refused.value.advice
+    # what the lake's credentials are for is said once; a profile of another bucket is another way to get some
+    own = ("s3://theirs endpoint=https://s3.example profile=nobody",)
+    with pytest.raises(UserInputError, match="3 things are missing") as both:
+        refuse_unready(changed(source="s3://commoncrawl", mirrors=("s3://theirs",), s3_places=own, spark_workers=0))
+    assert "nobody" in str(both.value)
+    # public data of others are asked without a signature; a lake in a folder is refused as such
+    with pytest.raises(UserInputError, match="CC_PIPELINE_LAKE to an s3"):
+        refuse_unready(changed(source="s3://commoncrawl", s3_anonymous=True, lake="/home/lake"))
+    [found] = [one for one in engine_findings(GOOD) if "needs credentials" in one.text]
+    assert found.level == "bad"
 
 
 def test_what_workers_run_with_is_said() -> None:

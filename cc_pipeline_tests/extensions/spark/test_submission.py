@@ -62,7 +62,7 @@ def _stand_in(weed: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\n")
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.2\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     monkeypatch.setenv("STAND_IN_MARK", str(tmp_path / "mark"))

@@ -1,0 +1,272 @@
+"""What every engine does: inherit :class:`EngineTests`, and open the engine.
+
+An engine fetches records and parses pages somewhere; homes that any engine made are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pytest
+
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import Incomplete
+from cc_pipeline.extraction.engine import LOCAL, Engine
+from cc_pipeline.extraction.run import TABLES, Made, extract
+from cc_pipeline.lake.slice import FETCH, PARSE, slices_of
+from cc_pipeline.records.storage import COMMITTED
+from cc_pipeline.settings import load_settings
+from cc_pipeline.testing.mini_crawl.generate import ensure
+from cc_pipeline.testing.mini_crawl.spec import TEST
+from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.workspace.workspace import Workspace
+
+CRAWL: Final = "CC-MAIN-2024-22"
+#: The tables that an engine makes.
+MADE: Final = ("records", "page_metadata", "page_text", "page_links", "feed_items")
+#: What a row of ``fetches`` says of a moment, and what is one of many examples.
+_OF_A_MOMENT: Final = {"asked_at", "example", "stored_files"}
+_BAD_BYTES: Final = b"\xff" * 8
+#: A bucket's root and the truth about it.
+Bucket: TypeAlias = tuple[Path, MiniCrawlTruth]
+
+
+def read_rows(workspace: Workspace, table: str) -> list[str]:
+    """Rows as texts, in an order that does not depend on who made them, without what says where and when."""
+    spec = workspace.lake.specs[table]
+    columns = [name for name in spec.schema.names if name not in spec.apart]
+    return sorted(map(repr, workspace.lake.read(table, columns=columns).to_pylist()))
+
+
+def assert_same(one: Workspace, other: Workspace, slugs: Iterable[str]) -> None:
+    """Raises ``AssertionError`` unless two homes have the same tables of ``CRAWL``, and know the same of them."""
+    for table in MADE:
+        assert read_rows(one, table) == read_rows(other, table), table
+    slices = slices_of(CRAWL, slugs)
+    for stage in (FETCH, PARSE):
+        assert stage.made_from(one.lake, slices) == stage.made_from(other.lake, slices)
+        assert stage.versions(one.lake, slices) == stage.versions(other.lake, slices)
+    assert _read_fetches(one) == _read_fetches(other)
+
+
+def _read_fetches(workspace: Workspace) -> list[str]:
+    rows = workspace.lake.read("fetches").to_pylist()
+    return sorted(repr({name: value for name, value in row.items() if name not in _OF_A_MOMENT}) for row in rows)
+
+
+def find_leftovers(workspace: Workspace) -> list[str]:
+    """Keys below the stored records that no running fetch needs: journals, plans, leases, notes to stop.
+
+    Journals of committed records are kept for a week and do not count.
+    """
+    keys = [one.key for one in workspace.place.listing("records/") if f"/{COMMITTED}/" not in one.key]
+    return [key for key in keys if key.endswith(".jsonl") or "/plans/" in key or "/leases/" in key]
+
+
+def find_unnamed_files(workspace: Workspace) -> set[str]:
+    """The stored files that no row names."""
+    named = set(workspace.lake.read("records", columns=["stored_file"]).column(0).to_pylist())
+    return {one.key for one in workspace.place.listing("records/") if one.key.endswith(".gz")} - named
+
+
+class EngineTests:
+    """``open_engine`` gives the engine. Homes, their lakes and the source are folders of this machine."""
+
+    def open_engine(self) -> AbstractContextManager[Engine]:
+        """The engine, ready to fetch and parse."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def engine(self) -> Iterator[Engine]:
+        """The engine that is tested."""
+        with self.open_engine() as opened:
+            yield opened
+
+    @pytest.fixture(scope="class")
+    def source(self, tmp_path_factory: pytest.TempPathFactory) -> Bucket:
+        """A crawl with pages of every kind."""
+        root = tmp_path_factory.mktemp("source") / "bucket"
+        return root, ensure(root, TEST)
+
+    @pytest.fixture(scope="class")
+    def targets(self, source: Bucket) -> list[str]:
+        """All domains, a target that has captures of one of them too, and one that has none."""
+        return [*sorted(source[1].domains(CRAWL)), "host:www.example.com", "absent.example"]
+
+    @pytest.fixture(scope="class")
+    def located(self, source: Bucket, targets: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """A home in which the captures of all targets are located, to be copied."""
+        home = tmp_path_factory.mktemp("located") / "home"
+        _locate(source[0], home, targets)
+        return home
+
+    @pytest.fixture(scope="class")
+    def local(
+        self, source: Bucket, targets: list[str], located: Path, tmp_path_factory: pytest.TempPathFactory
+    ) -> Path:
+        """The same home after the local engine, to be copied."""
+        home = tmp_path_factory.mktemp("local") / "home"
+        shutil.copytree(located, home)
+        with _opened(source[0], home) as workspace:
+            _finish(workspace, targets, LOCAL)
+        return home
+
+    def test_it_says_how_much_it_is_given_together(self, engine: Engine) -> None:
+        """At least one partition, and one capture."""
+        assert engine.partitions >= 1
+        assert engine.captures >= 1
+
+    def test_every_capture_is_fetched_and_parsed(
+        self, engine: Engine, source: Bucket, targets: list[str], located: Path, tmp_path: Path
+    ) -> None:
+        """Its row has the payload that was archived, and it has a page."""
+        expected = {
+            (one.warc_filename, one.warc_record_offset): ("fetched", one.payload_length)
+            for one in source[1].of(CRAWL, subset="warc")
+        }
+        home = shutil.copytree(located, tmp_path / "home")
+        with _opened(source[0], home) as workspace:
+            _finish(workspace, targets, engine)
+            rows = workspace.lake.read("records").to_pylist()
+            pages = workspace.lake.read("page_metadata", columns=["warc_filename", "warc_record_offset"]).to_pylist()
+            assert not find_leftovers(workspace) and not find_unnamed_files(workspace)
+        records = {
+            (row["warc_filename"], row["warc_record_offset"]): (row["outcome"], row["payload_length"]) for row in rows
+        }
+        assert records == expected
+        assert {(page["warc_filename"], page["warc_record_offset"]) for page in pages} == expected.keys()
+
+    def test_tables_are_those_of_the_local_engine_and_neither_makes_them_again(
+        self, engine: Engine, source: Bucket, targets: list[str], located: Path, local: Path, tmp_path: Path
+    ) -> None:
+        """Also the digests by which a run finds that nothing is to be done."""
+        homes = [shutil.copytree(located, tmp_path / "mine"), shutil.copytree(local, tmp_path / "theirs")]
+        slugs = _slugs(targets)
+        with _opened(source[0], homes[0]) as mine, _opened(source[0], homes[1]) as theirs:
+            _finish(mine, targets, engine)
+            assert_same(mine, theirs, slugs)
+            for workspace, by in ((mine, LOCAL), (theirs, engine)):
+                again = _finish(workspace, targets, by)
+                assert all(report.written == 0 for one in again for report in one.reports.values())
+                assert all(one.reports["records"].requests == 0 for one in again)
+            assert_same(mine, theirs, slugs)
+
+    def test_each_subset_of_a_target_has_its_rows(self, engine: Engine, source: Bucket, tmp_path: Path) -> None:
+        """Pages, and robots.txt files, which are no pages."""
+        subsets = ("warc", "robotstxt")
+        truth = source[1]
+        slug = next(
+            domain
+            for domain in truth.domains(CRAWL)
+            if all(truth.of(CRAWL, subset=subset, domain=domain) for subset in subsets)
+        )
+        counts = {slug: len(truth.of(CRAWL, subset="warc", domain=slug))}
+        counts[f"{slug}~robotstxt"] = len(truth.of(CRAWL, subset="robotstxt", domain=slug))
+        with _opened(source[0], tmp_path / "home", subsets=subsets) as workspace:
+            workspace.register_targets([parse_target(slug)])
+            _finish(workspace, [slug], engine, TABLES)
+            found = workspace.lake.read("records", columns=["target"]).column(0).to_pylist()
+            assert {target: found.count(target) for target in found} == counts
+            assert not find_leftovers(workspace)
+
+    def test_what_another_target_has_is_not_fetched_again(
+        self, engine: Engine, source: Bucket, located: Path, tmp_path: Path
+    ) -> None:
+        """Whichever engine fetched it: rows are made of what is stored. A target without captures costs nothing."""
+        home = shutil.copytree(located, tmp_path / "home")
+        with _opened(source[0], home) as workspace:
+            _finish(workspace, ["example.com"], LOCAL)
+            later = _finish(workspace, ["host:www.example.com", "absent.example"], engine)
+            found = {made.slug: made.reports["records"] for made in later}
+            assert found["host_www.example.com"].requests == 0
+            assert found["host_www.example.com"].written > 0
+            assert found["absent.example"].per_target["absent.example"]["rows:records"] == 0
+            assert not find_leftovers(workspace)
+
+    def test_what_is_damaged_or_gone_has_a_row_that_says_so(
+        self, engine: Engine, source: Bucket, tmp_path: Path
+    ) -> None:
+        """The same as the local engine's, and all else is fetched."""
+        root = shutil.copytree(source[0], tmp_path / "bucket", copy_function=os.link)
+        captures = source[1].of(CRAWL, subset="warc", domain="example.com")
+        _damage(root, captures[len(captures) // 2])
+        (root / min(capture.warc_filename for capture in captures)).unlink()
+        with _opened(root, tmp_path / "mine") as mine, _opened(root, tmp_path / "theirs") as theirs:
+            for workspace, by in ((mine, engine), (theirs, LOCAL)):
+                workspace.register_targets([parse_target("example.com")])
+                _finish(workspace, ["example.com"], by, TABLES)
+            assert_same(mine, theirs, ["example.com"])
+            outcomes = mine.lake.read("records", columns=["outcome"]).column(0).to_pylist()
+            assert set(outcomes) == {"fetched", "quarantined", "missing"}
+            assert len(outcomes) == len(captures)
+            assert not find_leftovers(mine)
+
+    def test_a_source_that_has_nothing_for_now_is_asked_again(
+        self, engine: Engine, source: Bucket, tmp_path: Path
+    ) -> None:
+        """The partition fails as incomplete, and the next run fetches all of it."""
+        root = shutil.copytree(source[0], tmp_path / "bucket", copy_function=os.link)
+        count = len(source[1].of(CRAWL, subset="warc", domain="example.com"))
+        segments = root / "crawl-data" / CRAWL / "segments"
+        with _opened(root, tmp_path / "home") as workspace:
+            workspace.register_targets([parse_target("example.com")])
+            segments.rename(tmp_path / "away")
+            [made] = _make(workspace, ["example.com"], engine, TABLES)
+            assert isinstance(made.error, Incomplete)
+            assert "fetched" not in workspace.lake.read("records", columns=["outcome"]).column(0).to_pylist()
+            (tmp_path / "away").rename(segments)
+            _finish(workspace, ["example.com"], engine, TABLES)
+            assert workspace.lake.read("records", columns=["outcome"]).column(0).to_pylist() == ["fetched"] * count
+            assert workspace.lake.read("page_metadata").num_rows == count
+            assert not find_leftovers(workspace) and not find_unnamed_files(workspace)
+
+
+@contextmanager
+def _opened(source: Path, home: Path, **choices: object) -> Iterator[Workspace]:
+    # ZipNum needs no catalog
+    settings = load_settings({}, source=str(source), home=str(home), via="zipnum", **choices)
+    workspace = Workspace(settings)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def _locate(source: Path, home: Path, targets: Sequence[str]) -> None:
+    with _opened(source, home) as workspace:
+        workspace.register_targets([parse_target(target) for target in targets])
+        _finish(workspace, targets, LOCAL, ["captures"])
+
+
+def _slugs(targets: Iterable[str]) -> list[str]:
+    return sorted(parse_target(target).slug for target in targets)
+
+
+def _make(workspace: Workspace, targets: Iterable[str], engine: Engine, tables: Sequence[str]) -> list[Made]:
+    return [*extract(workspace, [(CRAWL, slug) for slug in _slugs(targets)], tables, engine)]
+
+
+def _finish(
+    workspace: Workspace, targets: Iterable[str], engine: Engine, tables: Sequence[str] = TABLES[1:]
+) -> list[Made]:
+    """What was made of all ``targets``; raises why one of them failed."""
+    made = _make(workspace, targets, engine, tables)
+    for one in made:
+        if one.error is not None:
+            raise one.error
+    return made
+
+
+def _damage(root: Path, capture: Capture) -> None:
+    """Changes bytes in the middle of a capture's gzip member, in a file of its own."""
+    path = root / capture.warc_filename
+    data = bytearray(path.read_bytes())
+    middle = capture.warc_record_offset + capture.warc_record_length // 2
+    data[middle : middle + len(_BAD_BYTES)] = _BAD_BYTES
+    path.unlink()
+    path.write_bytes(data)

@@ -1,0 +1,258 @@
+"""What every store does: inherit :class:`StoreTests`, and open one that has the objects that it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pytest
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.stores.answer import Answer, Span, Store
+
+T = TypeVar("T")
+
+_DATA: Final = random.Random(0).randbytes(100_000)
+_KEY: Final = "crawl-data/CC-MAIN-2024-22/warc.paths.gz"
+#: Characters that addresses, forms and shells read as something else.
+_KEYS: Final = (_KEY, "a=b/c d+e,f.bin", "ü/%41~x.bin", "plus+and&question?.bin", "hash#mark;semi'quote.bin")
+_REQUESTS_AT_ONCE: Final = 40
+
+
+class _Taken:
+    """An intake that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.begun: list[int] = []
+        self.is_full = False
+
+    def begins(self, status: int, headers: Mapping[str, str]) -> bool:
+        del headers
+        self.begun.append(status)
+        return True
+
+    def take(self, data: bytes) -> None:
+        self.body += data
+
+    def when_room(self, go_on: Callable[[], None]) -> None:
+        go_on()
+
+
+class StoreTests:
+    """``open_place`` opens a store with given objects. ``is_writable`` says whether it takes writes, deletes and lists;
+    a store that does not refuses all three."""
+
+    is_writable: bool = True
+
+    def open_place(self, objects: Mapping[str, bytes]) -> AbstractContextManager[Store]:
+        """A store of a place that has these objects and no others. It is used in one event loop, and closed there."""
+        raise NotImplementedError
+
+    def _at(self, objects: Mapping[str, bytes], work: Callable[[Store], Awaitable[T]]) -> T:
+        async def work_and_close(store: Store) -> T:
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        with self.open_place(objects) as store:
+            return asyncio.run(work_and_close(store))
+
+    def test_a_range_is_its_bytes_and_says_where_they_lie(self) -> None:
+        """From an offset, up to the end of the object, and from its end backwards."""
+        size = len(_DATA)
+        asked = {
+            Span(0, 1): (0, 1),
+            Span(70_000, 20_000): (70_000, 90_000),
+            Span(0, size): (0, size),
+            Span(size - 5, 500): (size - 5, size),
+            Span(None, 7): (size - 7, size),
+            Span(None, 10 * size): (0, size),
+        }
+
+        async def work(store: Store) -> None:
+            for span, (start, stop) in asked.items():
+                answer = await store.fetch(_KEY, span)
+                assert (answer.status, answer.body, answer.handed_on) == (206, _DATA[start:stop], 0), span
+                assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{size}"
+
+        self._at({_KEY: _DATA, "other": b"other"}, work)
+
+    def test_a_range_behind_the_end_is_refused(self) -> None:
+        """With the status that says so, and as an answer."""
+
+        async def work(store: Store) -> None:
+            for span in (Span(len(_DATA), 1), Span(1 << 50, 1 << 20)):
+                assert (await store.fetch(_KEY, span)).status == 416
+
+        self._at({_KEY: _DATA}, work)
+
+    def test_a_whole_object_is_read_up_to_the_limit_and_a_byte_more(self) -> None:
+        """The byte more tells that the object is longer; its size stands in the head."""
+
+        async def work(store: Store) -> None:
+            for limit, length in ((10, 11), (len(_DATA), len(_DATA)), (10 * len(_DATA), len(_DATA))):
+                answer = await store.fetch(_KEY, limit=limit)
+                assert (answer.status, answer.body) == (200, _DATA[:length])
+                assert int(answer.headers["content-length"]) == len(_DATA)
+            empty = await store.fetch("empty", limit=10)
+            assert (empty.status, empty.body) == (200, b"")
+
+        self._at({_KEY: _DATA, "empty": b""}, work)
+
+    def test_a_head_has_the_size_and_no_body(self) -> None:
+        """Also of an empty object."""
+
+        async def work(store: Store) -> None:
+            for key, size in ((_KEY, len(_DATA)), ("empty", 0)):
+                answer = await store.head(key)
+                assert (answer.status, answer.body) == (200, b"")
+                assert int(answer.headers["content-length"]) == size
+
+        self._at({_KEY: _DATA, "empty": b""}, work)
+
+    def test_what_is_not_there_is_an_answer(self) -> None:
+        """No error is raised: whoever asked judges the status."""
+
+        async def work(store: Store) -> None:
+            for key in ("none", "crawl-data", f"{_KEY}/below"):
+                for answer in (
+                    await store.head(key),
+                    await store.fetch(key, limit=10),
+                    await store.fetch(key, Span(0, 5)),
+                ):
+                    assert answer.status == 404, key
+
+        self._at({_KEY: _DATA}, work)
+
+    def test_an_etag_stays_as_long_as_the_object(self) -> None:
+        """It is the same in the head, of a range and of the whole object."""
+
+        async def work(store: Store) -> None:
+            answers = [
+                await store.head(_KEY),
+                await store.fetch(_KEY, limit=len(_DATA)),
+                await store.fetch(_KEY, Span(5, 5)),
+                await store.fetch(_KEY, Span(None, 5)),
+            ]
+            assert len({answer.headers.get("etag") for answer in answers}) == 1
+            if self.is_writable and answers[0].headers.get("etag"):
+                await store.put(_KEY, _DATA[::-1])
+                assert (await store.head(_KEY)).headers["etag"] != answers[0].headers["etag"]
+
+        self._at({_KEY: _DATA}, work)
+
+    def test_any_key_names_its_object(self) -> None:
+        """Its address is another one for each key, and fit to be stored: it has no credentials in it."""
+        objects = {key: key.encode() for key in _KEYS}
+
+        async def work(store: Store) -> None:
+            assert store.host
+            assert len({store.url(key) for key in objects}) == len(objects)
+            for key, data in objects.items():
+                assert (await store.fetch(key, Span(0, 1000))).body == data
+                assert "://" in store.url(key) and "@" not in store.url(key)
+
+        self._at(objects, work)
+
+    def test_many_requests_at_once_get_their_own_answers(self) -> None:
+        """None is taken for another, and none is lost."""
+        spans = [Span(number * 1_000, 1_000 + number) for number in range(_REQUESTS_AT_ONCE)]
+
+        async def work(store: Store) -> list[Answer]:
+            return await asyncio.gather(*(store.fetch(_KEY, span) for span in spans))
+
+        for span, answer in zip(spans, self._at({_KEY: _DATA}, work), strict=True):
+            assert span.offset is not None
+            assert answer.body == _DATA[span.offset : span.offset + span.length]
+
+    def test_a_body_goes_to_an_intake_or_into_the_answer(self) -> None:
+        """Never into both, and all of it: a store may hand bodies on, or not."""
+
+        async def work(store: Store) -> None:
+            taken = _Taken()
+            answer = await store.fetch(_KEY, Span(1_000, 90_000), intake=taken)
+            assert (answer.status, bytes(taken.body) + answer.body) == (206, _DATA[1_000:91_000])
+            assert answer.handed_on == len(taken.body)
+            assert taken.begun in ([], [206])
+
+        self._at({_KEY: _DATA}, work)
+
+    def test_a_place_that_is_only_read_refuses_writes(self) -> None:
+        """With a fault that says what to do."""
+
+        async def work(store: Store) -> None:
+            for attempt in (store.put("new", b"1"), store.delete(_KEY), store.listing("")):
+                with pytest.raises(EnvironmentFault) as refused:
+                    await attempt
+                assert refused.value.advice
+            assert (await store.fetch(_KEY, limit=len(_DATA))).body == _DATA
+
+        if self.is_writable:
+            pytest.skip("it takes writes")
+        self._at({_KEY: _DATA}, work)
+
+    def test_what_is_written_is_there_whole(self, tmp_path: Path) -> None:
+        """From memory and from a file, in place of what was there, and empty."""
+        self._skip_unless_writable()
+        (tmp_path / "file").write_bytes(_DATA)
+
+        async def work(store: Store) -> None:
+            for key in _KEYS:
+                for given, data in ((b"first", b"first"), (tmp_path / "file", _DATA), (b"", b"")):
+                    assert (await store.put(key, given)).status == 200
+                    assert (await store.fetch(key, limit=len(_DATA))).body == data
+
+        self._at({}, work)
+
+    def test_what_must_be_new_replaces_nothing(self) -> None:
+        """The second write is answered as failed, and nothing is changed."""
+        self._skip_unless_writable()
+
+        async def work(store: Store) -> None:
+            assert (await store.put("once", b"1", only_if_absent=True)).status == 200
+            assert (await store.put("once", b"2", only_if_absent=True)).status == 412
+            assert (await store.fetch("once", limit=10)).body == b"1"
+
+        self._at({}, work)
+
+    def test_what_is_deleted_is_gone_and_may_be_deleted_again(self) -> None:
+        """Other objects stay."""
+        self._skip_unless_writable()
+
+        async def work(store: Store) -> None:
+            for _ in range(2):
+                assert (await store.delete(_KEY)).status in (200, 204)
+                assert (await store.head(_KEY)).status == 404
+            assert (await store.head("crawl-data/other")).status == 200
+
+        self._at({_KEY: _DATA, "crawl-data/other": b"1"}, work)
+
+    def test_a_listing_has_the_objects_below_a_prefix_now(self) -> None:
+        """All of them, with their sizes, by keys as they are written, and none that was there before."""
+        self._skip_unless_writable()
+        objects = {**{key: key.encode() for key in _KEYS}, **{f"many/{number:03}": b"12" for number in range(30)}}
+
+        async def work(store: Store) -> None:
+            async def listed(prefix: str) -> dict[str, int]:
+                answer, found = await store.listing(prefix)
+                assert answer.status == 200 and len({one.key for one in found}) == len(found)
+                return {one.key: one.size for one in found}
+
+            assert await listed("") == {key: len(data) for key, data in objects.items()}
+            assert await listed("many/01") == {f"many/01{digit}": 2 for digit in range(10)}
+            assert await listed("nothing/") == {}
+            await store.delete("many/010")
+            await store.put("many/01", b"123")
+            assert await listed("many/01") == {"many/01": 3, **{f"many/01{digit}": 2 for digit in range(1, 10)}}
+
+        self._at(objects, work)
+
+    def _skip_unless_writable(self) -> None:
+        if not self.is_writable:
+            pytest.skip("it is only read")

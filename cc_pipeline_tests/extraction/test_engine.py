@@ -1,0 +1,15 @@
+"""The engine of the core does what every engine does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cc_pipeline.extraction.engine import LOCAL, Engine
+from cc_pipeline.testing.engines import EngineTests
+
+
+class TestLocal(EngineTests):
+    @contextmanager
+    def open_engine(self) -> Iterator[Engine]:
+        yield LOCAL
