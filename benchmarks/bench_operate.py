@@ -29,10 +29,10 @@ from benchmarks.many_partitions import fill
 from benchmarks.operate_servers import bench_servers
 from benchmarks.report import Report, percentile, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.automation.flight import EXTRACTED, flight, left_failed
-from cc_pipeline.defs.automation.history import forget
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.declared.collected import listed_ops
+from cc_pipeline.defs.flight import EXTRACTED, flight, left_failed
+from cc_pipeline.defs.history import forget
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.partitions import KIND_TAG, config_of, partition_key, range_tags

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from benchmarks.growth_home import CRAWL, TEMPLATE, extract, grown_rows, harvest
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.automation.flight import EXTRACTED
+from cc_pipeline.defs.flight import EXTRACTED
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
 from cc_pipeline.extraction.standing import stand

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.settings import places, values
+from cc_pipeline.settings import all_settings, places
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
@@ -30,6 +30,6 @@ def front_and_mirror(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tu
     """The front, which passes for Common Crawl's own host, and the mirror; both serve the bucket ``root``."""
     with FaultServer(root) as front, FaultServer(root) as mirror:
         monkeypatch.setattr(places, "_PUBLIC_HOST", "127.0.0.1")
-        monkeypatch.setattr(values, "OFFICIAL_MIRROR", mirror.url.rstrip("/"))
+        monkeypatch.setattr(all_settings, "OFFICIAL_MIRROR", mirror.url.rstrip("/"))
         monkeypatch.setenv("CC_PIPELINE_COLLINFO", f"{front.url}collinfo.json")
         yield front, mirror

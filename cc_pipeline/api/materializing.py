@@ -384,7 +384,7 @@ def _forget_unfound(
     launcher: Launcher, workspace: Workspace, looks: Sequence[CrawlPlan], unfound: dict[str, list[Slice]], last: bool
 ) -> list[str]:
     """Adds to ``unfound`` what these crawls have of it, and takes away, after the ``last`` of them, what none has."""
-    from cc_pipeline.defs.automation.purging import forget_unfound
+    from cc_pipeline.defs.purging import forget_unfound
 
     unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
     for slug in [*unfound]:

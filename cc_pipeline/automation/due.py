@@ -1,5 +1,5 @@
 """What is due by itself, and how much of it at a time: which crawls to harvest, which partitions to extract, at the
-pace that a person chose. Pure decisions over lists and plans."""
+pace that a person chose. Pure decisions over lists."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from typing import Final
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
-from cc_pipeline.extraction.plan import Why
-from cc_pipeline.extraction.run import CrawlPlan
-from cc_pipeline.extraction.shortfall import due_at, looked_for_at
 
 #: Captures of a target that nothing is known about, in a home where nothing was fetched yet.
 _UNKNOWN: Final = 100.0
@@ -25,12 +22,6 @@ _FIXED: Final = 20.0
 #: Captures a second where the source has no limit: they are still to be checked and parsed.
 _UNLIMITED: Final = 50.0
 
-#: Why automation makes something again by itself. What other settings or another parser would give has a price that a
-#: person agrees to, and lost bytes are an error to be seen. Pages that seem to be of other records may be a newer
-#: parser's, from a home that shares the lake.
-_BY_ITSELF: Final = frozenset(
-    {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.BLOCKED, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN}
-)
 Pair = tuple[str, str]
 _NONE: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})
 #: A partition that failed this often in a row is left alone, until its failures are too old to be remembered. A person
@@ -141,48 +132,6 @@ def decide_crawls(
     for crawl in candidates[:new_keys_per_tick]:
         (run if is_runnable(crawl) else waiting).append(crawl)
     return CrawlDecision(register, tuple(run), tuple(waiting))
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """Targets of one crawl: those that are ``stale`` for a reason that automation acts on, and of those whose source
-    did not give everything the ones that are ``due`` to be asked for again, and the ones that are ``waiting``. Before
-    the time ``until`` no other is due, whatever it is then (``None``: never)."""
-
-    stale: frozenset[str]
-    due: frozenset[str]
-    waiting: frozenset[str]
-    until: datetime | None = None
-
-
-def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
-    """What is due of the targets that were looked at.
-
-    One whose captures were all asked for in vain often enough is neither due nor waiting: what it lacks stays missing
-    by name.
-    """
-    stale = {
-        todo.slice_.whole.target
-        for todo in crawl_plan.plan.todos
-        if todo.first is not None and todo.first.why in _BY_ITSELF
-        # a subset that was not harvested cannot be located, and a run of it would fail
-        if todo.locate is None or crawl_plan.indexes[todo.slice_.crawl, todo.slice_.subset].versions
-    }
-    by_time: dict[bool, set[str]] = {True: set(), False: set()}
-    times: list[datetime] = []
-    for slice_ in crawl_plan.asked.slices:
-        note = crawl_plan.standings[slice_].asked
-        if note is not None and note.unsettled > note.given_up:
-            times.append(due_at(note.rounds, note.silent_runs, note.asked_at))
-            by_time[times[-1] <= now].add(slice_.whole.target)
-        elif note is not None and (look_again := looked_for_at(note)) is not None:
-            times.append(look_again)
-            if look_again <= now:
-                by_time[True].add(slice_.whole.target)
-    # a set is asked for again when any of its parts is to be
-    due, waiting = by_time[True], by_time[False] - by_time[True]
-    until = min((one for one in times if one > now), default=None)
-    return Due(frozenset(stale | crawl_plan.retire), frozenset(due), frozenset(waiting), until)
 
 
 @dataclass(frozen=True, slots=True)

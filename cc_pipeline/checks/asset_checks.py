@@ -1,18 +1,20 @@
 """The checks of the core's assets, in the order of its stages. What an extension checks is beside what it makes.
 
-A check is a function here, and nothing else: its name is that of the check, its docstring the description. This module
-is loaded with the definitions of a home, so verdicts are imported when they are asked for.
+A check is a function here: its name is that of the check, its docstring the description. What is long, or is asked
+elsewhere too, is a verdict in the module of its subject. This module is loaded with the definitions of a home, so what
+is heavy is imported in a check.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.checks.check import Check, check, checks_in
+from cc_pipeline.checks.scope import CheckResult, Scope, joined, key_of, some
 from cc_pipeline.documents.schemas import SCHEMAS
 
 if TYPE_CHECKING:
-    from cc_pipeline.checks.scope import CheckResult, Scope
     from cc_pipeline.workspace.workspace import Workspace
 
 _PAGES: Final = tuple(SCHEMAS)
@@ -24,9 +26,25 @@ _LOCATE, _FETCH, _PARSE = f"{_STAGES}.LOCATE", f"{_STAGES}.FETCH", f"{_STAGES}.P
 @check("crawls", step="crawl_list_checks")
 def list_is_of_now(workspace: Workspace, _: Scope) -> CheckResult:
     """The table has the crawls of the published list."""
-    from cc_pipeline.checks.tables import crawl_list_verdict
+    from cc_pipeline.errors import EnvironmentFault
+    from cc_pipeline.harvesting.crawls import crawls_are_listed, known_crawls
 
-    return crawl_list_verdict(workspace)
+    name = "list_is_of_now"
+    have = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
+    if not have:
+        return CheckResult(name, "ok", "the list of crawls was not read yet")
+    try:
+        listed = known_crawls(workspace)
+    except EnvironmentFault as fault:
+        return CheckResult(name, "warn", f"{len(have):,} crawls; {fault.what}. {fault.advice}")
+    figures: dict[str, int | float | str] = {"crawls": len(have), "listed at": f"{listed.read_at:%Y-%m-%d %H:%M} UTC"}
+    new = {crawl.id for crawl in listed.crawls} - have
+    if listed.note is not None:
+        return CheckResult(name, "warn", f"{len(have):,} crawls; {listed.note}", figures)
+    if new or not crawls_are_listed(workspace):
+        message = f"the published list is another: {some(new) or 'of the same crawls'}. Materialize crawls"
+        return CheckResult(name, "warn", message, figures)
+    return CheckResult(name, "ok", f"all {len(have):,} crawls of the list read {listed.age}", figures)
 
 
 @check(
@@ -93,9 +111,16 @@ def locators_agree(workspace: Workspace, scope: Scope) -> CheckResult:
 @check("captures", step="extraction_checks")
 def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     """No partition lacks captures because index files could not be read."""
-    from cc_pipeline.checks.tables import index_complete_verdict
+    from cc_pipeline.extraction.lookup_notes import incomplete_slices
+    from cc_pipeline.extraction.lookup_notes import index_complete as describe
 
-    return index_complete_verdict(workspace)
+    partial = {one.whole: row for one, row in incomplete_slices(workspace).items()}
+    if not partial:
+        return CheckResult("index_complete", "ok", "no partition was located over unread index files")
+    named = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
+    more = f" and {len(partial) - len(named):,} more" if len(partial) > len(named) else ""
+    message = f"{len(partial):,} partitions lack captures: {'; '.join(named)}{more}. Harvest their crawls again"
+    return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
 
 @check(
@@ -115,9 +140,20 @@ def ledger_balances(workspace: Workspace, scope: Scope) -> CheckResult:
 @check("records", step="extraction_checks", unit="partition", watched=("records",), stages=(_FETCH,))
 def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
     """The files of stored records are there, as long as their rows need them."""
-    from cc_pipeline.checks.tables import stored_verdict
+    from cc_pipeline.lake.slice import Slice
+    from cc_pipeline.upkeep.stored_files import lost_records
 
-    return stored_verdict(workspace, scope)
+    lost = lost_records(workspace, scope.slices)
+    figures: dict[str, int | float | str] = {
+        "lost records": sum(one.records for one in lost),
+        "files gone or too short": sum(len(one.files) for one in lost),
+    }
+    if lost:
+        shown = "; ".join(f"{one.records:,} in {one.crawl} of {', '.join([*one.targets][:5])}" for one in lost[:5])
+        message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
+        keys = {key_of(Slice(one.crawl, target)) for one in lost for target in one.targets}
+        return CheckResult("stored_files", "error", message, figures, tuple(keys))
+    return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
 
 
 @check("records", step="extraction_checks")
@@ -157,17 +193,56 @@ def files_are_readable(workspace: Workspace, scope: Scope) -> CheckResult:
 @check("url_index", step="url_index_checks", unit="crawl")
 def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     """Every URL index built here has the files, sizes and numbers it was built with."""
-    from cc_pipeline.checks.outputs import url_indexes_verdict
+    from cc_pipeline.errors import DataFault
+    from cc_pipeline.harvesting.url_index import url_index_root
+    from cc_pipeline.index.btree.files import open_url_index, read_about
 
-    return url_indexes_verdict(workspace, scope)
+    name, root = "index_is_whole", url_index_root(workspace)
+    crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
+    verdicts = []
+    for crawl in (crawl for crawl in crawls if scope.crawls is None or crawl in scope.crawls):
+        try:
+            about = read_about(root / crawl)
+            found = open_url_index(root, crawl)
+        except DataFault as fault:
+            verdicts.append(CheckResult(name, "error", f"{crawl}: {fault}; build it again", wrong=(crawl,)))
+            continue
+        if about is None or found is None:
+            message = f"{crawl}: its index was not built to the end; build it again"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+        else:
+            figures = {"urls": about.items, "files": about.files, "bytes": about.size}
+            message = f"{crawl}: {about.items:,} captures of {about.files:,} files"
+            verdicts.append(CheckResult(name, "ok", message, figures))
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
 
 
 @check("built_index", step="built_index_checks", unit="crawl")
 def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each archive file that a crawl without a published index lists has an index here, and all of it was read."""
-    from cc_pipeline.checks.outputs import built_index_verdict
+    from cc_pipeline.commoncrawl.crawls import index_is_built
+    from cc_pipeline.index.archive_rows import folder_of
+    from cc_pipeline.lake.slice import LIST
+    from cc_pipeline.lake.streaming import count_rows
 
-    return built_index_verdict(workspace, scope)
+    name, lake, figures = "every_file_is_indexed", workspace.lake, Counter[str]()
+    verdicts: list[CheckResult] = []
+    listed = {one.crawl for one in LIST.here(lake) if index_is_built(one.crawl)}
+    for crawl in sorted(listed if scope.crawls is None else listed & scope.crawls):
+        wanted = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
+        there = {one.key for one in workspace.place.listing(folder_of(crawl))}
+        missing = [path for path in wanted if path not in there]
+        unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
+        figures.update({"archive files": len(wanted), "not indexed": len(missing), "unread stretches": unread})
+        if missing:
+            message = f"{crawl}: {len(missing):,} of {len(wanted):,} archive files are not indexed yet"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+        elif unread:
+            message = f"{crawl}: {unread:,} stretches of archive files could not be read (see source_faults)"
+            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
+    if verdicts:
+        return joined(name, verdicts)
+    return CheckResult(name, "ok", f"{figures['archive files']:,} archive files are indexed", dict(figures))
 
 
 @check("warehouse", step="warehouse_checks")

@@ -1,4 +1,4 @@
-"""Verdicts on what is given away: the published file, exports, URL indexes built here."""
+"""Verdicts on the published file."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, key_of, some
-from cc_pipeline.commoncrawl.crawls import index_is_built
+from cc_pipeline.checks.scope import CheckResult, Severity, key_of, some
 from cc_pipeline.duck import connect_newest
-from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.harvesting.url_index import url_index_root
-from cc_pipeline.index.archive_rows import folder_of
-from cc_pipeline.index.btree.files import open_url_index, read_about
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.reading import open_settled, quoted_name
-from cc_pipeline.lake.slice import LIST, Figures
+from cc_pipeline.lake.slice import Figures
 from cc_pipeline.lake.snapshot import read_left_out
-from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.publish.publish import Behind, behind, interrupted_slices, repeating_slices
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, leaves_slices_out, sentences
@@ -33,29 +28,6 @@ _BEHIND: Final = timedelta(days=1)
 #: Tables of indexes: a harvest changes them, and no capture is published or not because of it.
 _OF_CATALOG: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
 _PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`."
-
-
-def built_index_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether each archive file of crawls without a published index has its index in the lake's own place, by the list
-    as it was read last; sends nothing to the source."""
-    name, lake, figures = "every_file_is_indexed", workspace.lake, Counter[str]()
-    verdicts: list[CheckResult] = []
-    listed = {one.crawl for one in LIST.here(lake) if index_is_built(one.crawl)}
-    for crawl in sorted(listed if scope.crawls is None else listed & scope.crawls):
-        wanted = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
-        there = {one.key for one in workspace.place.listing(folder_of(crawl))}
-        missing = [path for path in wanted if path not in there]
-        unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
-        figures.update({"archive files": len(wanted), "not indexed": len(missing), "unread stretches": unread})
-        if missing:
-            message = f"{crawl}: {len(missing):,} of {len(wanted):,} archive files are not indexed yet"
-            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
-        elif unread:
-            message = f"{crawl}: {unread:,} stretches of archive files could not be read (see source_faults)"
-            verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
-    if verdicts:
-        return joined(name, verdicts)
-    return CheckResult(name, "ok", f"{figures['archive files']:,} archive files are indexed", dict(figures))
 
 
 def publication_verdict(workspace: Workspace, before: Behind | None = None) -> CheckResult:
@@ -205,27 +177,6 @@ def published_files_verdict(workspace: Workspace) -> CheckResult:
         )
         return CheckResult(name, "error", message, figures)
     return CheckResult(name, "ok", f"all {files:,} files that the views name are there", figures)
-
-
-def url_indexes_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether each URL index built here is whole: files, sizes and numbers as when it was built."""
-    name, root = "index_is_whole", url_index_root(workspace)
-    crawls = sorted(child.name for child in root.iterdir() if child.is_dir()) if root.is_dir() else []
-    verdicts = [_url_index(root, crawl) for crawl in crawls if scope.crawls is None or crawl in scope.crawls]
-    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
-
-
-def _url_index(root: Path, crawl: str) -> CheckResult:
-    name = "index_is_whole"
-    try:
-        about = read_about(root / crawl)
-        found = open_url_index(root, crawl)
-    except DataFault as fault:
-        return CheckResult(name, "error", f"{crawl}: {fault}; build it again", wrong=(crawl,))
-    if about is None or found is None:
-        return CheckResult(name, "warn", f"{crawl}: its index was not built to the end; build it again", wrong=(crawl,))
-    figures = {"urls": about.items, "files": about.files, "bytes": about.size}
-    return CheckResult(name, "ok", f"{crawl}: {about.items:,} captures of {about.files:,} files", figures)
 
 
 def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:

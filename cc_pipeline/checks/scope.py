@@ -2,7 +2,7 @@
 
 A check leaves a note of the versions it has seen and of the partitions that it found wrong. The next look reads from
 the tables' logs what was committed since, and looks at these and at the wrong ones: the others are as they were. No
-rows are read to know that.
+rows are read to know that. This module is light: those of checks are loaded with the definitions of a home.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
-from cc_pipeline.lake import row_counts
-from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
-from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import Slice, Stage
+
+if TYPE_CHECKING:
+    from cc_pipeline.lake.digests.log import Unknown
+    from cc_pipeline.lake.lake import Lake
+    from cc_pipeline.lake.slice import Slice, Stage
 
 #: Partitions that a verdict names.
 NAMED: Final = 5
@@ -69,6 +70,10 @@ def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
 def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | Unknown:
     """The slices of ``stages`` that were committed since ``note`` was written, and those whose rows were, whatever the
     digests; ``UNKNOWN`` where nothing tells."""
+    from cc_pipeline.lake import row_counts  # noqa: PLC0415  # heavy, as the next two are
+    from cc_pipeline.lake.digests.log import UNKNOWN  # noqa: PLC0415
+    from cc_pipeline.lake.slice import Slice  # noqa: PLC0415
+
     found: set[Slice] = set()
     for table, version in now.items():
         names = lake.changed_since(table, note.versions[table], version) if table in note.versions else UNKNOWN

@@ -14,23 +14,20 @@ from cc_pipeline.capture_columns import SLICE, TIMESTAMP
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, joined, key_of, some
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, is_given
-from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
+from cc_pipeline.errors import IndexIncomplete, UserInputError
 from cc_pipeline.extraction.fetch_counts import is_unsettled, share
 from cc_pipeline.extraction.locate import index_sources
-from cc_pipeline.extraction.lookup_notes import incomplete_slices, index_complete
 from cc_pipeline.extraction.reusable_records import sharing
 from cc_pipeline.harvesting.catalog import read_catalog_table, read_subsets
 from cc_pipeline.harvesting.crawl_index import asked_subsets
-from cc_pipeline.harvesting.crawls import crawls_are_listed, known_crawls
 from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import HARVEST, LIST, Figures, Slice, targets_by_crawl
+from cc_pipeline.lake.slice import HARVEST, LIST, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
-from cc_pipeline.upkeep.stored_files import lost_records
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Partitions that are looked up again: each costs a second look-up.
@@ -46,26 +43,6 @@ _COUNTS: Final = ("planned", "fetched", "unsettled", "mismatched")
 _OPEN, _ODD, _BY_NAME, _FETCHED = 1, 2, 4, 1 << 40
 #: Partitions that a verdict names.
 _NAMED = 5
-
-
-def crawl_list_verdict(workspace: Workspace) -> CheckResult:
-    """Whether the table has the crawls of the list as it is published now (or as it was read in the last day)."""
-    name = "list_is_of_now"
-    have = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
-    if not have:
-        return CheckResult(name, "ok", "the list of crawls was not read yet")
-    try:
-        listed = known_crawls(workspace)
-    except EnvironmentFault as fault:
-        return CheckResult(name, "warn", f"{len(have):,} crawls; {fault.what}. {fault.advice}")
-    figures: Figures = {"crawls": len(have), "listed at": f"{listed.read_at:%Y-%m-%d %H:%M} UTC"}
-    new = {crawl.id for crawl in listed.crawls} - have
-    if listed.note is not None:
-        return CheckResult(name, "warn", f"{len(have):,} crawls; {listed.note}", figures)
-    if new or not crawls_are_listed(workspace):
-        message = f"the published list is another: {some(new) or 'of the same crawls'}. Materialize crawls"
-        return CheckResult(name, "warn", message, figures)
-    return CheckResult(name, "ok", f"all {len(have):,} crawls of the list read {listed.age}", figures)
 
 
 def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -152,21 +129,6 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
         verdicts += [_of(crawl, check_plausible_rows(coverage)), _of(crawl, check_schema_drift(files, previous))]
         previous = next((columns for columns in files.column("columns").to_pylist() if columns), previous)
     return verdicts
-
-
-def stored_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether the bytes of stored records are there; see ``lost_records``."""
-    lost = lost_records(workspace, scope.slices)
-    figures: dict[str, int | float | str] = {
-        "lost records": sum(one.records for one in lost),
-        "files gone or too short": sum(len(one.files) for one in lost),
-    }
-    if lost:
-        shown = "; ".join(f"{one.records:,} in {one.crawl} of {', '.join([*one.targets][:5])}" for one in lost[:5])
-        message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
-        keys = {key_of(Slice(one.crawl, target)) for one in lost for target in one.targets}
-        return CheckResult("stored_files", "error", message, figures, tuple(keys))
-    return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
 
 
 def shortfall_verdict(lake: Lake) -> CheckResult:
@@ -306,17 +268,6 @@ def _looked_up_last(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, s
         order = [("looked_up_at", "descending"), ("crawl", "ascending"), ("target", "ascending")]
         for row in rows.sort_by(order).slice(0, _TRIED).to_pylist():
             yield row["crawl"], row["target"], row["located_by"]
-
-
-def index_complete_verdict(workspace: Workspace) -> CheckResult:
-    """Whether any located partition lacks captures because files of its index could not be read."""
-    partial = {one.whole: row for one, row in incomplete_slices(workspace).items()}
-    if not partial:
-        return CheckResult("index_complete", "ok", "no partition was located over unread index files")
-    named = [f"{key_of(slice_)}: {index_complete(row)}" for slice_, row in sorted(partial.items())[:5]]
-    more = f" and {len(partial) - len(named):,} more" if len(partial) > len(named) else ""
-    message = f"{len(partial):,} partitions lack captures: {'; '.join(named)}{more}. Harvest their crawls again"
-    return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
 
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:

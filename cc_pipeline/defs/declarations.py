@@ -3,15 +3,16 @@
 The core and each extension hand in one :class:`HomeDefinitions`. ``declared/build.py`` makes Dagster's own objects of
 them, for the placement of a home. No name here has the prefix of a home.
 
-Functions are given by their place, ``package.module.name``. They are loaded when they are called: declaring what there
-is must not load what it takes to make it.
+Declaring what there is must not load what it takes to make it. So functions of steps and jobs are given by their place,
+``package.module.name``, and are loaded when they are called. A sensor, or a schedule, is a function under
+:func:`sensor` or :func:`schedule`, which imports what is heavy when it is called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import dagster as dg
 
@@ -21,6 +22,8 @@ from cc_pipeline.columns import Column
 Partitions = Literal["crawl", "target", "pairs", "source_file"]
 #: By column, the columns of assets that it is made of.
 Columns = Mapping[str, Sequence[tuple[dg.AssetKey, str]]]
+#: What a sensor or schedule does in a tick: takes the context, the open workspace and the placement of the home.
+Tick: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,32 +113,55 @@ class OpJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensor:
-    """A sensor, named as its ``function``, which takes the context, the open workspace and the placement. ``job`` is
-    the job that it launches, and ``seconds`` the least between two ticks. If it ``is_of_failed_runs``, it is called for
-    each failed run, whose context it gets."""
+    """A sensor. ``job`` is the job that it launches, and ``seconds`` the least between two ticks. If it
+    ``is_of_failed_runs``, it is called for each failed run, whose context it gets."""
 
-    function: str
+    name: str
     description: str
+    function: Tick
     seconds: int
     job: str | None = None
     is_of_failed_runs: bool = False
 
-    @property
-    def name(self) -> str:
-        """The name of the function."""
-        return self.function.rpartition(".")[2]
+
+def sensor(*, seconds: int, job: str | None = None, is_of_failed_runs: bool = False) -> Callable[[Tick], Sensor]:
+    """Makes a :class:`Sensor` of a function, which gives it its name and, with its docstring, the description."""
+
+    def declare(tick: Tick) -> Sensor:
+        return Sensor(
+            name=tick.__name__,
+            description=_first_paragraph(tick),
+            function=tick,
+            seconds=seconds,
+            job=job,
+            is_of_failed_runs=is_of_failed_runs,
+        )
+
+    return declare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule of ``job``. Its ``function`` takes what that of a sensor does; without one, each tick launches the
-    job."""
+    """A schedule of ``job``. Without a ``function`` each tick launches the job."""
 
     name: str
     description: str
     cron: str
     job: str
-    function: str | None = None
+    function: Tick | None = None
+
+
+def schedule(*, cron: str, job: str) -> Callable[[Tick], Schedule]:
+    """Makes a :class:`Schedule` of a function, as :func:`sensor` does."""
+
+    def declare(tick: Tick) -> Schedule:
+        return Schedule(name=tick.__name__, description=_first_paragraph(tick), cron=cron, job=job, function=tick)
+
+    return declare
+
+
+def _first_paragraph(tick: Tick) -> str:
+    return " ".join((tick.__doc__ or "").partition("\n\n")[0].split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ import dagster as dg
 
 from cc_pipeline.automation.known_keys import KnownKeys
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.defs.automation.flight import UNFINISHED
 from cc_pipeline.defs.declared.collected import owns
+from cc_pipeline.defs.flight import UNFINISHED
 from cc_pipeline.defs.partitions import too_many
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import run_partitions

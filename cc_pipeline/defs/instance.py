@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError
 
 from cc_pipeline import processes
 from cc_pipeline.atomic import write_whole, written_whole
-from cc_pipeline.defs.automation.flight import is_silent, made_by, phantoms
 from cc_pipeline.defs.declared.collected import owns
+from cc_pipeline.defs.flight import is_silent, made_by, phantoms
 from cc_pipeline.defs.internals import LOCATION, NO_OUTPUT, end_run, executes, open_backfill_ids
 from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import MACHINE_TAG, PROCESS_TAG, partition_key

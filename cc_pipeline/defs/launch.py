@@ -13,11 +13,11 @@ import dagster as dg
 from cc_pipeline import interruption, progress
 from cc_pipeline.checks.outputs import publication_verdict, refuse_unpublished
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.defs.automation.flight import EXTRACTED, left_failed
-from cc_pipeline.defs.automation.history import is_trimmed
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
+from cc_pipeline.defs.flight import EXTRACTED, left_failed
+from cc_pipeline.defs.history import is_trimmed
 from cc_pipeline.defs.instance import (
     end_runs_of_dead_processes,
     end_runs_of_this_process,

@@ -11,14 +11,14 @@ from typing import Final, TypeAlias
 import dagster as dg
 
 from cc_pipeline import progress
-from cc_pipeline.defs.automation.flight import EXTRACTED as LAST_FIRST
-from cc_pipeline.defs.automation.publication import PublishWhileRunning
 from cc_pipeline.defs.declared.assets import EXTRACTED
 from cc_pipeline.defs.engines import LOCAL, find_engine
+from cc_pipeline.defs.flight import EXTRACTED as LAST_FIRST
 from cc_pipeline.defs.lineage import in_events
 from cc_pipeline.defs.metadata import SHARED_ROWS, as_list, figures, row_counts
 from cc_pipeline.defs.partitions import StepContext, partition_key
 from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.publication import PublishWhileRunning
 from cc_pipeline.defs.recording import Described, PartitionRun
 from cc_pipeline.extraction.isolation import Throttling, is_nobodys
 from cc_pipeline.extraction.reusable_records import sharing

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 
 from cc_pipeline.addresses import holds_access
-from cc_pipeline.defs.automation.flight import made_by
+from cc_pipeline.defs.flight import made_by
 from cc_pipeline.defs.instance import refuse_alone
 from cc_pipeline.defs.kept_files import keep_open
 from cc_pipeline.defs.partitions import ENGINE_TAG

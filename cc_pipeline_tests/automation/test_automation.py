@@ -17,11 +17,11 @@ from cc_pipeline.automation.due import (
     Bounds,
     decide_backfill,
     decide_crawls,
-    due_of,
     pace_of,
     select_crawls,
     spoken,
 )
+from cc_pipeline.automation.outlook import due_of
 from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.plan import Index, Plan, Reason, Todo, Why
 from cc_pipeline.extraction.run import CrawlPlan

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cc_pipeline.checks import outputs, page_tables
+from cc_pipeline.checks import asset_checks, outputs, page_tables
 from cc_pipeline.checks import page_files as whole_files_checks
 from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, versions_of
-from cc_pipeline.checks.tables import locators_verdict, stored_verdict
+from cc_pipeline.checks.tables import locators_verdict
 from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.derived_files.stage import register
 from cc_pipeline.extraction.fetch_counts import Shortfall
@@ -82,7 +82,12 @@ def broken(verdict: CheckResult, severity: str = "error", wrong: tuple[str, ...]
 
 def test_a_sound_home_is_sound(home: Workspace) -> None:
     for look in looks():
-        for verdict in (conservation_verdict, stored_verdict, locators_verdict, page_tables.texts_verdict):
+        for verdict in (
+            conservation_verdict,
+            asset_checks.stored_files.verdict,
+            locators_verdict,
+            page_tables.texts_verdict,
+        ):
             found = verdict(home, scope=look)
             assert found.passed, found
 
@@ -91,10 +96,10 @@ def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
     for path in (home.settings.home / "lake" / "records" / NEW).glob("*.warc.gz"):
         path.unlink()
     count = rows_of(home, "records").num_rows
-    found = stored_verdict(home, Scope([MINE]))
+    found = asset_checks.stored_files.verdict(home, Scope([MINE]))
     assert (found.severity, found.wrong, found.figures["lost records"]) == ("error", (KEY,), count)
     assert f"{count:,} in {NEW} of {SITE}" in found.message
-    assert len(stored_verdict(home, Scope()).wrong) == 2
+    assert len(asset_checks.stored_files.verdict(home, Scope()).wrong) == 2
 
 
 def test_captures_that_went_missing_between_two_stages_are_an_error(home: Workspace) -> None:
@@ -117,12 +122,12 @@ def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_ove
     found = inputs.index_verdict(workspace, "coverage", Scope())
     assert (found.passed, found.message) == (False, f"{NEW}: 1 files failed and 0 are missing of 2")
     extract(workspace, SITE)
-    located = inputs.index_complete_verdict(workspace)
+    located = asset_checks.index_complete.verdict(workspace, Scope())
     assert (located.severity, f"{KEY}: no, 1 of 2 files unread" in located.message) == ("error", True)
     replace_file(bad, whole)
     harvest(workspace)
     extract(workspace, SITE)
-    assert inputs.index_complete_verdict(workspace).passed
+    assert asset_checks.index_complete.verdict(workspace, Scope()).passed
 
 
 @pytest.mark.parametrize(
@@ -200,15 +205,15 @@ def test_footers_that_are_gone_are_missed(home: Workspace) -> None:
 def test_a_list_of_crawls_that_is_another_is_a_warning(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     workspace = workspace_of(root, tmp_path / "home")
-    assert inputs.crawl_list_verdict(workspace).passed
+    assert asset_checks.list_is_of_now.verdict(workspace, Scope()).passed
     commit_crawls(workspace)
-    assert inputs.crawl_list_verdict(workspace).passed
+    assert asset_checks.list_is_of_now.verdict(workspace, Scope()).passed
     announce(root)
-    found = inputs.crawl_list_verdict(workspace_of(root, tmp_path / "home"))
+    found = asset_checks.list_is_of_now.verdict(workspace_of(root, tmp_path / "home"), Scope())
     assert found.severity == "warn"
     assert "CC-MAIN-2024-26" in found.message
     (root / "collinfo.json").unlink()
-    found = inputs.crawl_list_verdict(workspace_of(root, tmp_path / "home"))
+    found = asset_checks.list_is_of_now.verdict(workspace_of(root, tmp_path / "home"), Scope())
     assert found.severity == "warn"
     assert "copy" in found.message
 
@@ -273,15 +278,15 @@ def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> 
 
 
 def test_a_url_index_that_was_cut_is_broken(home: Workspace) -> None:
-    assert outputs.url_indexes_verdict(home, Scope()).passed
+    assert asset_checks.index_is_whole.verdict(home, Scope()).passed
     build_url_index(home, NEW)
-    assert outputs.url_indexes_verdict(home, Scope()).passed
+    assert asset_checks.index_is_whole.verdict(home, Scope()).passed
     tree = url_index_root(home) / NEW / "url-index.pbtree"
     tree.write_bytes(tree.read_bytes()[:-1])
-    broken(outputs.url_indexes_verdict(home, Scope()), "error", (NEW,))
-    assert outputs.url_indexes_verdict(home, Scope([Slice(OLD)])).passed
+    broken(asset_checks.index_is_whole.verdict(home, Scope()), "error", (NEW,))
+    assert asset_checks.index_is_whole.verdict(home, Scope([Slice(OLD)])).passed
     (tree.parent / "url-index.json").unlink()
-    broken(outputs.url_indexes_verdict(home, Scope()), "warn", (NEW,))
+    broken(asset_checks.index_is_whole.verdict(home, Scope()), "warn", (NEW,))
 
 
 def test_what_changed_is_read_from_the_log_and_not_known_where_that_is_gone(home: Workspace) -> None:

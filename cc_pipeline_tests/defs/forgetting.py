@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from cc_pipeline.defs.automation.history import Forgotten, forget
+from cc_pipeline.defs.history import Forgotten, forget
 
 #: How long runs are kept here.
 DAYS = 30

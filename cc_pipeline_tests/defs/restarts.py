@@ -25,7 +25,7 @@ from typing import Any, Final
 import dagster as dg
 import yaml
 
-from cc_pipeline.defs.automation.flight import EXTRACTED, UNFINISHED, flight
+from cc_pipeline.defs.flight import EXTRACTED, UNFINISHED, flight
 from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, instance_in
 from cc_pipeline.defs.internals import origin_of
 from cc_pipeline.defs.launch import Launcher

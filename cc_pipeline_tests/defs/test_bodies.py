@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, BrokenBarrierError
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from cc_pipeline.defs.automation import schedules, sensors
 from cc_pipeline.defs.declared import bodies
 
 
@@ -29,6 +32,16 @@ def test_bodies_are_loaded_one_after_the_other(monkeypatch: pytest.MonkeyPatch) 
         done = list(pool.map(lambda place: bodies.later(place)(), ("one.called", "two.called")))
     assert done == ["one", "two"]
     assert not met
+
+
+@pytest.mark.parametrize("module", [schedules, sensors], ids=lambda module: module.__name__.rpartition(".")[2])
+def test_ticks_load_modules_one_after_the_other(module: ModuleType) -> None:
+    tree = ast.parse(inspect.getsource(module))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    locks = [node for node in ast.walk(tree) if isinstance(node, ast.With) and "LOADING" in ast.unparse(node.items[0])]
+    loads = {ast.unparse(node) for one in functions for node in ast.walk(one) if isinstance(node, ast.ImportFrom)}
+    locked = {ast.unparse(node) for lock in locks for node in ast.walk(lock) if isinstance(node, ast.ImportFrom)}
+    assert loads and loads == locked
 
 
 def test_definitions_load_nothing_that_only_bodies_need() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cc_pipeline.checks.outputs import built_index_verdict
+from cc_pipeline.checks.asset_checks import every_file_is_indexed
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.launch import Launcher
@@ -53,15 +53,15 @@ def test_a_run_without_a_yes_says_the_price_and_one_with_it_builds(workspace: Wo
 
 
 def test_the_check_counts_what_is_missing_and_what_could_not_be_read(workspace: Workspace) -> None:
-    assert built_index_verdict(workspace, EVERYTHING).severity == "ok"
+    assert every_file_is_indexed.verdict(workspace, EVERYTHING).severity == "ok"
     with Launcher(workspace) as launcher:
         launcher.build_index(MONTH, most=1)
     harvest(workspace, MONTH)
-    lacking = built_index_verdict(workspace, EVERYTHING)
+    lacking = every_file_is_indexed.verdict(workspace, EVERYTHING)
     assert (lacking.severity, lacking.wrong) == ("warn", (MONTH,)) and "1 of 2 archive files" in lacking.message
     with Launcher(workspace) as launcher:
         launcher.build_index(MONTH)
-    damaged = built_index_verdict(workspace, EVERYTHING)
+    damaged = every_file_is_indexed.verdict(workspace, EVERYTHING)
     assert damaged.severity == "warn" and "1 stretches" in damaged.message
 
 

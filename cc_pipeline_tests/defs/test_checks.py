@@ -12,7 +12,7 @@ import pytest
 
 from cc_pipeline.checks.check import Check
 from cc_pipeline.defs.checks import looks
-from cc_pipeline.defs.declared.checks import LEFT_FAILED, check_steps
+from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_steps
 from cc_pipeline.defs.declared.collected import parts
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.placement import OURS, WORKSPACE
@@ -191,7 +191,7 @@ def test_a_source_that_does_not_answer_is_said_and_ends_no_run(
     def down(*_: object) -> None:
         raise EnvironmentFault("the lake is away", "Look for it.")
 
-    monkeypatch.setattr("cc_pipeline.checks.tables.lost_records", down)
+    monkeypatch.setattr("cc_pipeline.upkeep.stored_files.lost_records", down)
     found = results(sound, instance)
     assert not found["stored_files"].passed
     assert "the lake is away" in (found["stored_files"].description or "")

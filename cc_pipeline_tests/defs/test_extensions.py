@@ -13,7 +13,7 @@ import pytest
 from cc_pipeline import extension
 from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.scope import CheckResult, Scope
-from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, Schedule, Sensor, Step
+from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, Schedule, Step, sensor
 from cc_pipeline.defs.declared import collected
 from cc_pipeline.defs.declared.build import definitions, everything
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
@@ -33,7 +33,9 @@ def add_titles(context: dg.OpExecutionContext, workspace: Workspace, at: Placeme
     """An op over listed partitions."""
 
 
+@sensor(seconds=60, job="read_titles")
 def remind(context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement) -> dg.SkipReason:
+    """Reminds."""
     return dg.SkipReason(f"nothing to do in {at.of('remind')}")
 
 
@@ -57,7 +59,7 @@ SOUND = HomeDefinitions(
             is_listed=True,
         ),
     ],
-    sensors=[Sensor(function=f"{HERE}.remind", description="Reminds.", seconds=60, job="read_titles")],
+    sensors=[remind],
     schedules=[Schedule(name="weekly_titles", description="Each week.", cron="0 0 * * 0", job="read_titles")],
     families=["titles_of_"],
 )
@@ -143,9 +145,7 @@ WRONG = {
     ),
     "it names the asset 'tittles'": clash(jobs=[AssetJob(name="read_titles", description="", assets=["tittles"])]),
     "have different partitions": clash(jobs=[AssetJob(name="both", description="", assets=["records", "row_groups"])]),
-    "launches the job 'read_tittles'": clash(
-        sensors=[Sensor(function=f"{HERE}.remind", description="", seconds=60, job="read_tittles")]
-    ),
+    "launches the job 'read_tittles'": clash(sensors=[replace(remind, job="read_tittles")]),
     "is not a valid asset group name": clash(
         steps=[Step(function=f"{HERE}.made", assets=[replace(TITLES, group="not a group")])]
     ),

@@ -12,7 +12,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.remote_origin import RemotePartitionSetOrigin
 
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.automation.flight import (
+from cc_pipeline.defs.flight import (
     FORGOTTEN,
     UNFINISHED,
     Flight,

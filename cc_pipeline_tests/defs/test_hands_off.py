@@ -12,7 +12,7 @@ from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, 
 from dagster._core.scheduler.instigation import InstigatorStatus, TickData, TickStatus
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from cc_pipeline.defs.automation.schedules import hands_off, standings, turn
+from cc_pipeline.defs.automation.switches import hands_off, standings, turn
 from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.defs.partitions import LEFT_TAG

@@ -20,9 +20,8 @@ from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
 from dagster._core.storage.runs.schema import RunStorageSqlMetadata
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import launch
-from cc_pipeline.defs.automation import history
-from cc_pipeline.defs.automation.history import forget, needed_runs
+from cc_pipeline.defs import history, launch
+from cc_pipeline.defs.history import forget, needed_runs
 from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.launch import Launcher

@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.dagster import build_defs, names
-from cc_pipeline.defs.automation.flight import flight
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.build import definitions, everything, placement
 from cc_pipeline.defs.declared.collected import asset_name, owns
 from cc_pipeline.defs.dynamic_keys import delete_keys
+from cc_pipeline.defs.flight import flight
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.defs.placement import OURS, Placement

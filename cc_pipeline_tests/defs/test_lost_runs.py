@@ -18,10 +18,10 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 
+from cc_pipeline.defs import flight as flights
 from cc_pipeline.defs import instance as instances
 from cc_pipeline.defs import watching
-from cc_pipeline.defs.automation import flight as flights
-from cc_pipeline.defs.automation.flight import FORGOTTEN
+from cc_pipeline.defs.flight import FORGOTTEN
 from cc_pipeline.defs.instance import (
     DAGSTER_YAML,
     MACHINE_TAG,

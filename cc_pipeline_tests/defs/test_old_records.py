@@ -11,7 +11,7 @@ import yaml
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
-from cc_pipeline.defs.automation import history
+from cc_pipeline.defs import history
 from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.notes import names_of_notes, note, noted
 from cc_pipeline.defs.run_notes import note_tried, note_worker

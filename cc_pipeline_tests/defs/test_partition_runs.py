@@ -16,8 +16,8 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import partition_runs as slices
-from cc_pipeline.defs.automation.flight import left_failed
 from cc_pipeline.defs.declared.collected import listed_ops
+from cc_pipeline.defs.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import config_of, partition_key, range_tags
 from cc_pipeline.defs.placement import OURS, WORKSPACE

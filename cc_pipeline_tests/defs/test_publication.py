@@ -10,9 +10,9 @@ import dagster as dg
 import duckdb
 import pytest
 
-import cc_pipeline.defs.automation.publication as publication
+import cc_pipeline.defs.publication as publication
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.automation.flight import MADE_TAG, flight
+from cc_pipeline.defs.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command
 from cc_pipeline.processes import this_process
 from cc_pipeline.workspace.workspace import Workspace

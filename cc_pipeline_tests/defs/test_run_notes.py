@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.automation import flight as flights
-from cc_pipeline.defs.automation.flight import flight
+from cc_pipeline.defs import flight as flights
+from cc_pipeline.defs.flight import flight
 from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes, instance_in
 from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.notes import note, noted

@@ -194,7 +194,7 @@ class TestPublication:
         def one(state: str | None, minutes: float | None = 1.0) -> dg.RunRequest | str:
             since = None if minutes is None else timedelta(minutes=minutes)
             found = None if state is None else Behind(state, since)
-            monkeypatch.setattr(run_sensors, "behind", lambda _: found)
+            monkeypatch.setattr("cc_pipeline.publish.publish.behind", lambda _: found)
             answer = publication(dg.build_sensor_context(instance=instance, resources={WORKSPACE: workspace}))
             return answer if isinstance(answer, dg.RunRequest) else answer.skip_message or ""
 

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-import cc_pipeline.defs.automation.sensors as telling
-from cc_pipeline.defs.automation.sensors import tell
+import cc_pipeline.defs.webhook as telling
+from cc_pipeline.defs.webhook import tell
 from cc_pipeline_tests.world import closed_port
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -19,8 +20,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from cc_pipeline.defs.automation.flight import EXTRACTED, UNFINISHED
 from cc_pipeline.defs.declared.collected import listed_ops
+from cc_pipeline.defs.flight import EXTRACTED, UNFINISHED
 from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import LOCATION as NAME
 from cc_pipeline.defs.internals import open_backfills
@@ -70,6 +71,7 @@ class Place:
     env: dict[str, str]
     truth: MiniCrawlTruth
     server: Server
+    port: int
     numbers: Iterator[int] = field(default_factory=count)
     #: Every partition that was ever bad.
     named_bad: set[str] = field(default_factory=set)
@@ -332,28 +334,33 @@ def judge(place: Place, asked: Asked, bad: str | None) -> None:
         assert planned or key not in made
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+@contextmanager
+def place_in(folder: Path, spec: MiniCrawlSpec, **variables: str) -> Iterator[Place]:
     """``dagster dev`` on a home with two harvested crawls, whose targets are partitions."""
-    folder = tmp_path_factory.mktemp("ways")
     bucket, home, port = folder / "bucket", folder / "home", free_port()
-    spec = MiniCrawlSpec(
-        pages=120, sites=2 * len(WAYS) + 8, crawls=tuple(CrawlSpec(crawl) for crawl in (NEW, LATER, OLD))
-    )
     truth = ensure(bucket, spec)
     settings = load_settings({}, source=str(bucket), home=str(home))
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
         launcher.harvest(CRAWLS)
         launcher.instance.add_dynamic_partitions("target", list(truth.domains()))
     env = environment(bucket, folder) | {"CC_PIPELINE_HOME": str(home), "DAGSTER_HOME": str(settings.dagster_home)}
-    env |= {BAD: str(folder / "bad"), "CC_PIPELINE_CRAWLS": "all", "CC_PIPELINE_WORKERS": "1"}
+    env |= {BAD: str(folder / "bad"), "CC_PIPELINE_CRAWLS": "all", "CC_PIPELINE_WORKERS": "1", **variables}
     (folder / "bad").touch()
     location = {"python_module": {"module_name": BAD_LOCATION, "location_name": NAME}}
     (folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": [location]}), "utf-8")
     command = [str(BIN / "dagster"), "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
     with serving(command, folder, env, port) as server:
         server.wait_until_loaded()
-        yield Place(settings, env, truth, server)
+        yield Place(settings, env, truth, server, port)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    crawls = tuple(CrawlSpec(crawl) for crawl in (NEW, LATER, OLD))
+    with place_in(
+        tmp_path_factory.mktemp("ways"), MiniCrawlSpec(pages=120, sites=2 * len(WAYS) + 8, crawls=crawls)
+    ) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

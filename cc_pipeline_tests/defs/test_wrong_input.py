@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from cc_pipeline import processes
 from cc_pipeline.api.materializing import materialize
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.automation.flight import UNFINISHED, left_failed, recorded
+from cc_pipeline.defs.flight import UNFINISHED, left_failed, recorded
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.recording import FailedPartition
 from cc_pipeline.defs.recording import said as said_of_failed

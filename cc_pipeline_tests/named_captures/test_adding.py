@@ -13,7 +13,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline.api.giving import Given, add_captures
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.automation.purging import forget_unfound
+from cc_pipeline.defs.purging import forget_unfound
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.blocked import block
 from cc_pipeline.extraction.run import look

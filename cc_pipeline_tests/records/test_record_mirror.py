@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from cc_pipeline.settings import load_settings, values
+from cc_pipeline.settings import all_settings, load_settings
 from cc_pipeline.settings.places import may_be_mirrored
 from cc_pipeline.stores.answer import Answer
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
@@ -73,10 +73,10 @@ def test_it_is_asked_by_a_setting_alone_and_for_common_crawls_own_host(tmp_path:
     front = "https://data.commoncrawl.org"
     assert mirror(front) is None
     assert mirror(front, RECORD_MIRROR="no") is None
-    assert mirror(front, RECORD_MIRROR="yes") == values.OFFICIAL_MIRROR
+    assert mirror(front, RECORD_MIRROR="yes") == all_settings.OFFICIAL_MIRROR
     assert mirror("s3://commoncrawl", RECORD_MIRROR="yes") is None
     assert mirror("https://mirror.example.org/cc", RECORD_MIRROR="yes") is None
-    assert mirror(f"{front}, {values.OFFICIAL_MIRROR}", RECORD_MIRROR="yes") is None, "it is a place of its own"
+    assert mirror(f"{front}, {all_settings.OFFICIAL_MIRROR}", RECORD_MIRROR="yes") is None, "it is a place of its own"
 
 
 def test_records_alone_are_shared_and_the_home_does_not_change(

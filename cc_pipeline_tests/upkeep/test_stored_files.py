@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.checks import asset_checks
 from cc_pipeline.checks.doctor import examine, verified_finding
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.scope import Scope
-from cc_pipeline.checks.tables import stored_verdict
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.lake.slice import FETCH, Slice
 from cc_pipeline.upkeep.stored_files import holders, lost_records, verify
@@ -58,7 +58,7 @@ def spoil(workspace: Workspace, row: dict[str, object]) -> None:
 def test_a_sound_home_has_nothing_to_say(workspace: Workspace) -> None:
     assert lost_records(workspace) == []
     assert [finding.level for finding in findings(workspace)] == ["ok"]
-    assert stored_verdict(workspace, Scope()).severity == "ok"
+    assert asset_checks.stored_files.verdict(workspace, Scope()).severity == "ok"
     done = verify(workspace.lake, workspace.storage, None)
     assert done.read == done.stored == len(stored_rows(workspace)) + len(stored_rows(workspace, ARC))
     assert done.damaged == {}
@@ -122,14 +122,14 @@ def test_lost_records_are_listed_counted_and_no_error_of_the_doctor(workspace: W
     assert finding.level == "bad"
     assert f"{lost.records:,} records" in finding.text
     assert "doctor --repair" in finding.advice
-    verdict = stored_verdict(workspace, Scope())
+    verdict = asset_checks.stored_files.verdict(workspace, Scope())
     assert verdict.severity == "error"
     assert verdict.figures["lost records"] == lost.records
     done = verify(workspace.lake, workspace.storage, None)
     assert done.damaged == {}, "what is lost is counted as lost"
     assert fetch_captures(workspace, ARC, sorted(lost.targets)).requests > 0
     assert dangling(workspace) == []
-    assert stored_verdict(workspace, Scope()).severity == "ok"
+    assert asset_checks.stored_files.verdict(workspace, Scope()).severity == "ok"
 
 
 def test_a_home_without_records_has_nothing_stored(bucket: Bucket, tmp_path: Path) -> None:

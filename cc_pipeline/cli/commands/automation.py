@@ -42,7 +42,7 @@ def off(home: options.Home = None) -> None:
 @app.command()
 def status(home: options.Home = None) -> None:
     """Show each sensor and schedule: whether it is on, its last tick and what that said, and when it is due."""
-    from cc_pipeline.defs.automation.schedules import standings
+    from cc_pipeline.defs.automation.switches import standings
     from cc_pipeline.defs.instance import open_instance, silent_servers
 
     settings = load_settings(home=home)
@@ -137,7 +137,7 @@ def _is_home(settings: Settings) -> bool:
 
 
 def _turn(settings: Settings, *, on: bool) -> None:
-    from cc_pipeline.defs.automation.schedules import turn
+    from cc_pipeline.defs.automation.switches import turn
     from cc_pipeline.defs.instance import open_instance
 
     with open_instance(settings) as instance:

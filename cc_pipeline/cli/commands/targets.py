@@ -151,7 +151,7 @@ def _purge(
     yes: bool,
     agreed: str | None,
 ) -> None:
-    from cc_pipeline.defs.automation.purging import purge_target
+    from cc_pipeline.defs.purging import purge_target
     from cc_pipeline.upkeep.purge_plan import digest_of_all, refuse_unseen
 
     for plan in plans:
@@ -177,7 +177,7 @@ def _purge(
 
 
 def _remove_whole(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, *, listed: bool) -> None:
-    from cc_pipeline.defs.automation.purging import remove_target
+    from cc_pipeline.defs.purging import remove_target
     from cc_pipeline.publish.publish import publish_warehouse
 
     remove_target(workspace, instance, plan)

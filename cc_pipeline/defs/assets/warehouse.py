@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from cc_pipeline.defs.automation.publication import publication_metadata
 from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.publication import publication_metadata
 from cc_pipeline.upkeep.upkeep import merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace
 

@@ -1,1 +1,1 @@
-"""What starts runs by itself, and what looks at those that ended."""
+"""The sensors and schedules of a home: what each does in a tick, and turning them on and off."""

@@ -1,10 +1,12 @@
-"""Schedules: the bounded backfill of missing crawl × target partitions, which ships stopped; and turning it, and the
-other sensors and schedules that keep a home up to date by themselves, on and off."""
+"""The schedules: each is a function, which says what it does in a tick, or a job alone. They ship stopped, as sensors
+do, and are loaded as these are (``sensors.py``)."""
+
+from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
@@ -14,25 +16,21 @@ from cc_pipeline.automation.due import (
     BackfillDecision,
     Bounds,
     Pace,
+    Pair,
     decide_backfill,
     pace_of,
     select_crawls,
     spoken,
 )
-from cc_pipeline.automation.outlook import Outlook, outlook
-from cc_pipeline.automation.reparse import is_agreed, price_in_words
-from cc_pipeline.automation.source_state import trouble_of_source
-from cc_pipeline.defs.automation.flight import ended_runs, flight, left_failed, recorded
-from cc_pipeline.defs.automation.watched import watched_targets
-from cc_pipeline.defs.declared.build import everything
-from cc_pipeline.defs.declared.collected import listed_ops
-from cc_pipeline.defs.instance import end_runs_of_dead_processes
-from cc_pipeline.defs.internals import Instigator, is_on, last_tick, switch
+from cc_pipeline.defs.declarations import Schedule, schedule
+from cc_pipeline.defs.declared.bodies import LOADING
 from cc_pipeline.defs.partitions import KIND_TAG, LEFT_TAG, config_of, partition_key
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.run_notes import Pair
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.workspace.workspace import Workspace, rate_now
+
+if TYPE_CHECKING:
+    from cc_pipeline.automation.outlook import Outlook
+    from cc_pipeline.workspace.workspace import Workspace
 
 #: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
 _MOST_RUNS = 10
@@ -42,78 +40,41 @@ _NAMED = 5
 _PRIORITY = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a sensor or schedule stands: ``kind`` says which it is, ``said`` what its last tick said. ``next`` is when it
-    is due; ``None`` while it is off."""
-
-    name: str
-    kind: str
-    on: bool
-    last: datetime | None
-    said: str
-    next: datetime | None
+weekly_upkeep: Final = Schedule(
+    name="weekly_upkeep", job="upkeep", cron="0 4 * * 0", description="Runs upkeep every Sunday."
+)
+weekly_checks: Final = Schedule(
+    name="weekly_checks",
+    job="check_everything",
+    cron="0 5 * * 0",
+    description="Checks the whole lake every Sunday, after upkeep.",
+)
 
 
-def hands_off() -> list[Instigator]:
-    """All sensors and schedules, by name."""
-    repository = everything().get_repository_def()
-    every: list[Instigator] = [*repository.sensor_defs, *repository.schedule_defs]
-    return sorted(every, key=lambda one: one.name)
+@schedule(cron="20 * * * *", job="trim_history")
+def history(context: dg.ScheduleEvaluationContext, _: Workspace, at: Placement) -> dg.RunRequest | dg.SkipReason:
+    """Once a day deletes runs older than CC_PIPELINE_HISTORY_DAYS, ten minutes at a time."""
+    with LOADING:
+        from cc_pipeline.defs.flight import UNFINISHED
+        from cc_pipeline.defs.history import is_recent
+
+    instance = context.instance
+    running = dg.RunsFilter(job_name=at.of("trim_history"), statuses=list(UNFINISHED))
+    if instance.get_run_records(running, limit=1):
+        return dg.SkipReason("old runs are being deleted")
+    if is_recent(instance):
+        return dg.SkipReason("old runs were deleted less than a day ago")
+    return dg.RunRequest()
 
 
-def turn(instance: dg.DagsterInstance, *, on: bool) -> Sequence[str]:
-    """Turns all of them on or off; gives the names of those that were not."""
-    changed = [one for one in hands_off() if is_on(instance, one) != on]
-    for one in changed:
-        switch(instance, one, on=on)
-    return [one.name for one in changed]
-
-
-def standings(instance: dg.DagsterInstance) -> Iterable[Standing]:
-    """How each of them stands now."""
-    for one in hands_off():
-        on, tick = is_on(instance, one), last_tick(instance, one)
-        last = datetime.fromtimestamp(tick.at, UTC) if tick is not None else None
-        kind = "sensor" if isinstance(one, dg.SensorDefinition) else "schedule"
-        said = ""
-        if tick is not None:
-            said = tick.said or _asked(instance, tick.runs) or tick.status.lower()
-        yield Standing(one.name, kind, on, last, said, _next(one, last) if on else None)
-
-
-def _asked(instance: dg.DagsterInstance, runs: Sequence[str]) -> str:
-    """What a tick asked for: in its own words where it left some with its runs."""
-    if not runs:
-        return ""
-    run = instance.get_run_by_id(runs[0])
-    words = run.tags.get(LEFT_TAG, "") if run is not None else ""
-    return f"{len(runs)} runs: {words}" if words else f"{len(runs)} runs"
-
-
-def _next(one: Instigator, last: datetime | None) -> datetime:
-    now = datetime.now(UTC)
-    if isinstance(one, dg.SensorDefinition):
-        interval = timedelta(seconds=one.minimum_interval_seconds or 30)
-        return max(now, last + interval) if last is not None else now
-    return _next_tick(one)
-
-
-def _next_tick(one: dg.ScheduleDefinition) -> datetime:
-    """When a schedule that is on ticks next."""
-    now = datetime.now(UTC)
-    windows = dg.TimeWindowPartitionsDefinition(
-        start=now, fmt="%Y", cron_schedule=str(one.cron_schedule), timezone=one.execution_timezone
-    )
-    window = windows.get_next_partition_window(now, respect_bounds=False)
-    assert window is not None  # only bounds end the windows
-    return window.start.astimezone(UTC)
-
-
+@schedule(cron="*/30 * * * *", job="extract_targets")
 def backfill_missing(
     context: dg.ScheduleEvaluationContext, workspace: Workspace, at: Placement
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """One tick: runs over lists of missing partitions, as many as the work under way leaves room for."""
+    """Extracts watched targets from the chosen crawls where they are missing, an hour of work at a time.
+
+    A tick asks for runs over lists of partitions, as many as the work under way leaves room for.
+    """
     try:
         return _tick(context, workspace, at)
     except CcPipelineError as fault:
@@ -123,6 +84,15 @@ def backfill_missing(
 def _tick(
     context: dg.ScheduleEvaluationContext, workspace: Workspace, at: Placement
 ) -> list[dg.RunRequest] | dg.SkipReason:
+    with LOADING:
+        from cc_pipeline.automation.outlook import outlook
+        from cc_pipeline.automation.reparse import is_agreed, price_in_words
+        from cc_pipeline.automation.source_state import trouble_of_source
+        from cc_pipeline.defs.automation.watched import watched_targets
+        from cc_pipeline.defs.flight import ended_runs, flight, left_failed, recorded
+        from cc_pipeline.defs.instance import end_runs_of_dead_processes
+        from cc_pipeline.workspace.workspace import rate_now
+
     instance, settings, now = context.instance, workspace.settings, _now()
     # the daemon does not watch runs of the command line: a killed one would count as going for ever
     end_runs_of_dead_processes(instance, settings.hosts, at)
@@ -197,6 +167,9 @@ def _wanted(found: Outlook, chosen: Collection[str], done: Collection[Pair], fai
 
 
 def _request(at: Placement, tick: str, run: AskedRun, rest: str) -> dg.RunRequest:
+    with LOADING:
+        from cc_pipeline.defs.declared.collected import listed_ops
+
     keys = [partition_key(*pair) for pair in run.pairs]
     said = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: rest}
     # a tick in whose middle the daemon was killed is made again, and asks for what is left: not under a key of before

@@ -1,36 +1,33 @@
-"""What sensors do in a tick: of new crawls, changed path lists and the watch list; of failed runs, of a source that
-refuses, and of a publication that is behind."""
+"""The sensors: each is a function, which says what it does in a tick. They ship stopped, unless whoever places the home
+has chosen otherwise.
 
-import http.client
+This module is loaded with the definitions of a home. What is heavy is imported in a tick, one thread at a time.
+"""
+
+from __future__ import annotations
+
 import json
 import logging
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import IO, Final
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
-from cc_pipeline.addresses import host_of
 from cc_pipeline.automation.due import decide_crawls
-from cc_pipeline.automation.source_state import breaker
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.defs.automation.flight import UNFINISHED, flight
-from cc_pipeline.defs.automation.watched import watched_targets
-from cc_pipeline.defs.declared.automation import SIX_HOURS
-from cc_pipeline.defs.declared.collected import owns
+from cc_pipeline.defs.declarations import sensor
+from cc_pipeline.defs.declared.bodies import LOADING
 from cc_pipeline.defs.partitions import KIND_TAG, PARTITION_TAG, STATE_TAG, range_of, room_for_crawls, too_many
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.run_failures import describe_failure
-from cc_pipeline.defs.run_notes import listed_partitions
+from cc_pipeline.defs.webhook import tell
 from cc_pipeline.errors import CcPipelineError
-from cc_pipeline.harvesting.crawl_index import is_published, list_as_it_is
-from cc_pipeline.harvesting.crawls import find_crawl
-from cc_pipeline.publish.publish import behind
-from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from cc_pipeline.settings import Settings
+    from cc_pipeline.workspace.workspace import Workspace
+
+_SIX_HOURS: Final = 6 * 3600
 
 #: Partition keys that one tick adds at most; the next tick adds the others.
 _NEW_KEYS_PER_TICK = 200
@@ -42,13 +39,29 @@ _RUNS_LOOKED_AT = 500
 #: Harvested crawls whose path lists are compared: lists of older ones are history.
 _NEWEST = 2
 
+#: Characters of a run's error that are told.
+_REASON = 2_000
+#: Characters of a failed partition's reason that are told.
+_PARTITION_REASON = 500
+#: Partitions of a run that are named.
+_NAMED = 10
+#: Publications of one state of the tables that may fail.
+_MOST_FAILED_PUBLICATIONS = 3
 
+
+@sensor(seconds=_SIX_HOURS, job="harvest_crawl")
 def new_crawls(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """One tick: read collinfo (cached for a day), register what is new, run what is selected and published, and
-    what failed before. While the list cannot be read, its last good copy counts. What was known at release is no news:
-    without a copy only crawls that CC_PIPELINE_CRAWLS names are looked for."""
+    """Registers crawls as partitions and harvests those of CC_PIPELINE_CRAWLS once they are published.
+
+    What failed before is harvested again. While the list of crawls cannot be read, its last good copy counts. What was
+    known at release is no news: without a copy only crawls that CC_PIPELINE_CRAWLS names are looked for.
+    """
+    with LOADING:
+        from cc_pipeline.harvesting.crawl_index import is_published
+
+    # read once a day
     listed = workspace.crawl_list
     named, unsure = _named_crawls(workspace)
     note = "".join(f"; {one}" for one in (*([listed.note] if listed.note is not None else []), *unsure))
@@ -106,6 +119,9 @@ def new_crawls(
 def _named_crawls(workspace: Workspace) -> tuple[list[str], list[str]]:
     """The crawls that CC_PIPELINE_CRAWLS names, where there are such, and why that is not sure of the others. The
     source is asked at most once a day for each that no list has."""
+    with LOADING:
+        from cc_pipeline.harvesting.crawls import find_crawl
+
     named: list[str] = []
     unsure: list[str] = []
     for word in workspace.settings.crawls:
@@ -140,7 +156,7 @@ def _failures_in_a_row(instance: dg.DagsterInstance, at: Placement, now: datetim
         elif crawl not in settled:
             failures[crawl] = failures.get(crawl, 0) + 1
             last.setdefault(crawl, record.create_timestamp)
-    wait = timedelta(seconds=SIX_HOURS)
+    wait = timedelta(seconds=_SIX_HOURS)
     due = {
         crawl
         for crawl, count in failures.items()
@@ -150,10 +166,14 @@ def _failures_in_a_row(instance: dg.DagsterInstance, at: Placement, now: datetim
     return failures, due
 
 
+@sensor(seconds=60)
 def watch_list(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """One tick: makes a partition of each target of the list that is not one yet."""
+    """Makes the targets of domains.txt partitions. The schedule backfill_missing extracts them."""
+    with LOADING:
+        from cc_pipeline.defs.automation.watched import watched_targets
+
     watched = watched_targets(workspace, at)
     targets, note = watched.targets, f"; {watched.note}" if watched.note is not None else ""
     try:
@@ -173,11 +193,17 @@ def watch_list(
     return dg.SensorResult(dynamic_partitions_requests=[at.target.build_add_request(new)])
 
 
+@sensor(seconds=86_400, job="harvest_crawl")
 def path_lists(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """One tick: compares the lists of the newest harvested crawls by what they name, and asks once for each new
-    content: a harvest that fails is the business of whoever looks at failed runs."""
+    """Harvests the newest crawls again when their path lists name other files than when they were read.
+
+    A harvest is asked for once for each new content. One that fails is for whoever looks at failed runs.
+    """
+    with LOADING:
+        from cc_pipeline.harvesting.crawl_index import list_as_it_is
+
     asked: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
     # records of a key that was taken away stay
     harvested = context.instance.get_materialized_partitions(at.key("row_groups")).intersection(
@@ -204,65 +230,13 @@ def path_lists(
     )
 
 
-#: Seconds until a listener that does not answer is left alone.
-_PATIENCE: Final = 10.0
-
-#: Characters of a run's error that are told.
-_REASON = 2_000
-#: Characters of a failed partition's reason that are told.
-_PARTITION_REASON = 500
-#: Partitions of a run that are named.
-_NAMED = 10
-#: Publications of one state of the tables that may fail.
-_MOST_FAILED_PUBLICATIONS = 3
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The address is the person's own choice; no other place gets what is told."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> None:
-        return None
-
-
-def tell(address: str, what: Mapping[str, object]) -> str | None:
-    """Posts ``what`` as JSON to ``address``; nothing without one. Gives why it was not taken, without the address,
-    which may hold a secret of its own. Raises nothing, asks once, and waits for ``_PATIENCE`` at most.
-    """
-    if not address:
-        return None
-    said: list[str | None] = []
-    # the patience of a connection begins anew with every byte, and there is none for finding a host's address
-    asking = threading.Thread(target=lambda: said.append(_ask(address, what)), name="cc-pipeline-webhook", daemon=True)
-    asking.start()
-    asking.join(_PATIENCE)
-    return said[0] if said else f"{host_of(address)} did not answer in {_PATIENCE:g} seconds"
-
-
-def _ask(address: str, what: Mapping[str, object]) -> str | None:
-    host = host_of(address)
-    try:
-        request = urllib.request.Request(
-            address, json.dumps(what).encode(), {"Content-Type": "application/json"}, method="POST"
-        )
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_PATIENCE):
-            return None
-    except urllib.error.HTTPError as answer:
-        answer.close()
-        return f"{host} answered {answer.code}"
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return f"{host} could not be told ({type(error).__name__})"
-
-
+@sensor(seconds=60, is_of_failed_runs=True)
 def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: Placement) -> None:
-    """One failed run of any job of this home, whoever launched it."""
+    """Says in the log, and to CC_PIPELINE_WEBHOOK, which run failed and why; once for each run."""
+    with LOADING:
+        from cc_pipeline.defs.declared.collected import owns
+        from cc_pipeline.defs.run_failures import describe_failure
+
     run = context.dagster_run
     if not owns(at, run):
         return
@@ -290,6 +264,9 @@ def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: P
 
 def partitions_named(run: dg.DagsterRun, at: Placement) -> list[str]:
     """The first partitions of a run; of a range its two ends."""
+    with LOADING:
+        from cc_pipeline.defs.run_notes import listed_partitions
+
     listed = listed_partitions(run, at)
     if listed is None:
         return [key for key in dict.fromkeys(range_of(run.tags)) if key]
@@ -297,10 +274,17 @@ def partitions_named(run: dg.DagsterRun, at: Placement) -> list[str]:
     return listed[:_NAMED] + more
 
 
+@sensor(seconds=300)
 def source_breaker(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """One tick: how the circuit breaker of the source stands. What has changed is told once."""
+    """Says when the source refuses so often that no request is sent to it; the backfill waits meanwhile.
+
+    What has changed is told once, also to the webhook.
+    """
+    with LOADING:
+        from cc_pipeline.automation.source_state import breaker
+
     stopped = breaker(workspace)
     before = context.cursor or "closed"
     if stopped is None:
@@ -318,10 +302,15 @@ def source_breaker(
     return dg.SensorResult(skip_reason=words, cursor=now)
 
 
+@sensor(seconds=60, job="publish")
 def publication(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.RunRequest | dg.SkipReason:
-    """One tick: compares the tables with what the published file says that it shows."""
+    """Publishes cc.duckdb when it is behind: CC_PIPELINE_PUBLISH_EVERY minutes at most, or when all ended."""
+    with LOADING:
+        from cc_pipeline.defs.flight import UNFINISHED, flight
+        from cc_pipeline.publish.publish import behind
+
     try:
         found = behind(workspace)
     except CcPipelineError as fault:

@@ -1,1 +1,1 @@
-"""Asset checks: what is asked of each table, and how a look is told to Dagster."""
+"""Checks in Dagster: the steps that evaluate them, what they look at, and what the UI shows of a result."""

@@ -14,9 +14,9 @@ import dagster as dg
 from cc_pipeline.automation.due import MOST_FAILURES
 from cc_pipeline.checks.check import Check, Unit
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, changed_since, noted, read_note, some, versions_of
-from cc_pipeline.defs.automation.flight import REMEMBERED, Failed, flight, left_failed
-from cc_pipeline.defs.declared.checks import LEFT_FAILED, check_key
+from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_key
 from cc_pipeline.defs.declared.collected import checks_of
+from cc_pipeline.defs.flight import REMEMBERED, Failed, flight, left_failed
 from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.metadata import as_table, plain
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG, StepContext, between, partition_key, range_of

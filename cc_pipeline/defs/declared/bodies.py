@@ -9,8 +9,9 @@ import dagster as dg
 
 from cc_pipeline.defs.placement import Placement
 
-#: Threads of a code server whose first loads cross each other are refused by Python as a deadlock.
-_LOADING: Final = RLock()
+#: Held by threads of a code server while they load modules: where their first loads cross each other, Python refuses
+#: one of them as a deadlock.
+LOADING: Final = RLock()
 
 
 def later(place: str) -> Callable[..., Any]:
@@ -18,7 +19,7 @@ def later(place: str) -> Callable[..., Any]:
     module, _, name = place.rpartition(".")
 
     def call(*given: Any) -> Any:
-        with _LOADING:
+        with LOADING:
             loaded = import_module(module)
         return getattr(loaded, name)(*given)
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import dagster as dg
 
+from cc_pipeline.defs.checks.steps import check_steps
 from cc_pipeline.defs.declarations import Asset, AssetJob, ExternalAsset, OpJob, Schedule, Sensor, Step
 from cc_pipeline.defs.declared.bodies import body, later, schema_of
-from cc_pipeline.defs.declared.checks import check_steps
 from cc_pipeline.defs.declared.collected import CHECK_EVERYTHING, Part, leave_out, parts
 from cc_pipeline.defs.lineage import checked_owners, table_metadata
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
@@ -233,7 +233,7 @@ def _op_job(at: Placement, job: OpJob) -> dg.JobDefinition:
 
 
 def _sensor(at: Placement, sensor: Sensor, jobs: Mapping[str, Any]) -> dg.SensorDefinition:
-    call = later(sensor.function)
+    call = sensor.function
     shared: dict[str, Any] = {
         "name": at.of(sensor.name),
         "minimum_interval_seconds": sensor.seconds,
@@ -281,7 +281,7 @@ def _schedule(at: Placement, schedule: Schedule, job: Any) -> dg.ScheduleDefinit
     }
     if schedule.function is None:
         return dg.ScheduleDefinition(**shared)
-    call = later(schedule.function)
+    call = schedule.function
     made: dg.ScheduleDefinition = dg.schedule(required_resource_keys={at.resource}, **shared)(
         lambda context, **_: call(context, at.workspace(context), at)
     )

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from cc_pipeline.defs.declarations import HomeDefinitions
+from cc_pipeline.defs.automation import schedules, sensors
+from cc_pipeline.defs.declarations import HomeDefinitions, Schedule, Sensor
 from cc_pipeline.defs.declared import assets
-from cc_pipeline.defs.declared.automation import HISTORY, SCHEDULES, SENSORS
 from cc_pipeline.defs.declared.jobs import JOBS, TRIM_HISTORY
 
 
@@ -18,10 +18,11 @@ def core_definitions(published: Iterable[str], *, alone: bool) -> HomeDefinition
         *assets.sources(),
     ]
     shown = [asset.name for step in steps for asset in step.assets if asset.is_published]
+    ticking = [one for one in vars(schedules).values() if isinstance(one, Schedule)]
     return HomeDefinitions(
         external=assets.common_crawl(),
         steps=[*steps, *assets.analytics([*shown, *published])],
         jobs=[*JOBS, TRIM_HISTORY] if alone else JOBS,
-        sensors=SENSORS,
-        schedules=[*SCHEDULES, HISTORY] if alone else SCHEDULES,
+        sensors=[one for one in vars(sensors).values() if isinstance(one, Sensor)],
+        schedules=[one for one in ticking if alone or one.job != TRIM_HISTORY.name],
     )

@@ -98,14 +98,14 @@ _OP_JOBS: Final = (
     OpJob(
         name="upkeep",
         description="Merges small files of the tables, publishes, and deletes files superseded for a week.",
-        function="cc_pipeline.defs.automation.publication.tidy_tables",
+        function="cc_pipeline.defs.publication.tidy_tables",
         pool="warehouse",
     ),
     OpJob(
         name="purge_target_job",
         description="Deletes a target and what was extracted of it. First it only says what would go (dry_run), and "
         "its digest.",
-        function="cc_pipeline.defs.automation.purging.purge_one_target",
+        function="cc_pipeline.defs.purging.purge_one_target",
         config=PurgeConfig,
         pool="warehouse",
     ),
@@ -124,6 +124,6 @@ JOBS: Final = (*_ASSET_JOBS, *_OP_JOBS)
 TRIM_HISTORY: Final = OpJob(
     name="trim_history",
     description="Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; what they say of partitions stays.",
-    function="cc_pipeline.defs.automation.history.forget_old_runs",
+    function="cc_pipeline.defs.history.forget_old_runs",
     pool="history",
 )

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.checks.check import check, checks_in
+from cc_pipeline.checks.scope import CheckResult, Scope, some
 
 if TYPE_CHECKING:
-    from cc_pipeline.checks.scope import CheckResult, Scope
     from cc_pipeline.workspace.workspace import Workspace
 
 #: A report may be so much older than the publication.
@@ -18,7 +18,6 @@ _BEHIND: Final = timedelta(days=1)
 @check("report", step="report_checks")
 def as_published(workspace: Workspace, _: Scope) -> CheckResult:
     """Reports are of what is published now, or of a day before at most."""
-    from cc_pipeline.checks.scope import CheckResult, some
     from cc_pipeline.extensions.reports.page import report_path
 
     name, settings = "as_published", workspace.settings

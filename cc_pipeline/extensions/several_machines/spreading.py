@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from cc_pipeline.defs.automation.flight import UNFINISHED, made_by
+from cc_pipeline.defs.flight import UNFINISHED, made_by
 from cc_pipeline.defs.instance import Server, server_listens, server_of
 from cc_pipeline.defs.internals import start_on, unreachable
 from cc_pipeline.defs.partitions import MACHINE_TAG

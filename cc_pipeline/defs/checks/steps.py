@@ -1,4 +1,5 @@
-"""Checks as Dagster has them: a step for several. How they are evaluated: ``defs/checks/looks.py``."""
+"""The steps that evaluate checks, one for several. This module is loaded with the definitions of a home; how a check
+looks is in ``looks.py``."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

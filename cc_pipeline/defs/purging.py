@@ -10,11 +10,11 @@ from cc_pipeline.automation.known_keys import defined, purges_begun, which_targe
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
-from cc_pipeline.defs.automation.flight import UNFINISHED, flight
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.collected import owns
 from cc_pipeline.defs.declared.jobs import PurgeConfig
 from cc_pipeline.defs.dynamic_keys import delete_keys, unfinished_runs_of
+from cc_pipeline.defs.flight import UNFINISHED, flight
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.placement import OURS, Placement

@@ -20,7 +20,6 @@ from typing import Any, Final
 import dagster as dg
 
 from cc_pipeline import progress
-from cc_pipeline.defs.automation.flight import UNFINISHED
 from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.internals import open_backfill_ids
 from cc_pipeline.defs.notes import note, noted
@@ -178,6 +177,12 @@ def is_trimmed(instance: dg.DagsterInstance) -> bool:
     return bool(_last(instance).get("done"))
 
 
+def is_recent(instance: dg.DagsterInstance) -> bool:
+    """Whether the last :func:`forget` left nothing, and was less than a day ago."""
+    last = _last(instance)
+    return bool(last.get("done")) and datetime.fromtimestamp(last["at"], UTC) > datetime.now(UTC) - _EVERY
+
+
 def _last(instance: dg.DagsterInstance) -> Mapping[str, Any]:
     found: Mapping[str, Any] = json.loads(noted(instance, [_NOTE]).get(_NOTE, "{}"))
     return found
@@ -205,15 +210,3 @@ def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, at: Pl
     )
     if not report.done:
         context.log.info("more is left: the next run goes on")
-
-
-def history(context: dg.ScheduleEvaluationContext, _: Workspace, at: Placement) -> dg.RunRequest | dg.SkipReason:
-    """One tick: asks for a run when the last one was a day ago, or left something."""
-    instance = context.instance
-    running = dg.RunsFilter(job_name=at.of("trim_history"), statuses=list(UNFINISHED))
-    if instance.get_run_records(running, limit=1):
-        return dg.SkipReason("old runs are being deleted")
-    last = _last(instance)
-    if last.get("done") and datetime.fromtimestamp(last["at"], UTC) > datetime.now(UTC) - _EVERY:
-        return dg.SkipReason("old runs were deleted less than a day ago")
-    return dg.RunRequest()

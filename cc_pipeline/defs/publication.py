@@ -11,10 +11,10 @@ from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.defs.automation.flight import flight
 from cc_pipeline.defs.checks.looks import look_at_publication
 from cc_pipeline.defs.declared.assets import WAREHOUSE_VERSION
 from cc_pipeline.defs.declared.collected import published_assets
+from cc_pipeline.defs.flight import flight
 from cc_pipeline.defs.instance import of_a_command
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import MADE_TAG, StepContext

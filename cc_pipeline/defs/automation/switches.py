@@ -1,0 +1,79 @@
+"""All sensors and schedules of a home: turned on and off together, and how each of them stands."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.internals import Instigator, is_on, last_tick, switch
+from cc_pipeline.defs.partitions import LEFT_TAG
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a sensor or schedule stands: ``kind`` says which it is, ``said`` what its last tick said. ``next`` is when it
+    is due; ``None`` while it is off."""
+
+    name: str
+    kind: str
+    on: bool
+    last: datetime | None
+    said: str
+    next: datetime | None
+
+
+def hands_off() -> list[Instigator]:
+    """All sensors and schedules, by name."""
+    repository = everything().get_repository_def()
+    every: list[Instigator] = [*repository.sensor_defs, *repository.schedule_defs]
+    return sorted(every, key=lambda one: one.name)
+
+
+def turn(instance: dg.DagsterInstance, *, on: bool) -> Sequence[str]:
+    """Turns all of them on or off; gives the names of those that were not."""
+    changed = [one for one in hands_off() if is_on(instance, one) != on]
+    for one in changed:
+        switch(instance, one, on=on)
+    return [one.name for one in changed]
+
+
+def standings(instance: dg.DagsterInstance) -> Iterable[Standing]:
+    """How each of them stands now."""
+    for one in hands_off():
+        on, tick = is_on(instance, one), last_tick(instance, one)
+        last = datetime.fromtimestamp(tick.at, UTC) if tick is not None else None
+        kind = "sensor" if isinstance(one, dg.SensorDefinition) else "schedule"
+        said = ""
+        if tick is not None:
+            said = tick.said or _asked(instance, tick.runs) or tick.status.lower()
+        yield Standing(one.name, kind, on, last, said, _next(one, last) if on else None)
+
+
+def _asked(instance: dg.DagsterInstance, runs: Sequence[str]) -> str:
+    """What a tick asked for: in its own words where it left some with its runs."""
+    if not runs:
+        return ""
+    run = instance.get_run_by_id(runs[0])
+    words = run.tags.get(LEFT_TAG, "") if run is not None else ""
+    return f"{len(runs)} runs: {words}" if words else f"{len(runs)} runs"
+
+
+def _next(one: Instigator, last: datetime | None) -> datetime:
+    now = datetime.now(UTC)
+    if isinstance(one, dg.SensorDefinition):
+        interval = timedelta(seconds=one.minimum_interval_seconds or 30)
+        return max(now, last + interval) if last is not None else now
+    return _next_tick(one)
+
+
+def _next_tick(one: dg.ScheduleDefinition) -> datetime:
+    """When a schedule that is on ticks next."""
+    now = datetime.now(UTC)
+    windows = dg.TimeWindowPartitionsDefinition(
+        start=now, fmt="%Y", cron_schedule=str(one.cron_schedule), timezone=one.execution_timezone
+    )
+    window = windows.get_next_partition_window(now, respect_bounds=False)
+    assert window is not None  # only bounds end the windows
+    return window.start.astimezone(UTC)

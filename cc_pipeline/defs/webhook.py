@@ -1,0 +1,58 @@
+"""What a webhook is told: one document of JSON, posted once."""
+
+import http.client
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import IO, Final
+
+from cc_pipeline.addresses import host_of
+
+#: Seconds until a listener that does not answer is left alone.
+_PATIENCE: Final = 10.0
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The address is the person's own choice; no other place gets what is told."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> None:
+        return None
+
+
+def tell(address: str, what: Mapping[str, object]) -> str | None:
+    """Posts ``what`` as JSON to ``address``; nothing without one. Gives why it was not taken, without the address,
+    which may hold a secret of its own. Raises nothing, asks once, and waits for ``_PATIENCE`` at most.
+    """
+    if not address:
+        return None
+    said: list[str | None] = []
+    # the patience of a connection begins anew with every byte, and there is none for finding a host's address
+    asking = threading.Thread(target=lambda: said.append(_ask(address, what)), name="cc-pipeline-webhook", daemon=True)
+    asking.start()
+    asking.join(_PATIENCE)
+    return said[0] if said else f"{host_of(address)} did not answer in {_PATIENCE:g} seconds"
+
+
+def _ask(address: str, what: Mapping[str, object]) -> str | None:
+    host = host_of(address)
+    try:
+        request = urllib.request.Request(
+            address, json.dumps(what).encode(), {"Content-Type": "application/json"}, method="POST"
+        )
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_PATIENCE):
+            return None
+    except urllib.error.HTTPError as answer:
+        answer.close()
+        return f"{host} answered {answer.code}"
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return f"{host} could not be told ({type(error).__name__})"
