@@ -78,12 +78,13 @@ def look_at_made(
             yield _evaluation(context, workspace, at, check, memo, _Part(made, failed))
 
 
-def look_at_publication(context: StepContext, workspace: Workspace, at: Placement) -> None:
-    """Evaluates the checks of ``warehouse`` for a publication that no run of it made."""
+def look_at_publication(context: StepContext, workspace: Workspace, at: Placement, failed: Collection[str]) -> None:
+    """Evaluates the checks of ``warehouse`` for a publication that no run of it made. ``failed`` are the partitions
+    (keys) that failed in the run that publishes."""
     instance = context.instance
     for check in checks_of("warehouse"):
         instance.report_runless_asset_event(_evaluation(context, workspace, at, check, {}))
-    result = left_failed_result(instance, at)
+    result = left_failed_result(instance, at, context.run.run_id, failed)
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
             at.key("warehouse"),
@@ -210,11 +211,16 @@ def _add(failed: dict[Pair, Failed], key: str, run_id: str) -> None:
         failed[crawl, domain] = replace(before, times=before.times + 1, last=now, run_id=run_id)
 
 
-def left_failed_result(instance: dg.DagsterInstance, at: Placement = OURS) -> dg.AssetCheckResult:
+def left_failed_result(
+    instance: dg.DagsterInstance, at: Placement = OURS, run_id: str = "", failing: Collection[str] = ()
+) -> dg.AssetCheckResult:
     """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
-    Those that are in flight now are being tried."""
-    going_on = flight(instance, at).pairs
-    left = {pair: one for pair, one in left_failed(instance, at).items() if pair not in going_on}
+    Those that are in flight now are being tried, but for those ``failing`` (keys), which the run ``run_id`` tried."""
+    going_on = {partition_key(*pair) for pair in flight(instance, at).pairs}.difference(failing)
+    every = left_failed(instance, at)
+    for key in failing:
+        _add(every, key, run_id)
+    left = {pair: one for pair, one in every.items() if partition_key(*pair) not in going_on}
     failed = {pair: one for pair, one in left.items() if one.times}
     waiting = {pair: one for pair, one in left.items() if not one.times}
     untried = len(waiting)
