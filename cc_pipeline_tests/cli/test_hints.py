@@ -105,6 +105,7 @@ def test_what_is_said_of_a_target_without_rows_can_be_typed(cli: Cli, world: Wor
     assert cli("plan", typed[1], "-c", NEW, "--home", home).status == 0, typed
 
 
+@pytest.mark.process
 def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     several = ["example.com", "set:two = example.com, example.org"]

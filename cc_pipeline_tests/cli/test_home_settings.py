@@ -37,6 +37,7 @@ def run(cli: Cli, world: World, home: Path, *more: str) -> tuple[int, str, str]:
     return said.status, changes[0] if changes else "", said.err
 
 
+@pytest.mark.process
 def test_a_choice_is_noted_with_the_first_pages_and_stays(
     cli: Cli, world: World, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def test_a_deleted_file_is_told_and_no_failure_and_replay_says_that_it_is_not_ba
     assert said.status == 3, said
 
 
+@pytest.mark.process
 def test_a_refused_harvest_is_answered_by_the_url_index_or_ends_with_why_it_was_refused(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert "rows by table" in again.out
 
 
+@pytest.mark.process
 def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     assert cli("targets", "add", "exmaple.net", "--home", home).status == 0
@@ -172,6 +173,7 @@ def test_a_run_without_targets_is_wrong_usage(cli: Cli, world: World, tmp_path: 
     assert "targets add" in said.err
 
 
+@pytest.mark.process
 def test_a_range_is_made_crawl_by_crawl(
     cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

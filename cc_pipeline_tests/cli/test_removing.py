@@ -134,6 +134,7 @@ def test_no_text_or_path_of_a_page_is_in_the_files_of_dagster(
     assert not written()
 
 
+@pytest.mark.process
 def test_a_target_that_is_purged_and_added_again_is_made_again(
     home: Path, cli: Cli, instance: dg.DagsterInstance
 ) -> None:

@@ -343,6 +343,7 @@ def test_a_full_disk_ends_the_run_and_no_other_is_begun(
         assert {one.times for one in left_failed(launcher.instance).values()} == {0}, "it is the fault of none of them"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ends", [PlaceFault("the disk is full", "Free some space"), KeyboardInterrupt(), None])
 def test_only_what_was_tried_counts_as_failed_when_a_run_ends_early(
     bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, ends: BaseException

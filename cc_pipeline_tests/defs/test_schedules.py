@@ -415,6 +415,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert press == {"example-foo.com", "example.org"}
 
 
+@pytest.mark.process
 def test_a_blocked_site_is_not_asked_for_and_leaves_the_sets_that_had_it(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:

@@ -349,6 +349,7 @@ def used_together(folder: Path, rate: float, seconds: float, files: Sequence[Pat
     return len(times) / (max(times) - min(times)) / rate
 
 
+@pytest.mark.process
 def test_hosts_with_files_of_their_own_stay_within_the_rate_together(tmp_path: Path) -> None:
     files = [tmp_path / str(number) / "budget.sqlite" for number in range(2)]
     assert used_together(tmp_path, 60.0, 1.5, files, 2) > 0.4
