@@ -34,9 +34,9 @@ _ROOT = Path(__file__).parent.parent
 _COMMAND = [sys.executable, "-c", "from cc_pipeline.cli import main; main()"]
 _TRACED = [sys.executable, str(Path(__file__).with_name("main_trace.py"))]
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
-CASES = ("start", "run", "idle", "many", "lookup", "plan")
-#: Captures of the partition that is run.
-_CAPTURES = 4
+CASES = ("start", "fresh", "run", "idle", "many", "lookup", "plan")
+#: Captures of the partition that is run, and about those of the one that a fresh home gets.
+_CAPTURES, _FRESH_CAPTURES = 4, 110
 _REPEATS = sized(1, 5)
 #: Seconds of processor time, beyond ``import dagster`` where a command imports it.
 _GOALS = {"run": 1.5, "idle": 0.6, "many": 2.5, "lookup": 0.8, "plan": 0.8,
@@ -49,12 +49,14 @@ _STARTS = {
 }
 #: What a run of the few captures may call.
 _CALLED = {"functions": 600, "modules": 110, "delta_openings": 40}
+#: What a run in a fresh home may call.
+_CALLED_FRESH = {"lake_opens": 60, "requests_after_pages": 0}
 _TARGETS = sized(50, 50, 500)
 
 
 @dataclass(slots=True)
 class Bench:
-    """Where homes lie, of which bucket; ``few`` is a domain of few captures of the newest crawl."""
+    """Where homes lie, of which bucket; ``few`` and ``more`` are domains of some captures of the newest crawl."""
 
     report: Report
     folder: Path
@@ -62,6 +64,7 @@ class Bench:
     repeats: int
     domains: Sequence[str] = ()
     few: str = ""
+    more: str = ""
     dagster: float = 0.0
     traces: dict[str, Any] = field(default_factory=dict)
 
@@ -110,8 +113,10 @@ def made(bench: Bench) -> None:
     counts = Counter(one.domain for one in newest)
     named = [domain for domain in bench.domains if domain.rpartition(".")[2].isalpha()]
     bench.few = next(domain for domain in named if counts[domain] == _CAPTURES)
+    bench.more = min(named, key=lambda domain: (abs(counts[domain] - _FRESH_CAPTURES), domain))
     other = next(domain for domain in named if counts[domain] > _CAPTURES)
     bench.report.setting |= {"targets": bench.targets, "crawls": len(CRAWLS), "captures": len(truth.captures)}
+    bench.report.setting["captures_fresh"] = counts[bench.more]
     home = bench.folder / "home"
     if not home.exists():
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
@@ -131,6 +136,13 @@ def bench_start(bench: Bench) -> None:
         _say(bench, name, times[name], note="beyond import dagster beside it" if less else "")
 
 
+def bench_fresh(bench: Bench) -> None:
+    """A run of some captures in a fresh home: what is called, and what is asked for once the pages are there."""
+    with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+        command = bench.arguments("run", "-c", CRAWLS[0], bench.more, home=Path(folder) / "home")
+        _count(bench, "fresh", command, _CALLED_FRESH)
+
+
 def bench_run(bench: Bench) -> None:
     """A run of few captures in a harvested home."""
     command = ("run", "-c", CRAWLS[0], bench.few)
@@ -140,7 +152,7 @@ def bench_run(bench: Bench) -> None:
             times.append(processor([*_COMMAND, *bench.arguments(*command, home=home)]))
     _say(bench, "run", times, less=bench.dagster)
     with bench.copy_of(bench.folder / "home") as home:
-        _count(bench, "run", bench.arguments(*command, home=home), _CALLED)
+        _count(bench, "run", bench.arguments(*command, home=home), {**_CALLED, "requests_after_pages": 0})
 
 
 def bench_idle(bench: Bench) -> None:
@@ -195,10 +207,10 @@ def _count(bench: Bench, name: str, arguments: Sequence[str], goals: dict[str, i
         processor([*_TRACED, str(out), *arguments])
         found: dict[str, Any] = json.loads(out.read_text("utf-8"))
     bench.report.setting[f"trace_{name}"] = found
-    statements = found.pop("statements")
+    statements, callers = found.pop("statements"), found.pop("callers")
     figures = {key: value if isinstance(value, int) else len(value) for key, value in found.items()}
     figures |= {"sqlite_pragmas": statements.get("PRAGMA", 0), "sqlite_statements": sum(statements.values())}
-    found["statements"] = statements
+    found |= {"statements": statements, "callers": callers}
     for key, value in figures.items():
         bench.report.figure(f"{name}_{key}", value, goal=(goals or {}).get(key), higher_is_better=False)
 
@@ -221,7 +233,7 @@ def main() -> None:
         bench.dagster = report.figure(
             "import_dagster", median(times), unit="s", higher_is_better=False, note=spread(times)
         ).ours
-        steps = {"start": bench_start, "run": bench_run, "idle": bench_idle, "many": bench_many}
+        steps = {"start": bench_start, "fresh": bench_fresh, "run": bench_run, "idle": bench_idle, "many": bench_many}
         for name in given.cases or sized(("start", "lookup", "plan"), CASES):
             (steps.get(name) or _asked(name))(bench)
     report.write()

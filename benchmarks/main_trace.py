@@ -2,16 +2,23 @@
 
 Writes JSON to OUT. Only this process is counted, in all its threads: pages are parsed in others. Slow, so that
 processor time is measured in a run of its own (``bench_main``).
+
+With ``MAIN_TRACE_CALLERS=1`` the JSON also has who called each counted function, and how often: that shows which
+question is asked twice.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 import sqlite3
 import sys
 import threading
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from statistics import median
 from types import CodeType, FrameType
 from typing import Any
 
@@ -26,11 +33,26 @@ _COUNTED = {
     "delta_openings": [(_TABLE, "DeltaTable.__init__"), (_TABLE, "DeltaTable.update_incremental")],
     "delta_commits": [("writer/writer.py", "write_deltalake"), (_TABLE, "DeltaTable.create_write_transaction")],
     "lake_opens": [(_LAKE, "Lake.open")],
+    "log_looks": [(_LAKE, "Lake._newest")],
     "lake_reads": [(_LAKE, "Lake.read")],
     "digest_questions": [(_LAKE, "Lake.digests")],
     "log_readings": [("lake/digests/log.py", "TransactionLog.at")],
     "dagster_events": [("event_log/sqlite/sqlite_event_log.py", "SqliteEventLogStorage.store_event")],
+    "dagster_runs": [("core/execution/api.py", "execute_run_iterator")],
+    "states_read": [("extraction/standing.py", "stand")],
+    "plans_made": [("extraction/plan.py", "plan")],
+    "targets_expanded": [("extraction/target_slices.py", "expand")],
+    "block_lists_read": [("extraction/blocked.py", "blocked")],
+    "requests": [
+        ("transport/client.py", "Transport._count"),
+        ("transport/client.py", "Transport.head"),
+        ("transport/retrying.py", "Asker._send"),
+    ],
 }
+#: The function after which all pages are there.
+_PAGES_DONE = ("extraction/parse.py", "parse_records")
+#: Lines of a function's body up to which it counts as short.
+_SHORT = 5
 
 
 class Trace:
@@ -39,6 +61,10 @@ class Trace:
     def __init__(self) -> None:
         self._calls: Counter[int] = Counter()
         self._codes: dict[int, CodeType] = {}
+        self._names: dict[int, str] = {}
+        self._requests_by_pages = 0
+        self._is_told_callers = os.environ.get("MAIN_TRACE_CALLERS") == "1"
+        self.callers: dict[str, Counter[str]] = {}
         self.statements: Counter[str] = Counter()
 
     def begin(self) -> None:
@@ -61,6 +87,16 @@ class Trace:
             self._calls[key] += 1
             if key not in self._codes:
                 self._codes[key] = code  # kept, so that no other gets its number
+                self._names[key] = _counted_as(code)
+            if self._names[key] == "requests" and _is_of_lake(frame):
+                self._calls[key] -= 1
+            elif self._is_told_callers and self._names[key]:
+                self.callers.setdefault(self._names[key], Counter())[_path_to(frame)] += 1
+        elif event == "return" and _is(frame.f_code, _PAGES_DONE):
+            self._requests_by_pages = self._count_of("requests")
+
+    def _count_of(self, name: str) -> int:
+        return sum(calls for key, calls in self._calls.items() if self._names[key] == name)
 
     def _statement(self, text: str) -> None:
         self.statements[text.split(maxsplit=1)[0].upper()] += 1
@@ -70,19 +106,18 @@ class Trace:
         sys.setprofile(None)
         codes = [(code, self._calls[key]) for key, code in self._codes.items()]
         ours = {
-            f"{code.co_filename.removeprefix(_OURS)[1:-3]}:{code.co_qualname}"
+            _qualified(code)
             for code, _ in codes
             if code.co_filename.startswith(_OURS) and code.co_flags & _FUNCTION and not code.co_name.startswith("<")
         }
-        counts = {
-            name: sum(
-                calls
-                for code, calls in codes
-                if any(code.co_filename.endswith(file) and code.co_qualname == qualified for file, qualified in places)
-            )
-            for name, places in _COUNTED.items()
-        }
+        counts = {name: self._count_of(name) for name in _COUNTED}
+        lengths = [length for code, _ in codes if _qualified(code) in ours and (length := body_lines(code))]
         return {
+            "requests_after_pages": counts["requests"] - self._requests_by_pages,
+            "body_median": round(median(lengths)),
+            "body_p90": sorted(lengths)[len(lengths) * 9 // 10],
+            "short_percent": round(100 * sum(length <= _SHORT for length in lengths) / len(lengths)),
+            "callers": {name: dict(own.most_common()) for name, own in self.callers.items()},
             "functions": sorted(ours),
             "modules": sorted({name.partition(":")[0] for name in ours}),
             "loaded": sorted(name for name in sys.modules if name.startswith("cc_pipeline")),
@@ -91,6 +126,53 @@ class Trace:
             "calls": sum(calls for _, calls in codes),
             **counts,
         }
+
+
+def _qualified(code: CodeType) -> str:
+    return f"{code.co_filename.removeprefix(_OURS)[1:-3]}:{code.co_qualname}"
+
+
+def _is(code: CodeType, place: tuple[str, str]) -> bool:
+    return code.co_qualname == place[1] and code.co_filename.endswith(place[0])
+
+
+def _counted_as(code: CodeType) -> str:
+    """The name under which calls of a function are counted; empty where they are not."""
+    return next((name for name, places in _COUNTED.items() if any(_is(code, place) for place in places)), "")
+
+
+def _is_of_lake(frame: FrameType) -> bool:
+    """Whether a request is to the lake's own place, which is no bucket: those to the source are counted."""
+    source = getattr(frame.f_locals.get("self"), "source", "")
+    return bool(source) and "--source" in sys.argv and source != sys.argv[sys.argv.index("--source") + 1]
+
+
+def _path_to(frame: FrameType) -> str:
+    """The functions of ours that lead to a call, the innermost first."""
+    found: list[str] = []
+    caller = frame.f_back
+    while caller is not None and len(found) < 6:
+        if caller.f_code.co_filename.startswith(_OURS) and not caller.f_code.co_name.startswith("<"):
+            found.append(_qualified(caller.f_code))
+        caller = caller.f_back
+    return " < ".join(found)
+
+
+@cache
+def _bodies(file: str) -> dict[int, int]:
+    """Lines of the body of each function in a file, without its docstring, by the line where the function begins."""
+    found: dict[int, int] = {}
+    for node in ast.walk(ast.parse(Path(file).read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+            first = min((one.lineno for one in (*node.decorator_list, node)), default=node.lineno)
+            found[first] = body[-1].end_lineno - body[0].lineno + 1 if body else 0  # type: ignore[operator]
+    return found
+
+
+def body_lines(code: CodeType) -> int:
+    """Lines of the body of a function of ours, without its docstring; 0 where it has none."""
+    return _bodies(code.co_filename).get(code.co_firstlineno, 0)
 
 
 def main() -> None:

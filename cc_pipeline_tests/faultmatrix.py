@@ -27,7 +27,7 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch_counts import mismatched_rows, unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.run import replay_records
+from cc_pipeline.extraction.replay import replay_records
 from cc_pipeline.extraction.shortfall import LOOKS
 from cc_pipeline.records.range_plan import Coalescing, PlannedRange, RecordOptions, plan_ranges
 from cc_pipeline.settings import Settings, load_settings

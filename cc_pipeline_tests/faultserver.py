@@ -246,24 +246,19 @@ class _Connection(asyncio.Protocol):
         status, fields, body = front.reply(scene.root, key, asked, lie)
         if rule is not None:
             return *_spoil(scene, rule, key, status, fields, body), rule, rule.kind
-        if front.cuts():
-            return status, fields, body, len(body) // 2, None, "cut"
         return status, fields, body, None, None, None
 
     def _send(self, top: bytes, body: bytes, rule: Rule | None, cut: int | None) -> None:
         assert self._transport is not None
-        slow = self._scene.front.manners.bytes_per_second if rule is None else None
         if rule is not None and rule.kind == "drip":
-            slow = rule.bytes_per_second
-        if slow is not None and cut is None:
             self._transport.write(top)
-            self._drip(body, max(1, slow // 10))
+            self._drip(body, max(1, rule.bytes_per_second // 10))
             return
         if rule is None and self._link is not None:
             self._link.send(self._transport, top + body)
             return
         self._transport.write(top + body[:cut])
-        if cut is not None and (rule is None or rule.kind == "cut"):
+        if rule is not None and rule.kind == "cut":
             self._transport.close()
         elif rule is not None and rule.kind == "reset":
             connection = self._transport.get_extra_info("socket")
@@ -442,7 +437,6 @@ class FaultServerProcess:
         rules: Sequence[Rule] = (),
         log: Path | None = None,
         bandwidth: float | None = None,
-        manners: Manners | None = None,
     ) -> None:
         self._log = log
         arguments = [sys.executable, "-m", "cc_pipeline_tests.faultserver", str(root), "--latency", str(latency)]
@@ -451,8 +445,6 @@ class FaultServerProcess:
             arguments += ["--log", str(log)]
         if bandwidth is not None:
             arguments += ["--bandwidth", str(bandwidth)]
-        if manners is not None:
-            arguments += ["--manners", json.dumps(asdict(manners))]
         self._arguments = arguments
         self.port = 0
 
@@ -490,11 +482,9 @@ def main() -> None:
     parser.add_argument("--rules", default="[]", help="JSON list of rules")
     parser.add_argument("--log", type=Path, help="write one JSON line per request here")
     parser.add_argument("--bandwidth", type=float, help="bits per second that all answers together may take")
-    parser.add_argument("--manners", type=json.loads, default={}, help="JSON of Manners")
     given = parser.parse_args()
     rules = tuple(map(Rule.from_json, json.loads(given.rules)))
-    front = Front(Manners.from_json(given.manners))
-    scene = Scene(given.root, given.latency, rules=rules, log=given.log, bandwidth=given.bandwidth, front=front)
+    scene = Scene(given.root, given.latency, rules=rules, log=given.log, bandwidth=given.bandwidth)
     loop = _new_loop()
     server, _ = loop.run_until_complete(_serve(scene, given.port))
     print(server.sockets[0].getsockname()[1], flush=True)

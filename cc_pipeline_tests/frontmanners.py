@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -65,18 +64,13 @@ class Request:
 class Manners:
     """The defaults are those of a plain S3 server. Times are seconds.
 
-    An address that asks more than ``most`` times within ``window`` gets an HTML 403 for ``refused``, whatever it asks
-    for; then its count begins anew. That happens at most ``waves`` times (``None``: always). ``front`` adds
-    CloudFront's headers, ``missing`` is the form of a 404 (``xml``, ``html``). ``etags`` are ``strong``, ``weak``,
-    ``two`` (by turns, as behind a load balancer) or ``none``, as of an object uploaded in ``parts``. A suffix range is
-    answered by that ``part``, by the ``whole`` object, or ``refused`` with 416. Without ``totals`` no ``Content-Range``
-    says how long the object is; without ``archives`` all files of records are missing. Each ``cut_every``-th answer
-    ends in the midst of its body.
+    A firewall counts each address: it gets an HTML 403 for whatever it asks while more than ``most`` of its requests,
+    refused ones too, came within the last ``window``, which is looked up every ``check_every``. An address with more
+    than ``max_connections`` open is refused for ``refused``. ``lone_503`` is the share of requests that get a 503, by
+    ``seed``, ``whole_objects`` that of index files whose ranges are answered by 200 with the whole file.
 
-    ``sliding`` counts as a firewall does: refused requests too, and an address is refused while more than ``most`` of
-    its requests came within the last ``window``, which is looked up every ``check_every``. An address with more than
-    ``max_connections`` open is refused for ``refused``. ``lone_503`` is the share of requests that get a 503, drawn
-    from ``seed``, ``whole_objects`` the share of index files whose ranges are answered by 200 with the whole file.
+    ``front`` adds CloudFront's headers, ``missing`` is the form of a 404 (``xml``, ``html``). ``etags`` are ``strong``,
+    as of an object uploaded in ``parts``, or ``none``. Without ``archives`` all files of records are missing.
     ``user`` and ``password`` are wanted as Basic authorization, ``query`` behind each address, where given.
     """
 
@@ -84,17 +78,11 @@ class Manners:
     most: int | None = None
     window: float = 60.0
     refused: float = 60.0
-    waves: int | None = None
     front: bool = False
     missing: str = "xml"
     etags: str = "strong"
     parts: int = 1
-    suffixes: str = "part"
-    totals: bool = True
     archives: bool = True
-    bytes_per_second: int | None = None
-    cut_every: int | None = None
-    sliding: bool = False
     check_every: float = 0.0
     max_connections: int | None = None
     lone_503: float = 0.0
@@ -106,10 +94,8 @@ class Manners:
     query: str = ""
 
     def __post_init__(self) -> None:
-        chosen = (self.missing, self.etags, self.suffixes)
-        known = (("xml", "html"), ("strong", "weak", "two", "none"), ("part", "whole", "refused"))
-        if wrong := [one for one, among in zip(chosen, known, strict=True) if one not in among]:
-            raise ValueError(f"no such manners: {', '.join(wrong)}")
+        if self.missing not in ("xml", "html") or self.etags not in ("strong", "none"):
+            raise ValueError(f"no such manners: {self.missing}, {self.etags}")
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Manners:
@@ -131,9 +117,6 @@ class Front:
     asked: dict[str, deque[float]] = field(default_factory=dict)
     blocked: dict[str, float] = field(default_factory=dict)
     checks: dict[str, tuple[float, bool]] = field(default_factory=dict)
-    waves: int = 0
-    answers: count[int] = field(default_factory=lambda: count(1))
-    tags: dict[str, int] = field(default_factory=dict)
     before_wave: int = 0
     wave_until: float | None = None
     chance: Random = field(init=False)
@@ -168,21 +151,10 @@ class Front:
         times.append(now)
         while times[0] <= now - manners.window:
             times.popleft()
-        if manners.sliding:
-            return self._is_over_limit(address, len(times), now)
-        if len(times) <= manners.most or self.waves == manners.waves:
-            return False
-        self.waves += 1
-        times.clear()
-        self.blocked[address] = now + manners.refused
-        return True
-
-    def _is_over_limit(self, address: str, requests: int, now: float) -> bool:
-        """Whether ``requests`` in the window were too many at the last check, which is made when it is due."""
         due, is_over = self.checks.get(address, (now, False))
         if now >= due:
-            is_over = requests > (self.manners.most or 0)
-            self.checks[address] = now + self.manners.check_every, is_over
+            is_over = len(times) > manners.most
+            self.checks[address] = now + manners.check_every, is_over
         return is_over
 
     def _is_in_wave(self, key: str) -> bool:
@@ -211,11 +183,6 @@ class Front:
         """S3's answer where it cannot serve at once."""
         return 503, self._dressed({"Content-Type": "application/xml"}, "Error"), error_xml("SlowDown")
 
-    def cuts(self) -> bool:
-        """Whether this answer is to end early."""
-        every = self.manners.cut_every
-        return every is not None and next(self.answers) % every == 0
-
     def reply(self, root: Path, key: str, asked: str | None, lie: str | None = None) -> Reply:
         """The answer to a request of ``key``, of the file that has ``lie`` told about it; ``asked`` is the header."""
         path = root / key
@@ -229,14 +196,11 @@ class Front:
         if match is None or not any(match.groups()) or self._comes_whole(key):
             return 200, fields, _part(content, 0, size)
         first, last = match.groups()
-        if not first and self.manners.suffixes == "whole":
-            return 200, fields, _part(content, 0, size)
         start = int(first) if first else max(0, size - int(last))
         stop = min(size, int(last) + 1) if first and last else size
-        if start >= stop or (not first and self.manners.suffixes == "refused"):
+        if start >= stop:
             return 416, self._dressed({"Content-Range": f"bytes */{size}"}, "Error"), error_xml("InvalidRange")
-        total = size if self.manners.totals else "*"
-        return 206, {**fields, "Content-Range": f"bytes {start}-{stop - 1}/{total}"}, _part(content, start, stop)
+        return 206, {**fields, "Content-Range": f"bytes {start}-{stop - 1}/{size}"}, _part(content, start, stop)
 
     def _comes_whole(self, key: str) -> bool:
         """Whether this is one of the index files that are sent whole whatever range is asked for."""
@@ -252,14 +216,9 @@ class Front:
         return 404, self._dressed({"Content-Type": "application/xml"}, "Error"), error_xml("NoSuchKey")
 
     def _etag(self, key: str, size: int) -> dict[str, str]:
-        manners = self.manners
-        if manners.etags == "none":
+        if self.manners.etags == "none":
             return {}
-        turn = 0
-        if manners.etags == "two":
-            turn = self.tags[key] = 1 - self.tags.get(key, 1)
-        etag = f'"{zlib.crc32(key.encode(), turn):08x}{size:x}-{manners.parts}"'
-        return {"ETag": f"W/{etag}" if manners.etags == "weak" else etag}
+        return {"ETag": f'"{zlib.crc32(key.encode()):08x}{size:x}-{self.manners.parts}"'}
 
     def _dressed(self, fields: dict[str, str], cache: str) -> dict[str, str]:
         if not self.manners.front:

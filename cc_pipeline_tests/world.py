@@ -16,11 +16,11 @@ import pytest
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.crawl_plan import look
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Why
-from cc_pipeline.extraction.run import look
 from cc_pipeline.harvesting.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.home import LAKE_NOTE, NOTE
 from cc_pipeline.lake.slice import Stage, StageReport

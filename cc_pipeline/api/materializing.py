@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from cc_pipeline import progress
 from cc_pipeline.api.running import (
     agreed_builds,
-    all_runs,
     build_indexes,
     despite_gaps,
     others_are_done,
@@ -37,7 +36,7 @@ from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.run import CrawlPlan, Done
+    from cc_pipeline.extraction.crawl_plan import CrawlPlan, Done
     from cc_pipeline.lake.slice import Slice
     from cc_pipeline.records.range_plan import FetchPrice
     from cc_pipeline.workspace.workspace import Workspace
@@ -219,7 +218,7 @@ def _part(
         workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], gone: Sequence[str]
     ) -> None:
         from cc_pipeline.extraction.blocked import blocked
-        from cc_pipeline.extraction.run import done_between
+        from cc_pipeline.extraction.crawl_plan import done_between
 
         done.update(done_between(before, after))
         held_back.extend(_held_back(workspace, done))
@@ -229,13 +228,13 @@ def _part(
         if answers := workspace.shared_answers:
             told = ", ".join(f"{count:,} from {place}" for place, count in answers.items())
             notes.append(f"answers to requests for records, which are shared with the official mirror: {told}")
-        changed = {at.crawl for at, one in done.items() if one.change != "same"}
-        if changed:
-            from cc_pipeline.checks.left_out import what_is_not_there
+        if changed := list(dict.fromkeys(at.crawl for at, one in done.items() if one.change != "same")):
+            from cc_pipeline.checks.left_out import subsets_not_asked_for
+            from cc_pipeline.extraction.lookup_notes import gap_notes
 
-            notes.extend(
-                what_is_not_there(workspace, [c.asked.crawl for c in after if c.asked.crawl in changed], targets)
-            )
+            notes.extend(gap_notes(workspace, changed, targets))
+            if any(one.change == "new" for one in done.values()):
+                notes.extend(subsets_not_asked_for(workspace, changed, targets))
 
     trouble = materialize(
         settings,
@@ -297,7 +296,7 @@ def materialize(
     trouble: EnvironmentFault | None = None
     briefly = turn[1] > 1
     tell = voice().detail if briefly else voice().answer
-    from cc_pipeline.extraction.run import look
+    from cc_pipeline.extraction.crawl_plan import look, planned_with_new_indexes
     from cc_pipeline.extraction.shortest import lacking, said
     from cc_pipeline.extraction.shortest import short_ways as ways_of
     from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, sentences
@@ -322,8 +321,7 @@ def materialize(
         from cc_pipeline.defs.launch import Launcher
 
         def looks() -> list[CrawlPlan]:
-            with workspace.lake.still():
-                return [look(workspace, crawl, slugs) for crawl in chosen]
+            return [look(workspace, crawl, slugs) for crawl in chosen]
 
         launcher = stack.enter_context(Launcher(workspace))
         launcher.refuse_too_many(chosen, targets)
@@ -331,9 +329,11 @@ def materialize(
         launcher.add_targets(targets, chosen)
         build_indexes(launcher, to_build, aside=False)
         say_damage(workspace, to_build)
-        before = now = looks()
+        with workspace.lake.still():
+            before = now = looks()
+            if short_ways:
+                workspace.short_ways.update(ways_of(workspace, before, targets))
         if short_ways:
-            workspace.short_ways.update(ways_of(workspace, before, targets))
             for line in said(workspace.short_ways):
                 tell(line)
         harvested: list[object] = []
@@ -352,24 +352,31 @@ def materialize(
             whole = False
             if not short_ways:
                 raise
-            now = looks()
+            now = [planned_with_new_indexes(workspace, one) for one in before]
             _answer_all_the_same(workspace, now, targets, refusal)
             unanswered = lacking(now, workspace.short_ways)
             trouble = refusal if unanswered else None
         if harvested or not whole:
-            now = looks()
+            now = [planned_with_new_indexes(workspace, one) for one in before]
         answered = [crawl for crawl in chosen if crawl not in unanswered]
+        runs: list[object] = []
         try:
-            step("pages", lambda: all_runs(launcher.extract(answered, targets, now)), aside=False, briefly=briefly)
+            step("pages", lambda: runs.extend(launcher.extract(answered, targets, now)), aside=False, briefly=briefly)
         except EnvironmentFault as error:
             if not (others_are_done(error) or isinstance(error, Incomplete)):
                 raise
             trouble = error
-        after = looks()
+        # where no run was started or waited for, all is as it was found
+        if runs or trouble or launcher.has_waited:
+            with workspace.lake.still():
+                after = looks()
+        else:
+            after = now
         forgotten = _forget_unfound(launcher, workspace, after, *unfound) if unfound else []
-        if not briefly or _is_publication_old(workspace):
-            step("cc.duckdb", launcher.publish_what_is_new, aside=False, briefly=briefly)
-        afterwards(workspace, before, after, forgotten)
+        with workspace.lake.still():
+            if not briefly or _is_publication_old(workspace):
+                step("cc.duckdb", launcher.publish_what_is_new, aside=False, briefly=briefly)
+            afterwards(workspace, before, after, forgotten)
     return trouble
 
 

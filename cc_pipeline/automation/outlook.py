@@ -19,8 +19,8 @@ from cc_pipeline.automation.due import Pair
 from cc_pipeline.automation.reparse import outdated
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.extraction.blocked import blocked
+from cc_pipeline.extraction.crawl_plan import CrawlPlan, look
 from cc_pipeline.extraction.plan import Price, Why, options_of
-from cc_pipeline.extraction.run import CrawlPlan, look
 from cc_pipeline.extraction.shortfall import due_at, looked_for_at
 from cc_pipeline.index.btree.files import ABOUT
 from cc_pipeline.lake.slice import Slice
@@ -113,7 +113,7 @@ _last: dict[Path, tuple[object, Outlook]] = {}
 def outlook(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
     """What the plan says of ``slugs`` in ``crawls``: as this process was told last, while nothing changed.
 
-    Raises ``CcPipelineError`` as :func:`~cc_pipeline.extraction.run.look`.
+    Raises ``CcPipelineError`` as :func:`~cc_pipeline.extraction.crawl_plan.look`.
     """
     settings = workspace.settings
     with workspace.lake.still():

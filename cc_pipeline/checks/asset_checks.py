@@ -246,19 +246,19 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 @check("warehouse", step="warehouse_checks")
-def rows_as_in_the_lake(workspace: Workspace, _: Scope) -> CheckResult:
+def rows_as_in_the_lake(workspace: Workspace, scope: Scope) -> CheckResult:
     """The published file shows as many rows as the lake has at the versions it names, and is not far behind."""
     from cc_pipeline.checks.outputs import published_verdict
 
-    return published_verdict(workspace)
+    return published_verdict(workspace, scope)
 
 
 @check("warehouse", step="warehouse_checks")
-def files_are_there(workspace: Workspace, _: Scope) -> CheckResult:
+def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
     """Every file that the published views name is there."""
     from cc_pipeline.checks.outputs import published_files_verdict
 
-    return published_files_verdict(workspace)
+    return published_files_verdict(workspace, scope)
 
 
 def _of_exports(asset: str) -> Check:

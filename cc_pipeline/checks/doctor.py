@@ -316,7 +316,8 @@ def _published(workspace: Workspace) -> Iterator[Finding]:
         return
     try:
         shown = publication_verdict(workspace)
-        others = [held_back_verdict(workspace), *([published_files_verdict(workspace)] if shown.passed else [])]
+        files = [published_files_verdict(workspace, Scope())] if shown.passed else []
+        others = [held_back_verdict(workspace), *files]
     except CcPipelineError as error:
         yield Finding("bad", "cc.duckdb", str(error))
         return

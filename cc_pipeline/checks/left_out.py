@@ -38,7 +38,8 @@ _COLUMNS: Final = ("url",)
 
 
 def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """Sentences for a person about ``targets``, located in ``crawls`` before: unread index files, other subsets."""
+    """Sentences for a person about ``targets``, located in ``crawls`` before: unread index files, and captures in other
+    subsets, which are counted with a look-up of their own."""
     # another look-up of thousands of members is no courtesy any more
     # a condition says itself what is meant, subsets too, and so does who names captures one by one
     few = [one for one in targets if len(one.members) <= _MOST_MEMBERS and not one.where and one.kind != GIVEN_KIND]
@@ -49,6 +50,17 @@ def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequ
         for slug, own in expand(workspace, crawl, slugs).beside.items():
             held[crawl, slug] = {slice_.subset for slice_ in own}
     return [*gap_notes(workspace, crawls, targets), *(left_out(workspace, few, crawls, held) if few else ())]
+
+
+def subsets_not_asked_for(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
+    """A sentence that names the subsets which a run left out, and the command that counts what they have. It looks
+    nothing up."""
+    others = _others(workspace)
+    plain = any(not target.where and target.kind != GIVEN_KIND for target in targets)
+    if not others or not plain or not _with_subsets(crawls):
+        return []
+    were = "was" if len(others) == 1 else "were"
+    return [f"{' and '.join(others)} {were} not asked for; to count what is there: cc-pipeline lookup --count"]
 
 
 def left_out(
@@ -64,8 +76,7 @@ def left_out(
     much, is a sentence too, never an error. Crawls of the ARC years, and those whose index is built here, have no
     subsets.
     """
-    others = tuple(subset for subset in SUBSETS if subset not in workspace.settings.subsets)
-    crawls = [crawl for crawl in crawls if crawl not in ARC_CRAWLS and not index_is_built(crawl)]
+    others, crawls = _others(workspace), _with_subsets(crawls)
     if not crawls or not others:
         return []
     counted = targets[: max(1, _MOST_PAIRS // len(crawls))]
@@ -91,6 +102,14 @@ def left_out(
             f"what {' and '.join(others)} hold was counted for the first {_MOST_PAIRS} pairs of crawl and target only"
         )
     return said
+
+
+def _others(workspace: Workspace) -> tuple[str, ...]:
+    return tuple(subset for subset in SUBSETS if subset not in workspace.settings.subsets)
+
+
+def _with_subsets(crawls: Sequence[str]) -> list[str]:
+    return [crawl for crawl in crawls if crawl not in ARC_CRAWLS and not index_is_built(crawl)]
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import CheckResult, Severity, key_of, some
+from cc_pipeline.checks.scope import CheckResult, Scope, Severity, key_of, some
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, PinnedTable
@@ -31,7 +32,14 @@ _PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `wareh
 
 
 def publication_verdict(workspace: Workspace, before: Behind | None = None) -> CheckResult:
-    """Whether ``cc.duckdb`` is there, can be read, and shows the lake as it stands: an error where it does not.
+    """Whether ``cc.duckdb`` is there, can be read, and shows the lake as it stands, as :func:`judge_publication`
+    says."""
+    return judge_publication(workspace, behind(workspace), before)
+
+
+def judge_publication(workspace: Workspace, found: Behind | None, before: Behind | None = None) -> CheckResult:
+    """The verdict on a file that is ``found`` so far behind: an error where it cannot be read, or does not show the
+    lake as it stands.
 
     It is an error too where it leaves out slices that have other rows than were committed.
     It is a warning where nothing but tables of the catalog is newer, where other settings made the file, and where it
@@ -41,7 +49,6 @@ def publication_verdict(workspace: Workspace, before: Behind | None = None) -> C
     name, settings = "publication", workspace.settings
     if settings.publish == "none":
         return CheckResult(name, "ok", "this home publishes nothing")
-    found = behind(workspace)
     commits = dict(found.commits) if found is not None else {}
     if before is not None:
         commits = {table: commit for table, commit in commits.items() if before.commits.get(table) == commit}
@@ -113,25 +120,50 @@ def _unreadable(settings: Settings) -> str:
     return ""
 
 
-def published_verdict(workspace: Workspace) -> CheckResult:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A table that the published file shows: the row of the table ``publication``, the table as it is now, and as it
+    was at the commit that the file shows; ``None`` where the lake has no such commit, as after a restored backup."""
+
+    row: Mapping[str, Any]
+    now: PinnedTable
+    then: PinnedTable | None
+
+
+def _shown_tables(workspace: Workspace, scope: Scope) -> list[_Shown] | CheckResult:
+    """The tables that the published file shows, looked at once for all checks; or the verdict where there are none."""
+    if "publication" not in scope.memo:
+        rows = _publication(workspace.settings.published_path)
+        found = rows if isinstance(rows, CheckResult) else [_shown_table(workspace.lake, row) for row in rows]
+        scope.memo["publication"] = found
+    shown: list[_Shown] | CheckResult = scope.memo["publication"]
+    return shown
+
+
+def _shown_table(lake: Lake, row: Mapping[str, Any]) -> _Shown:
+    table, version = row["table_name"], row["version"]
+    now = lake.pin(table)
+    if now.commit_id == row["commit_id"]:
+        return _Shown(row, now, now)
+    is_there = version <= now.version and lake.commit_id(table, version) == row["commit_id"]
+    return _Shown(row, now, lake.pin(table, version) if is_there else None)
+
+
+def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
     name = "rows_as_in_the_lake"
-    shown = _publication(workspace.settings.published_path)
+    shown = _shown_tables(workspace, scope)
     if isinstance(shown, CheckResult):
         return shown
     if miscounted := find_new_miscounts(workspace.settings, workspace.lake):
         message = f"slices are left out. {'. '.join(sentences(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
-    lake = workspace.lake
-    newer, wrong, rows = [], [], 0
-    for row in shown:
-        rows += row["lake_rows"]
-        if lake.commit_id(row["table_name"]) != row["commit_id"]:
-            newer.append(row["table_name"])
-        pinned = _pinned_at(lake, row)
-        if pinned is None or pinned.rows != row["lake_rows"]:
-            wrong.append(row["table_name"])
-    at = shown[0]["published_at"] if shown else datetime.now(UTC)
+    rows = sum(table.row["lake_rows"] for table in shown)
+    newer = [table.row["table_name"] for table in shown if table.now.commit_id != table.row["commit_id"]]
+    wrong = [
+        table.row["table_name"] for table in shown if table.then is None or table.then.rows != table.row["lake_rows"]
+    ]
+    at = shown[0].row["published_at"] if shown else datetime.now(UTC)
     figures: Figures = {"rows": rows, "published at": str(at), "tables with newer commits": len(newer)}
     if wrong:
         message = f"the file has other rows than the lake in {some(wrong)}: publish again"
@@ -143,32 +175,22 @@ def published_verdict(workspace: Workspace) -> CheckResult:
     return CheckResult(name, "ok", f"{rows:,} rows of {len(shown):,} tables{behind}", figures)
 
 
-def _pinned_at(lake: Lake, row: Mapping[str, Any]) -> PinnedTable | None:
-    """A table at the commit that the file shows; ``None`` where the lake has no such commit, as after a restored
-    backup."""
-    table, version = row["table_name"], row["version"]
-    if version > lake.version(table) or lake.commit_id(table, version) != row["commit_id"]:
-        return None
-    return lake.pin(table, version)
-
-
-def published_files_verdict(workspace: Workspace) -> CheckResult:
+def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Whether every file that the views of ``cc.duckdb`` name is still there."""
     name = "files_are_there"
-    shown = _publication(workspace.settings.published_path)
+    shown = _shown_tables(workspace, scope)
     if isinstance(shown, CheckResult):
         return CheckResult(name, shown.severity, shown.message)
     if not _shows_views(workspace.settings.published_path):
         return CheckResult(name, "ok", "the file holds the rows itself")
     files, gone = 0, Counter[str]()
-    for row in shown:
-        pinned = _pinned_at(workspace.lake, row)
-        if pinned is None:
-            gone[row["table_name"]] += 1
+    for table in shown:
+        if table.then is None:
+            gone[table.row["table_name"]] += 1
             continue
-        here = _files_below(workspace, pinned)
-        files += len(pinned.files)
-        gone[row["table_name"]] += sum(address.removeprefix("s3://") not in here for address in pinned.files)
+        here = _files_below(workspace, table.then)
+        files += len(table.then.files)
+        gone[table.row["table_name"]] += sum(address.removeprefix("s3://") not in here for address in table.then.files)
     figures = {"files": files, "gone": gone.total()}
     if gone.total():
         tables = [table for table, count in gone.items() if count]

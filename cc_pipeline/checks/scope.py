@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
@@ -28,11 +27,11 @@ _WORST: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """``slices`` are to be looked at (``None``: all there are). ``since`` is when the run began that they were made in,
-    if they were: what only a request can tell is asked of what is newer."""
+    """``slices`` are to be looked at (``None``: all there are). ``in_run`` says that a run has just made them: then a
+    check judges by what is in the home, and sends no request to the source."""
 
     slices: Collection[Slice] | None = None
-    since: datetime | None = None
+    in_run: bool = False
     memo: dict[object, Any] = field(default_factory=dict)
 
     @property

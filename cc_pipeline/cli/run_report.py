@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from cc_pipeline.api.materializing import Part
-    from cc_pipeline.extraction.run import Done
+    from cc_pipeline.extraction.crawl_plan import Done
     from cc_pipeline.lake.slice import Slice
 
 #: Beyond this many (crawl, target) pairs a line counts those of a crawl together.

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import dagster as dg
 
 from cc_pipeline import interruption, progress
-from cc_pipeline.checks.outputs import publication_verdict, refuse_unpublished
+from cc_pipeline.checks.outputs import judge_publication, refuse_unpublished
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.declared.collected import listed_ops
@@ -38,7 +38,7 @@ from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.recording import FailedPartition, said
 from cc_pipeline.defs.run_failures import describe_failure, gravest_class, is_named
 from cc_pipeline.errors import Incomplete
-from cc_pipeline.extraction.run import CrawlPlan, current
+from cc_pipeline.extraction.crawl_plan import CrawlPlan, current
 from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.harvesting.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.lake.slice import PAGE_TABLES
@@ -112,6 +112,8 @@ class Launcher:
         self._resources = {WORKSPACE: workspace}
         #: Keys of targets that nobody had registered before this launcher did.
         self.new_targets: set[str] = set()
+        #: Whether a run of somebody else was waited for: then the tables are not as they were.
+        self.has_waited = False
 
     def __enter__(self) -> Launcher:
         return self
@@ -233,12 +235,13 @@ class Launcher:
         event = dg.AssetMaterialization(asset, partition=partition_key(crawl, slug), metadata=dict(metadata))
         self._instance.report_runless_asset_event(event)
 
-    def publish(self) -> LaunchedRun | None:
-        """Materializes ``warehouse``; not in a home that leaves it to another one. Raises ``EnvironmentFault`` where
-        the file does not show then what was committed before."""
+    def publish(self, before: Behind | None = None) -> LaunchedRun | None:
+        """Materializes ``warehouse``; not in a home that leaves it to another one. ``before`` is how far the file is
+        behind (default: it is looked at). Raises ``EnvironmentFault`` where the file does not show then what was
+        committed before."""
         if self._workspace.settings.publish == "none":
             return None
-        before = behind(self._workspace)
+        before = before or behind(self._workspace)
         done = self._run("publish", "")
         refuse_unpublished(self._workspace, before or Behind("", None))
         return done
@@ -256,10 +259,14 @@ class Launcher:
         started. Raises as :meth:`publish`."""
         # a file that is gone makes views fail that were published with it
         lake = self._workspace.lake
-        is_torn = any(torn_paths(lake, spec.name) for spec in lake.specs.values() if not spec.left_by)
-        if not is_torn and publication_verdict(self._workspace).passed and self._was_made("warehouse"):
-            return None
-        return self.publish()
+        with lake.still():
+            found = behind(self._workspace)
+            is_shown = (
+                found is None
+                and not any(torn_paths(lake, spec.name) for spec in lake.specs.values() if not spec.left_by)
+                and judge_publication(self._workspace, found).passed
+            )
+        return None if is_shown and self._was_made("warehouse") else self.publish(found)
 
     def refuse_too_many(self, crawls: Iterable[str], targets: Iterable[Target]) -> None:
         """Raises ``UserInputError`` where these beside those registered would be too many partitions. It comes before
@@ -330,6 +337,7 @@ class Launcher:
         yield from (mine[start : start + most] for start in range(0, len(mine), most))
         theirs = [key for key in keys if key in elsewhere]
         while waiting := elsewhere & (others := self._under_way()).keys():
+            self.has_waited = True
             interruption.check()
             runs = ", ".join(sorted({others[key] for key in waiting}))
             progress.report("wait for another run", len(theirs) - len(waiting), len(theirs), runs)

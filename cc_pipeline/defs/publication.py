@@ -7,6 +7,7 @@ older than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless others are still
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Final
 
 import dagster as dg
@@ -44,28 +45,32 @@ class PublishWhileRunning:
     def between(self) -> None:
         """Publishes when the last publication is too old. Costs nothing most of the time."""
         if time.monotonic() - self._looked >= _LOOK_EVERY:
-            self._keep_up(at_end=False)
+            self._keep_up()
             self._looked = time.monotonic()
 
-    def at_end(self) -> None:
+    def at_end(self, failed: Collection[str]) -> None:
         """Publishes what the run made, unless other runs go on and the last publication is young. The command line
-        publishes by itself, once for all its runs."""
+        publishes by itself, once for all its runs. ``failed`` are the partitions (keys) that the run could not make."""
         if not of_a_command(self._context.run):
             # said before looking at others: of runs that end together, the last to say so sees none that goes on
             own = self._context.run.run_id
             self._context.instance.add_run_tags(own, {MADE_TAG: own})
-        self._keep_up(at_end=True)
+        self._keep_up(failed)
 
-    def _keep_up(self, *, at_end: bool) -> None:
+    def _keep_up(self, failed: Collection[str] | None = None) -> None:
+        """At the end of the run its ``failed`` partitions are known."""
+        at_end = failed is not None
+        if at_end and of_a_command(self._context.run) and self._early is None:
+            return
         # what was made stays, however this ends: the next publication shows it
         try:
             found = behind(self._workspace)
             if found is not None and self._is_due(found, at_end=at_end):
                 self._early = merge_and_publish(self._workspace)
-                self._record(self._early, look=at_end)
+                self._record(self._early, failed)
             elif found is None and at_end and self._early is not None:
                 # it showed partitions that were recorded after it, and would count as older than these
-                self._record(self._early, look=True)
+                self._record(self._early, failed)
         except CcPipelineError as fault:
             self._context.log.warning(f"cc.duckdb was not published: {fault}")
 
@@ -75,12 +80,12 @@ class PublishWhileRunning:
         old = found.longer_than(self._workspace.settings.publish_every)
         return old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
 
-    def _record(self, publication: Publication, *, look: bool) -> None:
+    def _record(self, publication: Publication, failed: Collection[str] | None) -> None:
         record(self._context.instance, publication, self._at)
-        if look:
+        if failed is not None:
             # once a run, since a check lists the files of the lake; and a look that fails is no failure of the run
             try:
-                look_at_publication(self._context, self._workspace, self._at)
+                look_at_publication(self._context, self._workspace, self._at, failed)
             except Exception as error:
                 self._context.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
 

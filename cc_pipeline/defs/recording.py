@@ -157,9 +157,14 @@ class PartitionRun:
             observed = dg.AssetObservation(self._at.key(asset), partition=partition, metadata=why, tags=named)
             self._context.log_event(observed)
 
+    @property
+    def failed_keys(self) -> set[str]:
+        """The keys of partitions that failed until now."""
+        return {one.partition for one in self._failed}
+
     def end(self) -> Iterator[dg.AssetCheckEvaluation]:
         """Evaluates the checks of what was made. Raises ``dg.Failure`` with the list where partitions failed."""
-        failed = {one.partition for one in self._failed}
+        failed = self.failed_keys
         made = [key for key in self._asked if key not in failed]
         yield from look_at_made(self._context, self._workspace, self._at, self._assets, made, failed)
         if self._failed:

@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.crawls import LOCAL as LOCAL_CRAWLS
 from cc_pipeline.commoncrawl.paths import path_list_key, published_key
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
-from cc_pipeline.extraction.blocked import blocked, same_but_for_blocks
+from cc_pipeline.extraction.blocked import Blocked, same_but_for_blocks
 from cc_pipeline.extraction.engine import LOCAL, Engine, Fetched, ToFetch
 from cc_pipeline.extraction.fetch_counts import Brought, Shortfall, of_targets, shortfalls
 from cc_pipeline.extraction.plan import Reason, Wanted, Why, fetched_from, options_of, plan, with_open
@@ -30,11 +30,11 @@ from cc_pipeline.extraction.reusable_records import (
     note_superseded,
     slices_that_lost,
 )
-from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
+from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, planned_again
 from cc_pipeline.extraction.second_look import Looked, look_again
 from cc_pipeline.extraction.shortfall import Command, Judged, fetch_rows, judged, refused
 from cc_pipeline.extraction.standing import Standing, stand
-from cc_pipeline.extraction.target_slices import expand, part_slices, retire_others, wishes
+from cc_pipeline.extraction.target_slices import part_slices, retire_others, wishes
 from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, note_slices, slices_of
@@ -91,9 +91,59 @@ def _fetch_all(
     engine: Engine,
 ) -> StageReport:
     started = time.monotonic()
-    asked = expand(workspace, crawl, slugs)
+    known = run.take_state(crawl, slugs)
+    chosen = _choose(workspace, known, slugs, replay=replay, distrusted=distrusted)
+    run.expect(LOCATE, {slice_: _said(known.standings[slice_]) for slice_ in chosen.todo})
+    _refuse_blocked(workspace, chosen.todo, known.standings, run.blocked())
+    if chosen.todo:
+        workspace.agree_on_digests()
+    if not replay:
+        refuse_dear(workspace, {slice_: known.standings[slice_] for slice_ in chosen.priced})
+    short = _shortfalls(workspace, crawl, known.standings)
+    state = _State(workspace, crawl, run, known.standings, short, distrusted, engine)
+    unfinished = left_behind(workspace.storage, crawl)
+    for again, some in _alike(chosen, is_unfinished=bool(unfinished), replay=replay).items():
+        _fetch(state, some, [slice_ for slice_ in some if slice_ in chosen.healed], again)
+    forget(workspace.storage, unfinished)
+    _judge_anew(state, chosen.gone, chosen.looked.in_vain)
+    after = _state_after(state, known)
+    if not chosen.healed:  # else pages are to be parsed again, which this state does not say
+        run.keep_state(after)
+    return _finish(state, chosen, after, started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is to be fetched of the ``slices`` that were asked for, and why (``reasons``).
+
+    ``healed`` are those that lost bytes, with how many records. ``looked`` is what a few requests found of those that
+    lost captures, and ``gone`` are those of which nothing is there yet. ``todo`` are all others.
+    """
+
+    slices: Sequence[Slice]
+    reasons: Mapping[Slice, Reason]
+    healed: Mapping[Slice, int]
+    looked: Looked
+    gone: Sequence[Slice]
+    todo: Sequence[Slice]
+
+    @property
+    def priced(self) -> list[Slice]:
+        """The slices of which a fetch of all captures was not agreed to before."""
+        return [one for one in self.todo if one in self.reasons and self.reasons[one].why not in OF_FEW]
+
+
+def _choose(
+    workspace: Workspace,
+    known: GroupState,
+    slugs: Sequence[str],
+    *,
+    replay: bool,
+    distrusted: Collection[Place],
+) -> _Chosen:
+    """Plans a fetch. Raises ``EnvironmentFault`` for targets that were not located."""
+    asked, before, crawl = known.asked, known.standings, known.asked.crawl
     slices = part_slices(workspace, slices_of(crawl, slugs)) if replay or distrusted else asked.slices
-    before = stand(workspace, asked.every, (LOCATE, FETCH))
     for slice_ in slices:
         if before[slice_].located is None:
             raise EnvironmentFault(
@@ -107,39 +157,51 @@ def _fetch_all(
     looked = _look_again(workspace, crawl, reasons, before, replay=replay)
     gone = _in_vain(reasons, looked, replay=replay)
     todo = [*(one for one in reasons if one not in gone), *lost]
-    run.expect(LOCATE, {slice_: _said(before[slice_]) for slice_ in todo})
-    _refuse_blocked(workspace, todo, before)
-    if todo:
-        workspace.agree_on_digests()
-    if not replay:
-        priced = [one for one in todo if one in reasons and reasons[one].why not in OF_FEW]
-        refuse_dear(workspace, {one: before[one] for one in priced})
-    state = _State(workspace, crawl, before, _shortfalls(workspace, crawl, before), distrusted, engine)
-    unfinished = left_behind(workspace.storage, crawl)
-    ways: dict[tuple[bool, bool], list[Slice]] = {}
-    for slice_ in todo:
-        ways.setdefault(_how(reasons.get(slice_), replay=replay), []).append(slice_)
-    if unfinished and not ways:
-        # it was killed between its commit and its end: its journals are settled even if nothing is to be done
-        ways[False, False] = []
-    for (settled, mismatched), some in ways.items():
-        again = Again(settled, mismatched, forget=settled and not replay)
-        _fetch(state, some, [one for one in some if one in healed], again)
-    forget(workspace.storage, unfinished)
-    _judge_anew(state, gone, looked.in_vain)
-    now = stand(workspace, asked.every, (FETCH,), look_for_bytes=False) if state.judgement else before
-    wholes, mine = {slice_.whole for slice_ in state.judgement}, set(slices)
+    return _Chosen(slices, reasons, healed, looked, gone, todo)
+
+
+def _alike(chosen: _Chosen, *, is_unfinished: bool, replay: bool) -> dict[Again, list[Slice]]:
+    """The slices to be fetched, by what of them is asked for again. ``is_unfinished``: a fetch was killed between its
+    commit and its end, so its journals are settled even if nothing is to be done."""
+    found: dict[Again, list[Slice]] = {}
+    for slice_ in chosen.todo:
+        reason = chosen.reasons.get(slice_)
+        why = None if reason is None else reason.why
+        settled = replay or why in (Why.DOUBTED, Why.PERHAPS)
+        mismatched = replay or why in (Why.PAYLOADS, Why.PERHAPS)
+        found.setdefault(Again(settled, mismatched, forget=settled and not replay), []).append(slice_)
+    return found or ({Again(settled=False, mismatched=False, forget=False): []} if is_unfinished else {})
+
+
+def _state_after(state: _State, known: GroupState) -> GroupState:
+    """How the targets stand once their fetch was committed."""
+    if not state.judgement:
+        return known
+    now = stand(state.workspace, state.judgement, (FETCH,), look_for_bytes=False)
+    return known.changed(
+        {
+            at: replace(known.standings[at], fetched=one.fetched, fetch=one.fetch, asked=one.asked, lost=0)
+            for at, one in now.items()
+        }
+    )
+
+
+def _finish(state: _State, chosen: _Chosen, after: GroupState, started: float) -> StageReport:
+    """The report of the stage, once slices that a set does not have any more were emptied. Raises ``NotGiven``, with
+    the report, where targets lack more than they may."""
+    workspace, crawl, asked, now = state.workspace, state.crawl, after.asked, after.standings
+    wholes, mine = {slice_.whole for slice_ in state.judgement}, set(chosen.slices)
     judged_now = {at: one for at, one in state.found.items() if at.whole in wholes and at in mine}
     # the source is not to blame for files that a person added
     source = f"the files of {crawl}" if crawl.startswith(LOCAL_CRAWLS) else workspace.settings.source
     refusal = refused(judged_now, state.judgement, workspace.settings.max_unsettled, source)
     report = FETCH.report(
         {one: _figures(short, now[one]) for one, short in state.found.items()},
-        todo,
+        chosen.todo,
         started,
         bytes=sum(result.bytes for result in state.results),
-        requests=looked.requests + sum(result.requests for result in state.results),
-        notes=(*_notes(state), *lost_note(healed)),
+        requests=chosen.looked.requests + sum(result.requests for result in state.results),
+        notes=(*_notes(state), *lost_note(chosen.healed)),
     )
     whole = {one.slice_.target: one.figures() for one in of_targets(state.found.values())}
     report = asked.folded(report, whole)
@@ -152,9 +214,10 @@ def _fetch_all(
     raise refusal
 
 
-def _refuse_blocked(workspace: Workspace, slices: Sequence[Slice], before: Mapping[Slice, Standing]) -> None:
+def _refuse_blocked(
+    workspace: Workspace, slices: Sequence[Slice], before: Mapping[Slice, Standing], block: Blocked
+) -> None:
     """Raises ``EnvironmentFault`` where captures were located before a site of theirs was blocked."""
-    block = blocked(workspace)
     now = wishes(workspace, slices, block) if block.blocks else {}
     for slice_ in now:
         lookup = before[slice_].lookup
@@ -177,6 +240,7 @@ class _State:
 
     workspace: Workspace
     crawl: str
+    run: RunInputs
     before: Mapping[Slice, Standing]
     found: dict[Slice, Shortfall]
     distrusted: Collection[Place]
@@ -231,12 +295,6 @@ def _in_vain(reasons: Mapping[Slice, Reason], looked: Looked, *, replay: bool) -
     heals = {reasons[one].why for one in looked.back} & {Why.DOUBTED}
     lost = [one for one, why in reasons.items() if why.why in (Why.DOUBTED, Why.PERHAPS)]
     return [one for one in lost if one not in looked.back and reasons[one].why not in heals]
-
-
-def _how(reason: Reason | None, *, replay: bool) -> tuple[bool, bool]:
-    """Whether what is lost, and what has another payload than the index names, is asked for too."""
-    why = None if reason is None else reason.why
-    return replay or why in (Why.DOUBTED, Why.PERHAPS), replay or why in (Why.PAYLOADS, Why.PERHAPS)
 
 
 def _said(stands: Standing) -> str:
@@ -330,15 +388,16 @@ def _commit(
     )
     made_from = _made_from(wanted, found)
     rows = fetch_rows(found, made_from, silent, judgement)
-    here = FETCH.made_from(lake, wanted.keys())
-    # first, so that a run killed in between is not taken for one that never was; but not where the digest stays, since
-    # the note would count then for rows that are not there yet
-    note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] != made_from[s]}, but="asked_at")
-    if result.answered or result.reused or result.adopted:
-        note_superseded(workspace, [*wanted], result.stored, time.time())
-        forget_failed_pages(workspace, healed, state.distrusted)
-        fetched.commit(lake, made_from)
-        settle(workspace.storage, result)
+    here = {slice_: state.before[slice_].made_from(FETCH) for slice_ in wanted}
+    with state.run.replacing(FETCH, {slice_: state.before[slice_].made_from(FETCH) for slice_ in wanted}):
+        # first, so that a run killed in between is not taken for one that never was; but not where the digest stays,
+        # since the note would count then for rows that are not there yet
+        note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] != made_from[s]}, but="asked_at")
+        if result.answered or result.reused or result.adopted:
+            note_superseded(workspace, [*wanted], result.stored, time.time())
+            forget_failed_pages(workspace, healed, state.distrusted)
+            fetched.commit(lake, made_from)
+            settle(workspace.storage, result)
     note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] == made_from[s]}, but="asked_at")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.slice_slugs import PLAIN, given_slug, is_given, wit
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocked import Blocked, blocked, blocks_of
+from cc_pipeline.extraction.blocked import Blocked, blocks_of
 from cc_pipeline.extraction.located import Answer, Located, Summed
 from cc_pipeline.extraction.lookup_notes import (
     Found,
@@ -36,9 +36,9 @@ from cc_pipeline.extraction.lookup_notes import (
 from cc_pipeline.extraction.plan import Index, Why, located_from, options_of, plan
 from cc_pipeline.extraction.price_gate import price_of_slices, refuse_dear
 from cc_pipeline.extraction.removals import Listing, Removal, doubted, noted_listings, refused_removals, together_listed
-from cc_pipeline.extraction.run_inputs import planned_again
+from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, planned_again
 from cc_pipeline.extraction.standing import Standing, stand
-from cc_pipeline.extraction.target_slices import expand, left_over, retire_others, wishes
+from cc_pipeline.extraction.target_slices import left_over, retire_others, wishes
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions, open_catalog
 from cc_pipeline.harvesting.crawls import has_cluster
 from cc_pipeline.index.finding import URL_INDEXES
@@ -139,25 +139,52 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> S
     the crawl; ``EnvironmentFault`` when the index cannot be read, and as
     :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
-    return planned_again(workspace, crawl, slugs, lambda _: _locate_all(workspace, crawl, slugs), relocates=True)
+    return planned_again(workspace, crawl, slugs, lambda run: _locate_all(workspace, crawl, slugs, run), relocates=True)
 
 
-def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs) -> StageReport:
     started = time.monotonic()
-    asked = expand(workspace, crawl, slugs)
-    block = blocked(workspace)
+    before = run.take_state(crawl, slugs)
+    asked, standings = before.asked, before.standings
+    block = run.blocked()
     wanted = wishes(workspace, asked.slices, block)
-    standings = stand(workspace, asked.every, (LOCATE, FETCH), look_for_bytes=False)
     indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
     options = options_of(workspace.settings)
     todo = {one: wanted[one].version for one in plan(wanted, standings, indexes, options, (LOCATE,)).of(LOCATE)}
-    spent = _locate(workspace, crawl, todo, standings, indexes, block)
+    spent = _locate(_Planned(workspace, crawl, run, block, todo, standings, indexes))
     retire_others(workspace, LOCATE, asked, "lookups")
-    now = stand(workspace, asked.every, (LOCATE, FETCH), look_for_bytes=False) if todo else standings
-    fetches = plan(wanted, now, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN,))
-    refuse_dear(workspace, {slice_: now[slice_] for slice_ in fetches})
-    figures = {s.target: _figures(workspace, s, now[s], s in todo) for s in asked.every if now[s].located is not None}
-    report = StageReport(
+    after = _state_after(workspace, todo, before)
+    # bytes that are gone were agreed to before
+    fetches = plan(wanted, after.standings, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN, Why.LOST))
+    refuse_dear(workspace, {slice_: after.standings[slice_] for slice_ in fetches})
+    run.keep_state(after)
+    report = asked.folded(_report(workspace, todo, wanted, after.standings, spent, started))
+    refusal = refused_removals({one: _listing(after.standings[one]) for one in asked.every}, slugs)
+    if refusal is not None:
+        refusal.report = report
+        raise refusal
+    return report
+
+
+def _state_after(workspace: Workspace, located: Collection[Slice], before: GroupState) -> GroupState:
+    """How the targets stand once these slices were located."""
+    now = stand(workspace, located, (LOCATE,)) if located else {}
+    return before.changed(
+        {at: replace(before.standings[at], located=one.located, lookup=one.lookup) for at, one in now.items()}
+    )
+
+
+def _report(
+    workspace: Workspace,
+    todo: Collection[Slice],
+    wanted: Collection[Slice],
+    now: Mapping[Slice, Standing],
+    spent: _Spent,
+    started: float,
+) -> StageReport:
+    """What the stage did, slice by slice."""
+    figures = {at.target: _figures(workspace, at, one, at in todo) for at, one in now.items() if one.located}
+    return StageReport(
         LOCATE.label,
         rows=sum(int(own["rows:captures"]) for own in figures.values()),
         written=spent.rows,
@@ -169,12 +196,6 @@ def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Stage
         notes=tuple(spent.notes),
         per_target=figures,
     )
-    report = asked.folded(report)
-    refusal = refused_removals({one: _listing(now[one]) for one in asked.every}, slugs)
-    if refusal is not None:
-        refusal.report = report
-        raise refusal
-    return report
 
 
 def _listing(stands: Standing) -> tuple[int, Listing]:
@@ -200,69 +221,89 @@ class _Spent:
     notes: dict[str, None] = field(default_factory=dict)
 
 
-def _locate(
-    workspace: Workspace,
-    crawl: str,
-    versions: Mapping[Slice, str],
-    standings: Mapping[Slice, Standing],
-    indexes: Mapping[tuple[str, str], Index],
-    block: Blocked,
-) -> _Spent:
-    """Looks up the slices of ``versions`` (of their definitions), and commits what was found but for what is
-    ``block``ed."""
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What is to be looked up in a crawl: slices with the ``versions`` of their definitions. ``standings`` are of all
+    slices of their targets, ``indexes`` by crawl and subset, and ``block`` has the sites that are left out."""
+
+    workspace: Workspace
+    crawl: str
+    run: RunInputs
+    block: Blocked
+    versions: Mapping[Slice, str]
+    standings: Mapping[Slice, Standing]
+    indexes: Mapping[tuple[str, str], Index]
+
+    def index_of(self, slice_: Slice) -> Index:
+        """What a slice can be located by."""
+        return self.indexes[self.crawl, slice_.subset]
+
+
+def _locate(planned: _Planned) -> _Spent:
+    """Looks up what is planned, and commits what was found, so many slices at a time."""
+    workspace, crawl, versions = planned.workspace, planned.crawl, planned.versions
     spent, done = _Spent(), 0
-    others = {slice_: _listing(one) for slice_, one in standings.items() if slice_ not in versions}
-    by = {s: _carried_by(workspace, v, standings[s], indexes[crawl, s.subset]) for s, v in versions.items()}
     if asked := {slice_ for slice_ in versions if not is_given(slice_.target)}:
-        refuse_unharvested(workspace, {(crawl, s.subset): indexes[crawl, s.subset] for s in asked})
+        refuse_unharvested(workspace, {(crawl, slice_.subset): planned.index_of(slice_) for slice_ in asked})
         if why := workspace.short_ways.get(crawl):
             spent.notes[why] = None
     for some in in_passes(workspace, [*versions]):
         progress.report("locate", done, len(versions), crawl)
-        known = what_is_known(workspace, some, [s for s in some if by[s]])
         with workspace.scratch_folder("locate") as scratch:
-            located = Located(scratch, block)
-            kept = keep_rows(workspace, known, located)
-            found = {s: _as_before(versions[s], standings[s]) for s, one in known.items() if one.asked is None}
-            for question, asking in _questions(workspace, known, by).items():
-                answer = _ask(workspace, crawl, question, {s: known[s] for s in asking}, located)
-                spent.requests, spent.bytes = spent.requests + answer.requests, spent.bytes + answer.bytes
-                spent.notes |= dict.fromkeys(answer.notes)
-                found |= {s: _found(s, answer, versions[s], indexes[crawl, s.subset]) for s in asking}
-            # where members were carried over, the rows of all of them were
-            again = {
-                s
-                for s, one in found.items()
-                if standings[s].located is not None and known[s].kept is None and one.by != GIVEN
-            }
-            keep_what_was_there(workspace, known, again, located)
-            then = noted_listings(workspace.lake, again)
-            new = [s for s, one in found.items() if standings[s].located is None and one.by != GIVEN]
-            for slug, own in _by_set(new).items():
-                every = [slice_ for slice_ in standings if slice_.whole.target == slug]
-                if left := left_over(workspace, LOCATE, slug, every):
-                    keep_what_was_divided(workspace, known, own, left, located)
-                    before = together_listed([*noted_listings(workspace.lake, left).values()])
-                    then |= dict.fromkeys(own, before)
-            spent.notes |= dict.fromkeys(_members_went(kept, standings))
-            _commit(workspace, crawl, known, found, located, spent, others, then)
+            located = Located(scratch, planned.block)
+            _locate_some(planned, some, located, spent)
             spent.blocked += located.blocked
         done += len(some)
     if versions:
         progress.report("locate", done, len(versions), crawl)
-    if spent.outside:
-        spent.notes |= dict.fromkeys(outside_notes(spent.outside))
-    if spent.blocked:
-        spent.notes[f"{spent.blocked:,} captures of blocked sites were left out in {crawl}"] = None
-    if spent.stayed:
-        spent.notes[_STAYED.format(n=spent.stayed, crawl=crawl)] = None
-    if spent.gone:
-        spent.notes[_GONE.format(n=spent.gone, crawl=crawl)] = None
-    for slug, count in sorted(spent.repeated.items())[:_NAMED]:
-        spent.notes[_REPEATED.format(n=count, crawl=crawl, slug=slug)] = None
-    if len(spent.repeated) > _NAMED:
-        spent.notes[f"so do rows of {len(spent.repeated) - _NAMED:,} more targets"] = None
+    spent.notes |= dict.fromkeys(_sentences(spent, crawl))
     return spent
+
+
+def _locate_some(planned: _Planned, some: Mapping[Slice, Target], located: Located, spent: _Spent) -> None:
+    """Looks up so many slices as one look-up asks for: what of them is carried over, what the index has, and what was
+    there before, which the index may take away only where it named it."""
+    workspace, crawl, versions, standings = planned.workspace, planned.crawl, planned.versions, planned.standings
+    by = {s: _carried_by(workspace, versions[s], standings[s], planned.index_of(s)) for s in some}
+    known = what_is_known(workspace, some, [s for s in some if by[s]])
+    kept = keep_rows(workspace, known, located)
+    found = {s: _as_before(versions[s], standings[s]) for s, one in known.items() if one.asked is None}
+    for question, asking in _questions(workspace, known, by).items():
+        answer = _ask(workspace, crawl, question, {s: known[s] for s in asking}, located)
+        spent.requests, spent.bytes = spent.requests + answer.requests, spent.bytes + answer.bytes
+        spent.notes |= dict.fromkeys(answer.notes)
+        found |= {s: _found(s, answer, versions[s], planned.index_of(s)) for s in asking}
+    # where members were carried over, the rows of all of them were
+    again = {
+        s for s, one in found.items() if standings[s].located is not None and known[s].kept is None and one.by != GIVEN
+    }
+    keep_what_was_there(workspace, known, again, located)
+    then = noted_listings(workspace.lake, again)
+    new = [s for s, one in found.items() if standings[s].located is None and one.by != GIVEN]
+    for slug, own in _by_set(new).items():
+        every = [slice_ for slice_ in standings if slice_.whole.target == slug]
+        if left := left_over(workspace, LOCATE, slug, every):
+            keep_what_was_divided(workspace, known, own, left, located)
+            before = together_listed([*noted_listings(workspace.lake, left).values()])
+            then |= dict.fromkeys(own, before)
+    spent.notes |= dict.fromkeys(_members_went(kept, standings))
+    _commit(planned, known, found, located, spent, then)
+
+
+def _sentences(spent: _Spent, crawl: str) -> Iterator[str]:
+    """What there is to say of captures that were left out, stayed, went or came twice."""
+    if spent.outside:
+        yield from outside_notes(spent.outside)
+    if spent.blocked:
+        yield f"{spent.blocked:,} captures of blocked sites were left out in {crawl}"
+    if spent.stayed:
+        yield _STAYED.format(n=spent.stayed, crawl=crawl)
+    if spent.gone:
+        yield _GONE.format(n=spent.gone, crawl=crawl)
+    for slug, count in sorted(spent.repeated.items())[:_NAMED]:
+        yield _REPEATED.format(n=count, crawl=crawl, slug=slug)
+    if len(spent.repeated) > _NAMED:
+        yield f"so do rows of {len(spent.repeated) - _NAMED:,} more targets"
 
 
 def _ask(
@@ -307,18 +348,17 @@ def _rows_given(workspace: Workspace, slice_: Slice, target: Target) -> Iterator
 
 
 def _commit(
-    workspace: Workspace,
-    crawl: str,
+    planned: _Planned,
     known: Mapping[Slice, Known],
     found: Mapping[Slice, Found],
     located: Located,
     spent: _Spent,
-    others: Mapping[Slice, tuple[int, Listing]],
     then: Mapping[Slice, Listing],
 ) -> None:
     """Commits what was found, so many slices at a time; captures that an index no longer lists, and that a person has
-    to accept, stay. ``others`` are slices of the same targets that are not looked up; ``then`` is what was noted of the
-    index of those that are, when they were looked up last."""
+    to accept, stay. ``then`` is what was noted of the index of slices when they were looked up last."""
+    workspace, crawl, before = planned.workspace, planned.crawl, planned.standings
+    others = {slice_: _listing(one) for slice_, one in before.items() if slice_ not in planned.versions}
     made_from = {s: located_from(crawl, found[s].definition, found[s].by, found[s].index) for s in sorted(found)}
     targets = {s: known[s].target for s in made_from}
     # a target is judged as a whole, so nothing is committed until all of it is known
@@ -335,8 +375,9 @@ def _commit(
     found = {s: replace(one, size=then.get(s, Listing()).size) if s in stay else one for s, one in found.items()}
     for some, rows, summed in commits:
         left = located.without_unlisted(rows, [s for s in some if s not in stay], summed, targets)
-        commit_lookups(workspace, some, found, summed)
-        spent.rows += LOCATE.commit(workspace.lake, some, {"captures": partial(_large, left)})
+        with planned.run.replacing(LOCATE, {slice_: before[slice_].made_from(LOCATE) for slice_ in some}):
+            commit_lookups(workspace, some, found, summed)
+            spent.rows += LOCATE.commit(workspace.lake, some, {"captures": partial(_large, left)})
         spent.stayed += sum(one.stayed for one in summed.values())
         spent.outside += sum(one.outside for one in summed.values())
         for slice_, own in summed.items():

@@ -16,8 +16,8 @@ from cc_pipeline.extraction.parsed_pages import options_of as parse_options
 from cc_pipeline.extraction.plan import Wanted, Why, options_of, parsed_from, plan
 from cc_pipeline.extraction.reusable_records import gone
 from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
-from cc_pipeline.extraction.standing import Standing, stand
-from cc_pipeline.extraction.target_slices import expand, retire_others
+from cc_pipeline.extraction.standing import Standing
+from cc_pipeline.extraction.target_slices import retire_others
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Figures, Slice, StageReport, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.settings import Settings
@@ -39,8 +39,8 @@ def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, eng
 def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs, engine: Engine) -> StageReport:
     started = time.monotonic()
     settings = workspace.settings
-    asked = expand(workspace, crawl, slugs)
-    before = stand(workspace, asked.every, (FETCH, PARSE))
+    known = run.take_state(crawl, slugs)
+    asked, before = known.asked, known.standings
     for slug, own in asked.for_.items():
         if all(before[slice_].fetched is None for slice_ in (*own, *asked.beside[slug])):
             raise EnvironmentFault(f"{slug} in {crawl} has not been fetched", "Materialize records first.")
@@ -53,7 +53,9 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunI
     if sound := {s: _made_from(before[s], settings) for s in todo if s not in lost}:
         workspace.choose()
         run.expect(FETCH, {slice_: _says(before[slice_]) for slice_ in sound})
-        _parse(workspace, crawl, sound, engine)
+        whole = [slice_ for slice_ in sound if not before[slice_].torn]
+        with run.replacing(PARSE, {slice_: before[slice_].made_from(PARSE) for slice_ in whole}):
+            _parse(workspace, crawl, sound, engine)
     if lost:
         raise gone(crawl, lost)
     report = PARSE.report(page_figures(workspace, there), todo, started)

@@ -1,8 +1,10 @@
-"""A commit belongs to what it was made from: targets' definitions, the blocklist, and the previous stage's rows.
+"""A commit belongs to what it was made from: targets' definitions, the blocklist, the previous stage's rows, and the
+state of the slices that it replaces.
 
-A run has a lease that names its targets, so that no purge of them begins while it may commit. Each of its commits
-looks, once the version that it replaces is pinned, whether that lease still holds and whether everything that the stage
-began with is as it was; else the stage is planned again.
+A run has a lease that names its targets, so that no purge of them begins while it may commit. It reads how they stand
+once, and hands that from stage to stage as a value. Each of its commits looks, once the version that it replaces is
+pinned, whether that lease still holds and whether everything that the stage began with is as it was; else the stage is
+planned again, from what the lake has now.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocked import list_digest
-from cc_pipeline.extraction.standing import contents
-from cc_pipeline.lake.slice import Slice, Stage, StageReport
+from cc_pipeline.extraction.blocked import Blocked, blocked, list_digest
+from cc_pipeline.extraction.standing import Standing, contents, stand
+from cc_pipeline.extraction.target_slices import Asked, expand
+from cc_pipeline.lake.slice import GONE, Slice, Stage, StageReport
 from cc_pipeline.lake.target_definitions import known_versions, was_purged
 from cc_pipeline.records.leases import PURGES, RUNS, Lease, lease_of, leases_of
 from cc_pipeline.workspace.workspace import Workspace
@@ -31,6 +34,23 @@ class InputsChanged(EnvironmentFault):
     relocate = False
 
 
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """Targets of one crawl with their slices, and how each of these stands."""
+
+    asked: Asked
+    standings: Mapping[Slice, Standing]
+
+    def of(self, slug: str) -> GroupState:
+        """The part of one target."""
+        asked = Asked(self.asked.crawl, {slug: self.asked.for_[slug]}, {slug: self.asked.beside[slug]})
+        return GroupState(asked, {slice_: self.standings[slice_] for slice_ in asked.every})
+
+    def changed(self, standings: Mapping[Slice, Standing]) -> GroupState:
+        """The same targets, some of whose slices stand otherwise."""
+        return GroupState(self.asked, {**self.standings, **standings})
+
+
 class RunInputs:
     """The lease of a run on its ``partitions`` (slugs by crawl), and what its stages began with."""
 
@@ -41,9 +61,12 @@ class RunInputs:
         self._definitions: dict[str, str] = {}
         self._targets_version = -1
         self._blocks: str | None = None
+        self._block_list: tuple[str | None, Blocked] | None = None
         self._began = False
         self._expected: dict[Stage, dict[Slice, str | None]] = {}
         self._expected_versions: dict[str, int] = {}
+        self._replaced: tuple[Stage, Mapping[Slice, str | None]] | None = None
+        self._states: dict[tuple[str, str], GroupState] = {}
 
     def covers(self, partitions: Mapping[str, Collection[str]]) -> bool:
         """Whether the lease is about all of these."""
@@ -63,10 +86,50 @@ class RunInputs:
     def forget(self) -> None:
         """Has the next stage note anew how its targets are defined and what is blocked."""
         self._definitions, self._began = {}, False
+        self._states.clear()
+
+    def blocked(self) -> Blocked:
+        """What is blocked now: the list is read again only where it changed. Raises ``EnvironmentFault``."""
+        digest = list_digest(self._workspace)
+        if self._block_list is None or self._block_list[0] != digest:
+            self._block_list = digest, blocked(self._workspace)
+        return self._block_list[1]
+
+    def take_state(self, crawl: str, slugs: Sequence[str]) -> GroupState:
+        """How targets stand: as the stage before left them, else as the lake has them now. Whoever takes a state keeps
+        another one (:meth:`keep_state`) once it has committed. Raises ``EnvironmentFault`` where the lake cannot be
+        read, or its place does not say what it has."""
+        kept = [self._states.pop((crawl, slug), None) for slug in slugs]
+        known = [state for state in kept if state is not None]
+        if len(known) < len(kept):
+            asked = expand(self._workspace, crawl, slugs)
+            return GroupState(asked, stand(self._workspace, asked.every))
+        for_: dict[str, tuple[Slice, ...]] = {}
+        beside: dict[str, tuple[Slice, ...]] = {}
+        standings: dict[Slice, Standing] = {}
+        for state in known:
+            for_ |= state.asked.for_
+            beside |= state.asked.beside
+            standings |= state.standings
+        return GroupState(Asked(crawl, for_, beside), standings)
+
+    def keep_state(self, state: GroupState) -> None:
+        """Hands a state on to the next stage."""
+        for slug in state.asked.for_:
+            self._states[state.asked.crawl, slug] = state.of(slug)
 
     def expect(self, stage: Stage, made: Mapping[Slice, str | None]) -> None:
         """Has each commit from now on compare what the slices of an earlier ``stage`` say with ``made``."""
         self._expected[stage] = dict(made)
+
+    @contextmanager
+    def replacing(self, stage: Stage, before: Mapping[Slice, str | None]) -> Iterator[None]:
+        """Has each commit in the block compare what the slices that it replaces were made from with ``before``."""
+        self._replaced = stage, before
+        try:
+            yield
+        finally:
+            self._replaced = None
 
     def check(self) -> None:
         """Raises ``LeaseRanOut`` where this process was stopped for too long, ``InputsChanged`` where anything that the
@@ -74,6 +137,7 @@ class RunInputs:
         self._lease.confirm()
         self._compare_definitions()
         self._compare_contents()
+        self._compare_replaced()
 
     def _refuse_purged(self, slugs: Sequence[str]) -> None:
         self._workspace.lake.look_again("targets")
@@ -115,9 +179,26 @@ class RunInputs:
                     )
             self._expected_versions[stage.main_table] = version
 
+    def _compare_replaced(self) -> None:
+        if self._replaced is None:
+            return
+        stage, before = self._replaced
+        lake, names = self._workspace.lake, {slice_: stage.digest_name(slice_) for slice_ in before}
+        lake.look_again(stage.main_table)
+        now = lake.digests(stage.main_table, [*names.values()])
+        for slice_, made_from in before.items():
+            if (None if now[names[slice_]] == GONE else now[names[slice_]]) != made_from:
+                raise InputsChanged(
+                    f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} was written by another run while "
+                    "this one was at it",
+                    "Run it again: what was fetched is kept and taken over.",
+                )
+
     def _moved(self, table: str, before: int) -> int | None:
         """The version of a table that may differ from the one at ``before``; ``None`` where it is the same."""
         lake = self._workspace.lake
+        if before >= 0 and not lake.has_moved(table, before):
+            return None
         lake.look_again(table)
         version = lake.version(table)
         return None if version == before else version
@@ -174,6 +255,7 @@ def planned_again(
                 with workspace.lake.checked(run.check):
                     return stage(run)
             except InputsChanged as changed:
+                workspace.lake.look_again()
                 if not left or (changed.relocate and not relocates):
                     raise
                 if changed.relocate:

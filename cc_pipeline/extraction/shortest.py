@@ -15,7 +15,7 @@ from cc_pipeline.commoncrawl.crawls import has_subsets
 from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import is_given
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.extraction.run import CrawlPlan
+from cc_pipeline.extraction.crawl_plan import CrawlPlan
 from cc_pipeline.harvesting.crawl_index import listed_files
 from cc_pipeline.index.locator import REQUEST_BYTES
 from cc_pipeline.index.parquet.fetch import SPAN

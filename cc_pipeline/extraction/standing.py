@@ -91,6 +91,11 @@ class Standing:
         """What stands of one stage."""
         return {LOCATE.label: self.located, FETCH.label: self.fetched, PARSE.label: self.parsed}[stage.label]
 
+    def made_from(self, stage: Stage) -> str | None:
+        """What the rows of a stage were made from; ``None`` where it was never made."""
+        made = self.of(stage)
+        return None if made is None else made.made_from
+
     def versions(self, stage: Stage) -> Figures:
         """``version:TABLE`` of one stage's tables, as figures."""
         made = self.of(stage)

@@ -175,12 +175,13 @@ class Lake:
                     self._seen.clear()
                     self._moving.clear()
 
-    def look_again(self, table: str, *, always: bool = False) -> None:
-        """The table is looked at when it is opened next, also where it is :meth:`still`; ``always``, until the block
-        ends: for who commits by a handle of their own."""
+    def look_again(self, table: str = "", *, always: bool = False) -> None:
+        """The table (default: each table) is looked at when it is opened next, also where it is :meth:`still`;
+        ``always``, until the block ends: for who commits by a handle of their own."""
         with self._lock:
-            self._seen.pop(table, None)
-            if always and self._blocks:
+            for name in [table] if table else [*self._seen]:
+                self._seen.pop(name, None)
+            if table and always and self._blocks:
                 self._moving.add(table)
 
     @contextmanager
@@ -451,6 +452,13 @@ class Lake:
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(spec.name)}", error) from error
 
+    def newest(self, table: str) -> tuple[int, str]:
+        """The version of a table as it is now, and what identifies it (:meth:`commit_id`); -1 and an empty text where
+        there is none yet."""
+        spec = self.specs[table]
+        handle = self.open(spec)
+        return (_NONE_YET, "") if handle is None else (handle.version(), self._commit_id(spec, handle))
+
     def row_count(self, table: str) -> int:
         """How many rows the table has, as its log says; nothing is read."""
         handle = self.open(self.specs[table])
@@ -561,7 +569,7 @@ class Lake:
 
     def _newest(self, table: str) -> DeltaTable | None:
         opened, handle = self._handles.get(table, (0, None))
-        if handle is not None and self._has_moved(table, handle):
+        if handle is not None and self.has_moved(table, handle.version()):
             handle.update_incremental()
         if handle is None or handle.version() - opened > _GROWS_OLD:
             try:
@@ -584,11 +592,11 @@ class Lake:
             if not torn.is_harmless:
                 raise torn.fault()
 
-    def _has_moved(self, table: str, handle: DeltaTable) -> bool:
-        """Whether there may be commits that the handle does not know. In a folder that is one look for the next one;
+    def has_moved(self, table: str, version: int) -> bool:
+        """Whether there may be commits to a table after a version of it. In a folder that is one look for the next one;
         to list the log costs 300 times as much."""
         address = self.address(table)
-        return "://" in address or Path(f"{address}/_delta_log/{handle.version() + 1:020}.json").exists()
+        return "://" in address or Path(f"{address}/_delta_log/{version + 1:020}.json").exists()
 
     def _files(self, spec: TableSpec, handle: DeltaTable, actions: pa.Table) -> tuple[str, ...]:
         address = self.address(spec.name)

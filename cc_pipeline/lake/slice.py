@@ -84,6 +84,8 @@ def note_slices(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object
     Rows that are there already stay, whatever their column ``but`` (a time) says: a run that was killed behind this
     commit is not kept from the next one by doing this again. Raises ``EnvironmentFault``.
     """
+    if not rows:
+        return
     digests = {
         _noted(table, slice_): input_digest({name: row[name] for name in sorted(row) if name != but})
         for slice_, row in rows.items()

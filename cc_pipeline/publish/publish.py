@@ -181,14 +181,17 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     found: dict[Slice, tuple[str, ...]] = {}
     for table in PER_CAPTURE:
         # before the look: what is committed meanwhile is looked at the next time
-        version, commit = lake.version(table), lake.commit_id(table)
+        version, commit = lake.newest(table)
         if version < 0:
             continue
         slices: set[Slice] | None = None
         own: set[Slice] = set()
         with suppress(KeyError, ValueError, TypeError):
             own = {Slice(*key) for key in before[table]["slices"]}
-            changed = changed_slices(lake, table, int(before[table]["version"]), before[table]["commit_id"])
+            if before[table]["commit_id"] == commit:
+                changed: set[Slice] | None = set()
+            else:
+                changed = changed_slices(lake, table, int(before[table]["version"]), before[table]["commit_id"])
             slices = None if changed is None else changed | own
         try:
             own = repeating(lake, table, slices) if slices is None or slices else set()

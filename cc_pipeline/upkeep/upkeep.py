@@ -137,8 +137,9 @@ def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int
     evenly = bounds if wait else replace(bounds, most_bytes=_MOST_BYTES_EVENED)
     merged = {spec.name: 0 for spec in lake.specs.values() if not spec.left_by}
     # a lock, and a lease on a lake elsewhere, only when there is anything to do
-    crowded = [name for name in merged if is_due(lake, name, bounds)]
-    uneven = [name for name in merged if lake.pin(name).uneven]
+    with lake.still():
+        crowded = [name for name in merged if is_due(lake, name, bounds)]
+        uneven = [name for name in merged if lake.pin(name).uneven]
     if crowded or uneven:
         scratch = workspace.scratch / "merging"
         with _merging_alone(workspace, wait=wait) as alone:

@@ -22,9 +22,9 @@ from cc_pipeline.automation.due import (
     spoken,
 )
 from cc_pipeline.automation.outlook import due_of
+from cc_pipeline.extraction.crawl_plan import CrawlPlan
 from cc_pipeline.extraction.fetch_counts import Fetch
 from cc_pipeline.extraction.plan import Index, Plan, Reason, Todo, Why
-from cc_pipeline.extraction.run import CrawlPlan
 from cc_pipeline.extraction.standing import Standing
 from cc_pipeline.extraction.target_slices import Asked
 from cc_pipeline.lake.slice import Slice
@@ -211,7 +211,7 @@ def looked(todo: Todo, note: Fetch | None = None, harvested: bool = True) -> Cra
     asked = Asked("C1", {"set-x": (MINE, here)}, {"set-x": ()})
     index = Index({"parquet": "abc"} if harvested else {})
     standings = {MINE: Standing(asked=note), here: Standing()}
-    return CrawlPlan(asked, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first else (), ()))
+    return CrawlPlan(asked, {}, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first else (), ()))
 
 
 MINE = Slice("C1", "set-x~16-0001")

@@ -16,6 +16,7 @@ from cc_pipeline.checks.outputs import (
     published_verdict,
     refuse_unpublished,
 )
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.snapshot import pinned_versions
 from cc_pipeline.lake.vacuum import vacuum_now
@@ -78,14 +79,14 @@ def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
     assert found is not None
     assert "page_metadata" in found.commits
     assert doctor(restored)[0] == "bad"
-    assert published_verdict(restored).severity == "error"
+    assert published_verdict(restored, Scope()).severity == "error"
     if mode == "views":
-        assert published_files_verdict(restored).severity == "error"
+        assert published_files_verdict(restored, Scope()).severity == "error"
     publish(restored)
     assert behind(restored) is None
     assert sites(restored) == {SITE, THIRD}
     assert doctor(restored)[0] == "ok"
-    assert published_verdict(restored).passed
+    assert published_verdict(restored, Scope()).passed
 
 
 def test_another_homes_file_is_not_taken_for_the_own(
@@ -166,7 +167,7 @@ def test_what_upkeep_deletes_afterwards_is_no_change(reopened: Callable[..., Wor
     assert vacuum_now(lake, "captures")
     assert lake.version("captures") > before, "the library notes in the log what it deletes"
     assert (behind(workspace), doctor(workspace)[0]) == (None, "ok")
-    assert published_verdict(workspace).passed
+    assert published_verdict(workspace, Scope()).passed
 
 
 def test_files_that_another_home_may_show_stay_where_its_version_is_of_another_log(

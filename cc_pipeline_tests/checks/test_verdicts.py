@@ -219,26 +219,26 @@ def test_a_list_of_crawls_that_is_another_is_a_warning(bucket: Bucket, tmp_path:
 
 
 def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
-    assert outputs.published_verdict(home).message == "nothing was published yet"
-    assert outputs.published_files_verdict(home).passed
+    assert outputs.published_verdict(home, Scope()).message == "nothing was published yet"
+    assert outputs.published_files_verdict(home, Scope()).passed
     publish(home)
-    assert outputs.published_verdict(home).passed
-    assert "all " in outputs.published_files_verdict(home).message
+    assert outputs.published_verdict(home, Scope()).passed
+    assert "all " in outputs.published_files_verdict(home, Scope()).message
     path, shown = home.settings.published_path, home.lake.pin("page_text").files
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE publication SET lake_rows = lake_rows - 1 WHERE table_name = 'page_text'")
-    found = outputs.published_verdict(home)
+    found = outputs.published_verdict(home, Scope())
     assert (found.severity, "page_text" in found.message) == ("error", True)
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE publication SET lake_rows = lake_rows + 1 WHERE table_name = 'page_text'")
     extract(home, "example.org")
-    found = outputs.published_verdict(home)
+    found = outputs.published_verdict(home, Scope())
     assert (found.severity, "changed since" in found.message) == ("ok", True)
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE publication SET published_at = published_at - INTERVAL 3 DAY")
-    assert outputs.published_verdict(home).severity == "warn"
+    assert outputs.published_verdict(home, Scope()).severity == "warn"
     Path(shown[0]).unlink()
-    found = outputs.published_files_verdict(home)
+    found = outputs.published_files_verdict(home, Scope())
     assert (found.severity, found.figures["gone"], "page_text" in found.message) == ("error", 1, True)
 
 
@@ -246,7 +246,7 @@ def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path, publish="copy")
     commit_crawls(workspace)
     publish(workspace)
-    assert outputs.published_files_verdict(workspace).message == "the file holds the rows itself"
+    assert outputs.published_files_verdict(workspace, Scope()).message == "the file holds the rows itself"
 
 
 def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> None:

@@ -105,6 +105,7 @@ def test_what_is_said_of_a_target_without_rows_can_be_typed(cli: Cli, world: Wor
     assert cli("plan", typed[1], "-c", NEW, "--home", home).status == 0, typed
 
 
+@pytest.mark.process
 def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     several = ["example.com", "set:two = example.com, example.org"]
@@ -117,7 +118,9 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
     ]
     here = [c for c in mine if c.subset == "warc"]
     assert f"all {len(here):,} captures are here" in said.out
-    [line] = [line for line in said.out.splitlines() if "were not asked for" in line]
+    assert "crawldiagnostics and robotstxt were not asked for" in said.out
+    counted = cli("lookup", "--count", *crawls, *several, "--home", home)
+    [line] = [line for line in counted.err.splitlines() if "were not asked for" in line]
     assert line.startswith(f"note: {len(mine) - len(here):,} captures of example.com, set:two in {NEW}, {OLD} are in ")
 
 

@@ -128,7 +128,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert "found in no crawl of this run, so not kept: exmaple.com\n" in first.out
     assert "2 of 3 members of set-duo" in first.out
     assert "      no-such.net\n      nothing-here.org\n" in first.out
-    assert "captures of host:www.example.com" in first.shown and "not asked for: add --subset warc" in first.shown
+    assert "crawldiagnostics and robotstxt were not asked for" in " ".join(first.shown.split())
     assert "rows by table" not in first.out
     again = cli(*asked, "--details")
     states = [line.split("│")[2].strip() for line in again.out.splitlines() if line.startswith(NEW) and "│" in line]
@@ -136,6 +136,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert "rows by table" in again.out
 
 
+@pytest.mark.process
 def test_what_is_found_nowhere_is_not_kept_and_strict_says_so(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     assert cli("targets", "add", "exmaple.net", "--home", home).status == 0
@@ -172,6 +173,7 @@ def test_a_run_without_targets_is_wrong_usage(cli: Cli, world: World, tmp_path: 
     assert "targets add" in said.err
 
 
+@pytest.mark.process
 def test_a_range_is_made_crawl_by_crawl(
     cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

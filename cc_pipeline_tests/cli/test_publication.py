@@ -60,6 +60,7 @@ def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, 
     assert (again.status, "same" in again.out, f"all {truth} captures are here" in again.shown) == (0, True, True)
 
 
+@pytest.mark.process
 def test_after_a_failed_publication_nothing_ends_well_until_the_next(
     cli: Cli, home: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ def test_no_text_or_path_of_a_page_is_in_the_files_of_dagster(
     assert not written()
 
 
+@pytest.mark.process
 def test_a_target_that_is_purged_and_added_again_is_made_again(
     home: Path, cli: Cli, instance: dg.DagsterInstance
 ) -> None:
@@ -277,7 +278,7 @@ def test_the_cap_holds_where_targets_are_added(
     assert "put domains that belong together into a set" in said.err
     monkeypatch.setattr(partitions, "MAX_PARTITIONS", crawls * 3)
     # the cap comes before anything that is asked of each target
-    for asked in ("extraction.run.look", "workspace.workspace.Workspace.register_targets"):
+    for asked in ("extraction.crawl_plan.look", "workspace.workspace.Workspace.register_targets"):
         monkeypatch.setattr(f"cc_pipeline.{asked}", lambda *_: pytest.fail("the lake was asked"))
     ran = cli("run", "-c", NEW, "three.org", "--home", home)
     assert (ran.status, "into a set" in ran.err) == (1, True)

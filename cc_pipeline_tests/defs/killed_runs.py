@@ -1,9 +1,8 @@
 """Runs the main job again and again, each time killed (SIGKILL) at its next commit; a program of the tests.
 
-``python -m cc_pipeline_tests.defs.killed_runs SOURCE HOME CRAWL TARGET before|after`` forks a fresh process for each
-run from one that has imported everything, so that a kill costs a second and not ten. ``after`` dies when a commit has
-just been written, ``before`` when the next one is about to be: each run gets exactly one commit further.
-Prints how many runs it took until one came through.
+``python -m cc_pipeline_tests.defs.killed_runs SOURCE HOME CRAWL TARGET`` forks a fresh process for each run from one
+that has imported everything, so that a kill costs a second and not ten. It dies when its second commit is about to be
+written: each run gets exactly one commit further. Prints how many runs it took until one came through.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from cc_pipeline.workspace.workspace import open_workspace
 _MOST_RUNS = 60
 
 
-def main(source: str, home: str, crawl: str, targets: str, moment: str) -> None:
+def main(source: str, home: str, crawl: str, targets: str) -> None:
     """Forks runs until one ends by itself."""
     with tempfile.TemporaryDirectory() as folder:
         # what an instance imports when it is first opened would cost each run a second
@@ -33,7 +32,7 @@ def main(source: str, home: str, crawl: str, targets: str, moment: str) -> None:
     for run in range(1, _MOST_RUNS):
         child = os.fork()
         if child == 0:
-            _run(source, home, crawl, targets, moment, run)
+            _run(source, home, crawl, targets)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
@@ -44,10 +43,8 @@ def main(source: str, home: str, crawl: str, targets: str, moment: str) -> None:
     sys.exit("no run came through")
 
 
-def _run(source: str, home: str, crawl: str, targets: str, moment: str, run: int) -> None:
-    # ``after`` dies behind the first commit a run makes; ``before`` lets that one be and dies at the second
-    allowed = 0 if moment == "after" else 1
-    _die_at_commit(allowed, moment)
+def _run(source: str, home: str, crawl: str, targets: str) -> None:
+    _die_at_second_commit()
     with open_workspace(load_settings({}, source=source, home=home)) as workspace, Launcher(workspace) as launcher:
         launcher.list_crawls()
         launcher.harvest([crawl])
@@ -55,18 +52,16 @@ def _run(source: str, home: str, crawl: str, targets: str, moment: str, run: int
         launcher.publish()
 
 
-def _die_at_commit(allowed: int, moment: str) -> None:
+def _die_at_second_commit() -> None:
     write: Any = Lake._write
     commits = 0
 
     def dying(*arguments: Any, **named: Any) -> None:
         nonlocal commits
-        if moment == "before" and commits >= allowed:
+        if commits:
             os.kill(os.getpid(), signal.SIGKILL)
         write(*arguments, **named)
         commits += 1
-        if moment == "after" and commits > allowed:
-            os.kill(os.getpid(), signal.SIGKILL)
 
     Lake._write = dying
 

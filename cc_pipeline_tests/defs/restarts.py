@@ -8,13 +8,15 @@ fetch; then they are started again.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -34,7 +36,7 @@ from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.backfills import backfill, backfill_status
 from cc_pipeline_tests.defs.test_dagster_process import BIN, Server, environment, free_port
-from cc_pipeline_tests.defs.test_killed_backfill import kill, kill_all
+from cc_pipeline_tests.defs.test_ui_stopped import descendants
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.world import NEW
@@ -133,6 +135,18 @@ class Home:
         while not true():
             assert time.monotonic() < deadline, f"{what}\n{self.log.read_text('utf-8')[-6_000:]}"
             time.sleep(0.5)
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, for a process that may be gone."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_all(parent: int) -> None:
+    """Ends a process and everything it started, as a power cut would."""
+    for pid in (parent, *descendants(parent)):
+        kill(pid)
 
 
 @contextmanager

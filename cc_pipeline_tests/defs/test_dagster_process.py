@@ -214,12 +214,7 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
     with serving(command, checkout, env, port) as server:
         assets = server.wait_until_loaded()
         assert {"crawls", "row_groups", "captures", "records", "page_metadata", "warehouse"} <= set(assets)
-        for dimension, key in (
-            ("crawl", NEW),
-            ("target", "example.com"),
-            ("target", "no-such.example"),
-            ("target", "../x"),
-        ):
+        for dimension, key in (("crawl", NEW), ("target", "example.com"), ("target", "no-such.example")):
             server.add_partition(dimension, key)
         harvested = server.launch("harvest_crawl", {"dagster/partition": NEW})
         assert server.wait_for(harvested) == "SUCCESS", server.failure(harvested)
@@ -239,8 +234,6 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
                 partitionStats { numMaterialized numFailed } } } }"""
         )
         assert partitions["assetNodeOrError"]["partitionStats"]["numMaterialized"] == 2
-        a_list_of_partitions_with_a_bad_one(server)
-        a_run_of_the_command_line_is_listed(server, bucket[0], checkout)
     truth = bucket[1].of(NEW, subset="warc", domain="example.com")
     assert query(home, "SELECT count(*), count(DISTINCT url) FROM captures") == [
         (len(truth), len({capture.url for capture in truth}))
@@ -248,45 +241,6 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
     assert query(home, "SELECT outcome, count(*) FROM ledger GROUP BY 1") == [("fetched", len(truth))]
     assert query(home, "SELECT count(*) FROM page_metadata") == [(len(truth),)]
     assert query(home, "SELECT count(*) > 0 FROM page_text") == [(True,)]
-
-
-def a_list_of_partitions_with_a_bad_one(server: Server) -> None:
-    run = server.launch_listed([f"{NEW}|../x", f"{NEW}|example.com"])
-    assert server.wait_for(run) == "FAILURE"
-    assert server.recorded_by(run) == [f"{NEW}|example.com"]
-    assert "1 of 2 partitions failed" in server.failure(run)
-    shown = server.ask(
-        """{ assetNodeOrError(assetKey: {path: ["page_text"]}) { ... on AssetNode {
-            partitionStats { numMaterialized numFailed } } } }"""
-    )
-    assert shown["assetNodeOrError"]["partitionStats"] == {"numMaterialized": 2, "numFailed": 0}
-    again = server.retry(run)
-    assert server.wait_for(again) == "FAILURE"
-    assert server.recorded_by(again) == [f"{NEW}|example.com"]
-    assert "../x" in server.failure(again)
-
-
-def a_run_of_the_command_line_is_listed(server: Server, source: Path, checkout: Path) -> None:
-    # a target that is new: where nothing is to do, no run is started; it is found nowhere
-    done = subprocess.run(
-        [BIN / "cc-pipeline", "run", "-c", NEW, "none.example"], cwd=checkout, env=environment(source, checkout),
-        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stdout + done.stderr
-    # what the page of a job asks for
-    listed = server.ask(
-        "query ($of: RunsFilter!) { runsOrError(filter: $of) { ... on Runs { results { runId status } } } }",
-        of={
-            "pipelineName": EXTRACT,
-            "tags": [
-                {"key": ".dagster/repository", "value": "__repository__@cc_pipeline"},
-                # runs of the UI have none
-                {"key": "dagster/max_retries", "value": "0"},
-            ],
-        },
-    )["runsOrError"]["results"]
-    [run] = listed
-    assert run["status"] == "SUCCESS"
 
 
 def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket, tmp_path: Path) -> None:
@@ -324,17 +278,12 @@ def test_files_for_dagster_are_written_once_and_stay_a_persons_own(bucket: Bucke
     assert missing_in(settings) == ["run_launcher", "run_queue"]
 
 
-@pytest.mark.parametrize("command", [["check", "defs"], ["list", "defs", "--json"]])
-def test_dg_understands_the_project(bucket: Bucket, checkout: Path, command: list[str]) -> None:
+def test_dg_understands_the_project(bucket: Bucket, checkout: Path) -> None:
     done = subprocess.run(
-        [BIN / "dg", *command], cwd=checkout, env=environment(bucket[0], checkout),
+        [BIN / "dg", "list", "defs", "--json"], cwd=checkout, env=environment(bucket[0], checkout),
         capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    if command[0] == "list":
-        found = json.loads(done.stdout)
-        text = json.dumps(found)
-        for name in ("page_metadata", "harvest_crawl", "new_crawls", "backfill_missing", "ledger_balances"):
-            assert f'"{name}"' in text, name
-    else:
-        assert "rror" not in done.stdout
+    text = json.dumps(json.loads(done.stdout))
+    for name in ("page_metadata", "harvest_crawl", "new_crawls", "backfill_missing", "ledger_balances"):
+        assert f'"{name}"' in text, name

@@ -247,6 +247,7 @@ def test_it_is_the_same_on_postgresql(settings: Settings) -> None:
         assert asked(settings) == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("step", ["delete_files", "delete_notes_of", "delete_strays", "note"])
 def test_it_may_be_killed_anywhere(settings: Settings, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain: Callable[..., object] = getattr(history, step)

@@ -12,6 +12,8 @@ import pytest
 
 import cc_pipeline.defs.publication as publication
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.checks.looks import left_failed_result
+from cc_pipeline.defs.checks.steps import LEFT_FAILED
 from cc_pipeline.defs.flight import MADE_TAG, flight
 from cc_pipeline.defs.instance import PROCESS_TAG, of_a_command
 from cc_pipeline.processes import this_process
@@ -91,7 +93,7 @@ def test_a_long_run_publishes_while_it_goes_on(
 ) -> None:
     monkeypatch.setattr(publication, "_LOOK_EVERY", 0.0)
     seen: list[int] = []
-    monkeypatch.setattr(publication.PublishWhileRunning, "at_end", lambda _: seen.append(publications(instance)))
+    monkeypatch.setattr(publication.PublishWhileRunning, "at_end", lambda *_: seen.append(publications(instance)))
     run(instance, workspace, "example.com", "example.org")
     assert seen == [1], "there was no file, so the first partition was published; then it was young"
 
@@ -126,3 +128,15 @@ def test_of_runs_that_end_together_the_last_publishes(workspace: Workspace, inst
     said = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]))
     assert all(one.tags[MADE_TAG] == one.run_id for one in said), "so the other one would have seen it as well"
     assert flight(instance).pairs == {(NEW, "no-such.example")}, "nobody asks for it before it has ended"
+
+
+def test_a_publication_counts_what_failed_in_the_run_that_publishes(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    bad = "two words.com"
+    instance.add_dynamic_partitions("target", [bad])
+    assert not execute_listed(instance, workspace, [f"{NEW}|example.com", f"{NEW}|{bad}"]).success
+    key = dg.AssetCheckKey(dg.AssetKey("warehouse"), LEFT_FAILED)
+    [found] = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).values()
+    assert found.status.value == "FAILED"
+    assert left_failed_result(instance).metadata["partitions left failed"].value == 1

@@ -20,11 +20,11 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan
 from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.crawl_plan import current
 from cc_pipeline.extraction.fetch_counts import Shortfall
 from cc_pipeline.extraction.located import Summed
 from cc_pipeline.extraction.lookup_notes import Found, commit_lookups
 from cc_pipeline.extraction.plan import fetched_from, located_from, options_of, parsed_from
-from cc_pipeline.extraction.run import current
 from cc_pipeline.extraction.shortfall import fetch_rows
 from cc_pipeline.extraction.standing import stand
 from cc_pipeline.lake import target_definitions as targets
@@ -415,6 +415,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert press == {"example-foo.com", "example.org"}
 
 
+@pytest.mark.process
 def test_a_blocked_site_is_not_asked_for_and_leaves_the_sets_that_had_it(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:

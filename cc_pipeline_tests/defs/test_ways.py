@@ -397,13 +397,6 @@ def logged(instance: dg.DagsterInstance, run: str, kind: dg.DagsterEventType) ->
     }
 
 
-@pytest.mark.smoke
-def test_a_jobs_backfill_makes_each_of_its_partitions_but_the_bad_one(place: Place) -> None:
-    asked = ask(place, "job backfill")
-    place.wait()
-    judge(place, asked, asked.bad)
-
-
 @pytest.mark.parametrize("name", WAYS)
 def test_the_bad_partition_fails_alone(place: Place, ways: dict[str, Asked], name: str) -> None:
     judge(place, ways[name], ways[name].bad)

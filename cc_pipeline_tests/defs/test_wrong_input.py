@@ -169,6 +169,7 @@ def test_a_full_disk_under_dagsters_own_files(
         assert instance.get_runs_count(dg.RunsFilter(statuses=list(UNFINISHED))) == 0
 
 
+@pytest.mark.process
 def test_a_full_disk_under_another_command(run, home: Path, tmp_path: Path) -> None:
     at = tmp_path / "home"
     shutil.copytree(home, at)

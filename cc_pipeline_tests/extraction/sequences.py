@@ -27,7 +27,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import run_inputs
 from cc_pipeline.extraction.blocked import block, blocked, unblock
-from cc_pipeline.extraction.run import extract, look
+from cc_pipeline.extraction.crawl_plan import look
+from cc_pipeline.extraction.run import extract
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.records import leases

@@ -16,10 +16,10 @@ from cc_pipeline.archive import arc
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.crawl_plan import look
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.plan import Index
-from cc_pipeline.extraction.run import look
 from cc_pipeline.extraction.standing import Lookup
 from cc_pipeline.index.locator import UNION, NoSuchIndex
 from cc_pipeline.lake.slice import LOCATE

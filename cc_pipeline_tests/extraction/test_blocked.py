@@ -13,10 +13,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction import blocked as blocks
 from cc_pipeline.extraction.blocked import Blocked, block, blocked, unblock
+from cc_pipeline.extraction.crawl_plan import look
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.nearest import nearest_capture
-from cc_pipeline.extraction.run import look
 from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of

@@ -9,7 +9,7 @@ import duckdb
 from cc_pipeline.commoncrawl.filters import OPEN
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.export.table_files import _rows_of
-from cc_pipeline.extraction.run import look, look_for
+from cc_pipeline.extraction.crawl_plan import look, look_for
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, workspace_of

@@ -29,14 +29,17 @@ from cc_pipeline_tests.faulttable import read_table, shown
 pytestmark = [pytest.mark.matrix, pytest.mark.xdist_group("fault matrix")]
 
 PAGE = Path(__file__).resolve().parents[1] / "faultmatrix.md"
-#: Each of them for one other kind than its neighbours.
+#: Of kinds that the page tells alike one.
+_ALIKE = ("404", "416", "500", "bit_flip", "changed_etag", "garbage")
+#: Two of them for each of these, others than for its neighbours.
 _TURNS = [("some", "run"), ("file", "once"), ("all", "once"), ("file", "lasting"), ("some", "lasting")]
 
 
 def short() -> list[Cell]:
-    """Of each kind the worst over HTTP, and one more; of S3 and folders one each."""
+    """Of each kind the worst over HTTP, of some two more; of S3 and folders one each."""
     worst = [Cell("http", kind, "all", "lasting") for kind in FAULT_KINDS]
-    others = [Cell("http", kind, *_TURNS[number % len(_TURNS)]) for number, kind in enumerate(FAULT_KINDS)]
+    turns = [(kind, _TURNS[(number + step) % len(_TURNS)]) for number, kind in enumerate(_ALIKE) for step in (0, 2)]
+    others = [Cell("http", kind, *turn) for kind, turn in turns]
     s3 = [Cell("s3", kind, scope, "run") for kind, scope in (("404", "file"), ("whole_object", "all"), ("500", "some"))]
     return [*worst, *others, *s3, *(Cell("folder", kind, "all", "run") for kind in FOLDER_KINDS)]
 
@@ -53,8 +56,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
 
 
 def marked() -> Iterator[ParameterSet]:
-    """The cells; of each kind the worst one is in the first gear, of S3 and folders one each."""
-    seen = set()
+    """The cells; the worst one of kinds that are told alike is in the first gear, and of S3 and folders one each."""
+    seen = {*FAULT_KINDS} - {*_ALIKE}
     for cell in short():
         new = cell.kind if cell.place == "http" else cell.place
         marks = () if new in seen else pytest.mark.smoke

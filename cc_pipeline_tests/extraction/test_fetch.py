@@ -13,7 +13,7 @@ from cc_pipeline.extraction.fetch_counts import Shortfall
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Why
-from cc_pipeline.extraction.run import replay_records
+from cc_pipeline.extraction.replay import replay_records
 from cc_pipeline.extraction.shortfall import too_much
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
 from cc_pipeline.settings import load_settings

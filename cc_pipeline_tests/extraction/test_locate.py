@@ -10,10 +10,10 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.extraction.crawl_plan import current
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import _BYTES_AT_ONCE, _large, locate_captures
 from cc_pipeline.extraction.price_gate import price_of_slices
-from cc_pipeline.extraction.run import current
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.records.range_plan import FetchPrice, price_of

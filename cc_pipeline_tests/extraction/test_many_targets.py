@@ -17,7 +17,7 @@ pytestmark = pytest.mark.bomb
 _PROGRAM = """
 import sys
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.run import look
+from cc_pipeline.extraction.crawl_plan import look
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 

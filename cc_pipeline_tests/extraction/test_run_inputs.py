@@ -23,9 +23,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction import run_inputs
 from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.crawl_plan import look
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.run import Made, extract, look
+from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.extraction.run_inputs import PLANS, InputsChanged, at_work
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
@@ -339,3 +340,85 @@ def test_a_process_that_is_killed_stands_in_no_purges_way_and_one_that_is_stoppe
     assert [run_.is_gone for run_ in leases_of(two.storage, RUNS)[1]] == [True]
     keep_up(two)
     assert leases_of(two.storage, RUNS) == ([], [])
+
+
+_STOPS_BEFORE_A_COMMIT = """
+from cc_pipeline.settings import load_settings
+from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.run import extract
+from cc_pipeline.lake.lake import Lake
+real, left = Lake._write, [True]
+def write(self, spec, *rest):
+    if spec.name == {table!r} and left[0]:
+        left[0] = False
+        print("now", flush=True)
+        input()
+    real(self, spec, *rest)
+Lake._write = write
+with open_workspace(load_settings({{}}, source={source!r}, home={home!r}, lake={lake!r})) as one:
+    target = parse_target({text!r})
+    one.register_targets([target])
+    for made in extract(one, [("CC-MAIN-2024-22", target.slug)], {tables!r}):
+        print(made.error, flush=True)
+"""
+
+
+def run_in_a_process(workspace: Workspace, text: str, table: str, meanwhile: Callable[[], object]) -> str:
+    """Has another process run a target; ``meanwhile`` happens while it is about to commit to ``table``. Gives what the
+    process says of the target's errors."""
+    settings = workspace.settings
+    script = _STOPS_BEFORE_A_COMMIT.format(
+        table=table, text=text, source=settings.source, home=str(settings.home), lake=str(settings.lake), tables=TABLES
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "now\n"
+        meanwhile()
+        said, _ = child.communicate("go on\n", timeout=120)
+    assert child.returncode == 0
+    return said.strip()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("table", ["captures", "records", "page_text"])
+def test_what_another_process_commits_of_the_same_slice_is_not_written_over(
+    homes: tuple[Workspace, Workspace], table: str
+) -> None:
+    one, two = homes
+    there: dict[str, str] = {}
+
+    def commits_all() -> None:
+        [made] = run(two, GOES)
+        assert made.error is None
+        there.update({name: two.lake.commit_id(name) for name in TABLES})
+
+    assert run_in_a_process(one, GOES, table, commits_all) == "None"
+    assert {name: two.lake.commit_id(name) for name in TABLES} == there
+    assert look(two, NEW, [GOES]).plan.todos == ()
+    assert lost_records(two) == []
+
+
+@pytest.mark.process
+def test_a_site_that_is_blocked_before_a_commit_of_another_process_is_left_out(
+    homes: tuple[Workspace, Workspace],
+) -> None:
+    one, two = homes
+    assert run_in_a_process(one, BOTH, "records", lambda: block(two, [parse_target(GOES)])) == "None"
+    for name in ("captures", "records", "page_metadata"):
+        urls = two.lake.read(name, {"target": "set-some"}).column("url").to_pylist()
+        assert urls and not [url for url in urls if GOES in url], name
+
+
+@pytest.mark.process
+def test_a_purge_before_a_commit_of_another_process_is_refused_and_works_after_it(
+    homes: tuple[Workspace, Workspace],
+) -> None:
+    one, two = homes
+    refused: list[str] = []
+    assert run_in_a_process(one, GOES, "records", partial(purged_although, two, refused)) == "None"
+    assert len(refused) == 1
+    assert f"{GOES} is being fetched in {NEW}" in refused[0]
+    purged(two)
+    assert left_of(two, GOES) == {}

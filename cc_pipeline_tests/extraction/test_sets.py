@@ -19,11 +19,11 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.extraction import locate, located, parsed_pages
 from cc_pipeline.extraction import lookup_notes as carried
+from cc_pipeline.extraction.crawl_plan import current
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.run import current
 from cc_pipeline.extraction.standing import STAGES
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.digests.log import TransactionLog

@@ -10,10 +10,10 @@ import pytest
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.extraction.crawl_plan import look
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import Why
-from cc_pipeline.extraction.run import look
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.upkeep.purge import drop_subset

@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.purging import forget_unfound
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.blocked import block
-from cc_pipeline.extraction.run import look
+from cc_pipeline.extraction.crawl_plan import look
 from cc_pipeline.lake.slice import GIVEN, LOCATE, Slice
 from cc_pipeline.named_captures import adding
 from cc_pipeline.named_captures.adding import Adding

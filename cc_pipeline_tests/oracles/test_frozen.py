@@ -9,23 +9,30 @@ import duckdb
 import pytest
 
 from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.oracles.conftest import MakeHome
 from cc_pipeline_tests.oracles.frozen import list_changes, read_frozen, write_frozen
 from cc_pipeline_tests.oracles.homes import HOMES, published_file
 from cc_pipeline_tests.oracles.published import MARKED_ROWS, TableDigest, read_digests
 from cc_pipeline_tests.oracles.sources import list_writers
 
+#: The home of the real pages is that of ``test_real_crawl.py`` too.
+_NAMES = [
+    pytest.param(name, marks=pytest.mark.xdist_group("real_crawl") if name == "realcrawl" else ()) for name in HOMES
+]
+
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", HOMES)
-def test_published_rows_are_the_frozen_ones(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", _NAMES)
+def test_published_rows_are_the_frozen_ones(name: str, make_home: MakeHome) -> None:
     if name == "realcrawl" and not CORPUS.is_dir():
         pytest.skip("the shared corpus is not beside this checkout (set CC_PIPELINE_CORPUS to its folder)")
     frozen = read_frozen(name)
-    if HOMES[name](tmp_path) != frozen.source:
+    folder, source = make_home(name)
+    if source != frozen.source:
         if list_writers() != frozen.writers:
             pytest.skip(f"the source has other bytes: frozen with {frozen.writers}, and here are {list_writers()}")
         pytest.fail("the source has other bytes: the mini crawl or the corpus was changed, so other rows are right")
-    changes = list_changes(published_file(tmp_path), frozen.tables)
+    changes = list_changes(published_file(folder), frozen.tables)
     regenerate = f"If these rows are meant to change: python -m cc_pipeline_tests.oracles.frozen {name}"
     assert changes == [], "\n".join([*changes, regenerate])
 

@@ -14,10 +14,9 @@ import pytest
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.documents.signals.quality import fingerprint
 from cc_pipeline.publish.macros import MACROS
-from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import ONCE, OTHER, SITE, THIRD
-from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket
 
 Connection = duckdb.DuckDBPyConnection
 pytestmark = pytest.mark.xdist_group("questions")
@@ -309,41 +308,6 @@ def test_macros_say_what_they_are_for(in_views: Connection) -> None:
     own = {macro.name for macro in MACROS}
     assert {call.partition("(")[0] for call in CALLS} | ELSEWHERE == own <= set(said)
     assert all(said.values())
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    """Real pages of two eras."""
-    workspace = workspace_of(CORPUS / "realcrawl" / "bucket", tmp_path_factory.mktemp("real"))
-    for crawl in (NEW, ARC):
-        if crawl != ARC:
-            harvest(workspace, crawl)
-        extract(workspace, "tld:org", crawl=crawl)
-    publish(workspace)
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
-
-
-@pytest.mark.process
-@needs_corpus
-def test_real_pages(real: Connection) -> None:
-    captures, known = oracle.rows(real, "captures"), texts(real)
-    found = real.execute("SELECT crawl, captures, pages, new_pages, payloads, bytes, left_out FROM timeline()")
-    assert {row[0]: row[1:] for row in found.fetchall()} == oracle.timeline(captures)
-    found = real.execute(f"SELECT url_surtkey, change FROM changes_between('{ARC}', '{NEW}')")
-    assert dict(found.fetchall()) == oracle.changes(captures, known, ARC, NEW)
-    pages = oracle.rows(real, "page_metadata")
-    found = oracle.rows(real, "feeds_advertised()")
-    wanted = oracle.feeds(pages, captures)
-    assert {row["feed"]: (row["pages"], row["crawls"], row["captures"]) for row in found} == wanted
-    assert wanted
-    edges = oracle.rows(real, "link_graph()")
-    assert {
-        (row["crawl"], row["domain"], row["link_domain"]): (row["pages"], row["links"], row["nofollow"])
-        for row in edges
-    } == (oracle.links(oracle.rows(real, "page_links")))
-    near(real, NEW, 0.8)
 
 
 def test_one_payload_is_one_version_whatever_parsed_it(by_hand: Connection) -> None:

@@ -143,22 +143,6 @@ def test_the_matrix_knows_every_kind() -> None:
     assert set().union(*PERSISTENT.values()) <= REASONS
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("kind", FAULT_KINDS)
-def test_transient_faults_change_nothing(
-    bucket: tuple[Path, pa.Table], faultless: pa.Table, tmp_path: Path, kind: str
-) -> None:
-    folder, captures = bucket
-    with FaultServer(folder, rules=[Rule(kind, by_key=True, retry_after=0, bytes_per_second=50)]) as server:
-        result = fetch(server.url, captures, tmp_path, "c1", coalescing=TOGETHER, silent=kind in SILENT)
-        assert sum(hit.fault == kind for hit in server.hits) == FILES
-        assert balanced(result, captures)
-        # what only a later look can cure (404, a changed object) is missing until then
-        result = fetch(server.url, captures, tmp_path, "c2", held=result.table, coalescing=TOGETHER)
-    assert result.outcomes == {"fetched": RECORDS}
-    assert same(result.table, faultless)
-
-
 def test_all_transient_faults_at_once_change_nothing(
     bucket: tuple[Path, pa.Table], faultless: pa.Table, tmp_path: Path
 ) -> None:
@@ -273,32 +257,6 @@ def test_what_failed_for_a_moment_is_asked_for_again_though_other_files_fail(
     with FaultServer(folder, rules=[Rule("500", key="f1*", times=None)]) as server:
         first = fetch(server.url, captures, tmp_path, "c1", give_up_after=20)
     assert first.outcomes == {"fetched": RECORDS // 2, "missing": RECORDS // 2}
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("kind", FAULT_KINDS)
-def test_a_source_that_gives_nothing_costs_little_more_than_its_ranges(
-    bucket: tuple[Path, pa.Table], tmp_path: Path, kind: str
-) -> None:
-    folder, captures = bucket
-    some = captures.filter(pc.less(pa.array(range(RECORDS)), 400))
-    ranges = len(plan_ranges(some, TOGETHER))
-    rule = Rule(kind, times=None, retry_after=0, bytes_per_second=50)
-    with FaultServer(folder, rules=[rule]) as server:
-        options = {"coalescing": TOGETHER, "give_up_after": 25}
-        first = fetch(server.url, some, tmp_path, "c1", silent=kind in SILENT, **options)
-        assert balanced(first, some)
-        # ETags that change all the time keep nothing away in the end, so they are not a source that gives nothing
-        assert len(server.hits) <= 1.2 * ranges + 3 * FILES or kind == "changed_etag"
-        bad = [row for row in first.table.to_pylist() if row["outcome"] != "fetched"]
-        # these damage one record of a range
-        assert first.outcomes.get("fetched", 0) == 0 or kind in {*SAME_TWICE, "changed_etag"}
-        assert {row["reason"] for row in bad} <= PERSISTENT[kind] | {"breaker_open"}
-        settled = {row["settled"] for row in bad}
-        assert settled == ({True} if kind in SAME_TWICE else {False}) or (kind == "changed_etag" and not bad)
-        server.set_rules([])
-        result = fetch(server.url, some, tmp_path, "c2", held=first.table, coalescing=TOGETHER, retry_settled=True)
-    assert result.outcomes == {"fetched": 400}
 
 
 @pytest.mark.matrix

@@ -121,56 +121,10 @@ def test_a_dead_process_gives_its_share_back(tmp_path: Path) -> None:
     alive.close()
 
 
-def test_throttling_slows_everybody_down_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "budget.sqlite"
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now)
-    one, other = (Budget(path, HOST, SourceLimits(100.0, 8)) for _ in range(2))
-    for number in range(refusals.ASKED_FOR_LESS):
-        now += 1
-        assert spacing(other) == slot_spacing(100.0) or number
-        (one, other)[number % 2].tell(asked_for_less(3.0))
-        paused = other.lease(1)
-        assert isinstance(paused, Closed)
-        assert paused.until == now + 3
-    one.tell(asked_for_less(sent=now - 1))  # of the same second: halves nothing more
-    (state,) = budget_state(path)
-    assert state.paused_until is not None
-    assert (state.full_rate, state.rate, state.last_refusal) == (100.0, 50.0, "status 429")
-    assert not state.breaker_open
-    now += 30
-    assert spacing(other) == slot_spacing(50.0)
-    # a minute of what is asked for brings the rate back, for all
-    for _ in range(80):
-        now += 1
-        assert isinstance(one.lease(1, came=1, last_sent=now), Lease)
-    assert spacing(other) == slot_spacing(100.0)
-    one.close()
-    other.close()
-
-
 def spacing(budget: Budget) -> float:
     lease = budget.lease(1)
     assert isinstance(lease, Lease)
     return lease.spacing
-
-
-def test_what_was_learnt_is_kept_for_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "budget.sqlite"
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now)
-    limits = default_limits("https://data.commoncrawl.org")
-    for hours, rate in ((1, 2.5), (7, 5.0)):
-        budget = Budget(path, HOST, limits)
-        for _ in range(refusals.ASKED_FOR_LESS):
-            now += 2
-            budget.tell(asked_for_less())
-        budget.close()
-        now += hours * 3_600
-        budget = Budget(path, HOST, limits)
-        assert spacing(budget) == slot_spacing(rate)
-        budget.close()
-        now += 24 * 3_600
 
 
 def test_a_refusal_by_address_makes_cautious_for_a_day_and_is_noted(
@@ -270,21 +224,6 @@ def test_a_refusal_stops_all_processes_but_for_a_probe_now_and_then(
     assert not reset_breaker(path, "another.example")
     one.close()
     other.close()
-
-
-def test_a_refusal_that_may_be_of_one_object_is_probed_at_once(tmp_path: Path) -> None:
-    budget = Budget(tmp_path / "budget.sqlite", HOST, SourceLimits(100.0, 8), RefusalPolicy(probes=(50.0,)))
-    budget.tell(forbidden(time.time(), at_once=True))
-    probe = budget.lease(5)
-    assert isinstance(probe, Lease)
-    assert (probe.asks, probe.spacing) == (True, slot_spacing(100.0))
-    budget.tell(forbidden())
-    closed = budget.lease(1)
-    assert isinstance(closed, Closed)
-    assert closed.until == pytest.approx(time.time() + 50, abs=5)
-    budget.tell(gave())
-    assert spacing(budget) == slot_spacing(50.0)
-    budget.close()
 
 
 def test_what_was_learnt_holds_for_whoever_asks_faster(tmp_path: Path) -> None:
@@ -410,6 +349,7 @@ def used_together(folder: Path, rate: float, seconds: float, files: Sequence[Pat
     return len(times) / (max(times) - min(times)) / rate
 
 
+@pytest.mark.process
 def test_hosts_with_files_of_their_own_stay_within_the_rate_together(tmp_path: Path) -> None:
     files = [tmp_path / str(number) / "budget.sqlite" for number in range(2)]
     assert used_together(tmp_path, 60.0, 1.5, files, 2) > 0.4

@@ -286,8 +286,8 @@ def test_a_firewall_that_counts_what_it_refuses_is_outlasted() -> None:
         (Manners(lone_503=0.1), ["Serving"], 50, 80),
         (Manners(wave=Wave(100, 60, 503)), ["Serving", "Blocked", "Serving"], 10, 122),
         (Manners(wave=Wave(100, 60, 403)), ["Serving", "Blocked", "Serving"], 10, 160),
-        (Manners(sliding=True, most=200, window=300), ["Serving", "Blocked", "Serving"], 8, 390),
-        (Manners(sliding=True, most=200, window=300, check_every=30), ["Serving", "Blocked", "Serving"], 8, 420),
+        (Manners(most=200, window=300), ["Serving", "Blocked", "Serving"], 8, 390),
+        (Manners(most=200, window=300, check_every=30), ["Serving", "Blocked", "Serving"], 8, 420),
     ],
 )
 def test_a_harvest_of_303_requests_at_the_front(

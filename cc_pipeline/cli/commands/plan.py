@@ -20,8 +20,8 @@ from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
+    from cc_pipeline.extraction.crawl_plan import CrawlPlan
     from cc_pipeline.extraction.plan import Price
-    from cc_pipeline.extraction.run import CrawlPlan
     from cc_pipeline.index.locator import LookupPrice
     from cc_pipeline.records.range_plan import FetchPrice
 
@@ -84,7 +84,7 @@ def _rows(
 ) -> tuple[list[Sequence[object]], list[str]]:
     """The lines of the answer, and what is said beside it."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
-    from cc_pipeline.extraction.run import look_for
+    from cc_pipeline.extraction.crawl_plan import look_for
     from cc_pipeline.extraction.shortest import said, short_ways
     from cc_pipeline.index.lookup import price_lookup
     from cc_pipeline.lake.slice import LOCATE

@@ -34,7 +34,8 @@ from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.run import Done, Replay
+    from cc_pipeline.extraction.crawl_plan import Done
+    from cc_pipeline.extraction.replay import Replay
     from cc_pipeline.lake.slice import Slice
 
 #: Targets that an error names.
@@ -220,7 +221,7 @@ def _refetch(
     """Fetches quarantined and missing records again, then parses and publishes those that were fetched. Raises
     ``Incomplete`` when the source gives none of them, or too few."""
     from cc_pipeline.defs.launch import Launcher
-    from cc_pipeline.extraction.run import replay_records
+    from cc_pipeline.extraction.replay import replay_records
 
     rows: list[Sequence[object]] = []
     replays: list[Replay] = []

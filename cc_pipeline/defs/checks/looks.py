@@ -5,7 +5,7 @@ was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``ch
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -39,25 +39,36 @@ class _Part:
 
     made: Collection[str]
     failed: Collection[str]
+    _slices: dict[Unit, list[Slice] | None] = field(default_factory=dict)
+
+    def slices(self, workspace: Workspace, unit: Unit) -> list[Slice] | None:
+        """The slices of what was made, read once for all checks; ``None`` for a check that is of no partitions."""
+        if unit not in self._slices:
+            self._slices[unit] = _made_slices(workspace, unit, self.made)
+        return self._slices[unit]
 
 
 def results(
     context: dg.AssetCheckExecutionContext, at: Placement, group: Iterable[Check]
 ) -> Iterator[dg.AssetCheckResult]:
-    """The results of those of ``group`` that the run has."""
+    """The results of those of ``group`` that the run has. Each table is looked at once for all of them."""
     memo: dict[object, dict[object, object]] = {}
     workspace = at.workspace(context)
-    for check in group:
-        if check_key(at, check) in context.selected_asset_check_keys:
-            found = _evaluation(context, workspace, at, check, memo)
-            yield dg.AssetCheckResult(
-                passed=found.passed,
-                check_name=check.name,
-                asset_key=found.asset_key,
-                severity=found.severity,
-                description=found.description,
-                metadata=found.metadata,
-            )
+    with workspace.lake.still():
+        evaluations = [
+            _evaluation(context, workspace, at, check, memo)
+            for check in group
+            if check_key(at, check) in context.selected_asset_check_keys
+        ]
+    for found in evaluations:
+        yield dg.AssetCheckResult(
+            passed=found.passed,
+            check_name=found.check_name,
+            asset_key=found.asset_key,
+            severity=found.severity,
+            description=found.description,
+            metadata=found.metadata,
+        )
 
 
 def look_at_made(
@@ -69,21 +80,29 @@ def look_at_made(
     failed: Collection[str],
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Evaluates the checks of ``assets`` for a step that has ``made`` some partitions (keys), while others ``failed``.
-    Dagster skips the steps of these checks, since the step has no outputs. Only checks that the run has."""
+    Dagster skips the steps of these checks, since the step has no outputs. Only checks that the run has. Each table is
+    looked at once for all of them."""
     if not made:
         return
     selected, memo = context.run.asset_check_selection, dict[object, dict[object, object]]()
-    for check in (check for asset in assets for check in checks_of(asset)):
-        if selected is None or check_key(at, check) in selected:
-            yield _evaluation(context, workspace, at, check, memo, _Part(made, failed))
+    checks = [
+        check for asset in assets for check in checks_of(asset) if selected is None or check_key(at, check) in selected
+    ]
+    part = _Part(made, failed)
+    with workspace.lake.still():
+        evaluations = [_evaluation(context, workspace, at, check, memo, part) for check in checks]
+    yield from evaluations
 
 
-def look_at_publication(context: StepContext, workspace: Workspace, at: Placement) -> None:
-    """Evaluates the checks of ``warehouse`` for a publication that no run of it made."""
-    instance = context.instance
-    for check in checks_of("warehouse"):
-        instance.report_runless_asset_event(_evaluation(context, workspace, at, check, {}))
-    result = left_failed_result(instance, at)
+def look_at_publication(context: StepContext, workspace: Workspace, at: Placement, failed: Collection[str]) -> None:
+    """Evaluates the checks of ``warehouse`` for a publication that no run of it made. ``failed`` are the partitions
+    (keys) that failed in the run that publishes."""
+    instance, memo = context.instance, dict[object, dict[object, object]]()
+    with workspace.lake.still():
+        evaluations = [_evaluation(context, workspace, at, check, memo) for check in checks_of("warehouse")]
+    for evaluation in evaluations:
+        instance.report_runless_asset_event(evaluation)
+    result = left_failed_result(instance, at, context.run.run_id, failed)
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
             at.key("warehouse"),
@@ -108,15 +127,14 @@ def _evaluation(
     try:
         if check.watched:
             before = read_note(last_evaluation(context.instance, check_key(at, check), _NOTE))
-        now = versions_of(workspace.lake, check.watched)
-        slices = _of_run(context, workspace, at, check.unit) if part is None else _of_part(workspace, check.unit, part)
+        slices = _of_run(context, workspace, at, check.unit) if part is None else part.slices(workspace, check.unit)
         mine = slices is not None
-        if mine:
-            now = {}
-        elif before is not None and context.run.tags.get(LOOK_TAG) != EVERYTHING:
+        # of a run's own partitions alone, nothing says that the others were looked at
+        now = {} if mine else versions_of(workspace.lake, check.watched)
+        if not mine and before is not None and context.run.tags.get(LOOK_TAG) != EVERYTHING:
             slices = _changed(workspace, check, before, now)
         shared = memo.setdefault(None if slices is None else tuple(slices), {})
-        scope = Scope(slices, _began(context) if mine else None, shared)
+        scope = Scope(slices, in_run=mine, memo=shared)
         if check.verdict is not None:
             found = check.verdict(workspace, scope)
         else:
@@ -137,12 +155,6 @@ def _evaluation(
         description=plain(verdict.message),
         metadata={**verdict.figures, "scope": what, **({_NOTE: note.as_dict()} if check.watched else {})},
     )
-
-
-def _began(context: Context) -> datetime | None:
-    """When the run was asked for."""
-    record = context.instance.get_run_record_by_id(context.run.run_id)
-    return None if record is None else record.create_timestamp
 
 
 def _changed(workspace: Workspace, check: Check, before: Note, now: dict[str, int]) -> list[Slice] | None:
@@ -169,12 +181,12 @@ def _of_run(context: Context, workspace: Workspace, at: Placement, unit: Unit) -
     return None
 
 
-def _of_part(workspace: Workspace, unit: Unit, part: _Part) -> list[Slice] | None:
+def _made_slices(workspace: Workspace, unit: Unit, made: Collection[str]) -> list[Slice] | None:
     if unit == "partition":
-        return part_slices(workspace, [Slice(*key.split("|", 1)) for key in part.made])
+        return part_slices(workspace, [Slice(*key.split("|", 1)) for key in made])
     if unit == "crawl":
-        return [Slice(crawl) for crawl in part.made]
-    return [Slice("", slug) for slug in part.made] if unit == "file" else None
+        return [Slice(crawl) for crawl in made]
+    return [Slice("", slug) for slug in made] if unit == "file" else None
 
 
 #: Partitions that the check names.
@@ -210,11 +222,16 @@ def _add(failed: dict[Pair, Failed], key: str, run_id: str) -> None:
         failed[crawl, domain] = replace(before, times=before.times + 1, last=now, run_id=run_id)
 
 
-def left_failed_result(instance: dg.DagsterInstance, at: Placement = OURS) -> dg.AssetCheckResult:
+def left_failed_result(
+    instance: dg.DagsterInstance, at: Placement = OURS, run_id: str = "", failing: Collection[str] = ()
+) -> dg.AssetCheckResult:
     """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
-    Those that are in flight now are being tried."""
-    going_on = flight(instance, at).pairs
-    left = {pair: one for pair, one in left_failed(instance, at).items() if pair not in going_on}
+    Those that are in flight now are being tried, but for those ``failing`` (keys), which the run ``run_id`` tried."""
+    going_on = {partition_key(*pair) for pair in flight(instance, at).pairs}.difference(failing)
+    every = left_failed(instance, at)
+    for key in failing:
+        _add(every, key, run_id)
+    left = {pair: one for pair, one in every.items() if partition_key(*pair) not in going_on}
     failed = {pair: one for pair, one in left.items() if one.times}
     waiting = {pair: one for pair, one in left.items() if not one.times}
     untried = len(waiting)

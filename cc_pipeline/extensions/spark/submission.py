@@ -38,7 +38,8 @@ from cc_pipeline.extensions.spark.messages import (
 from cc_pipeline.extensions.spark.readiness import LOCAL as LOCAL_MASTER
 from cc_pipeline.extensions.spark.readiness import refuse_unready, spark_submit
 from cc_pipeline.extensions.spark.settings import SparkSettings
-from cc_pipeline.extraction.run import Made, current, extract
+from cc_pipeline.extraction.crawl_plan import current
+from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.locks import locked
 from cc_pipeline.settings import Settings

@@ -128,6 +128,7 @@ def test_a_filter_decides_what_is_counted_and_fetched(
     assert cli("plan", *SITES, "-c", NEW, *where, "--home", home).status == 0
 
 
+@pytest.mark.process
 def test_nothing_that_matches_is_nothing_fetched(cli: Cli, home: Path) -> None:
     said = cli("run", "-c", NEW, "example.org", "--hosts", "fetch_200 > 100000", "--home", home)
     assert (said.status, "no host matches" in said.told + said.shown) == (0, True), said.err

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.xdist_group("cli homes")
 PREFIX = "prefix:https://www.example.com/"
 
 
+@pytest.mark.process
 def test_robots_txt_is_asked_for_on_request_only(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
     home = tmp_path / "home"
     said = cli("run", "-c", NEW, PREFIX, "--source", bucket[0], "--home", home)

@@ -22,10 +22,11 @@ from cc_pipeline.extensions.spark.engine import SparkEngine, run_job
 from cc_pipeline.extensions.spark.plans import Plans
 from cc_pipeline.extraction import fetch, plan
 from cc_pipeline.extraction.blocked import block
+from cc_pipeline.extraction.crawl_plan import look
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.run import TABLES, look
+from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.records.leases import lease
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.range_plan import Coalescing, RecordOptions

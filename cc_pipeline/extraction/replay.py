@@ -1,0 +1,79 @@
+"""Records that are fetched again because a person asks: those that are lost, damaged, or other than indexed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.target_slices import part_slices
+from cc_pipeline.lake.slice import FETCH, slices_of
+from cc_pipeline.lake.streaming import count_rows
+from cc_pipeline.records.schema import OUTCOMES
+from cc_pipeline.workspace.workspace import Workspace
+
+Counts = dict[str, dict[str, int]]
+#: Of the fetched records, those that have another payload than the index names.
+_MISMATCHED: Final = "mismatched"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Records by outcome and target, before and after, and those of the fetched whose payload is another. ``again`` are
+    the targets whose pages must be parsed again.
+
+    ``trouble`` says what the source did not give, where that was more than the settings allow.
+    """
+
+    before: Counts
+    after: Counts
+    again: tuple[str, ...]
+    trouble: Incomplete | None = None
+
+    @property
+    def recovered(self) -> int:
+        """Records that are as they should be now and were not before."""
+        return sum(max(0, _right(self.after[slug]) - _right(self.before[slug])) for slug in self.before)
+
+
+def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
+    """Fetches every record of ``slugs`` in ``crawl`` again that is quarantined or missing, or has another payload than
+    the index names.
+
+    Raises ``EnvironmentFault`` for a target that has not been fetched, and when the disk fails; records fetched
+    until then are kept.
+    """
+    trouble: Incomplete | None = None
+    before = _counts(workspace, crawl, slugs)
+    lost = [slug for slug in slugs if any(before[slug][name] for name in ("quarantined", "missing", _MISMATCHED))]
+    if lost:
+        try:
+            fetch_captures(workspace, crawl, lost, replay=True)
+        except Incomplete as error:
+            trouble = error
+    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
+
+
+def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
+    lake = workspace.lake
+    every = part_slices(workspace, slices_of(crawl, slugs))
+    for slice_, digest in FETCH.made_from(lake, every).items():
+        if digest is None:
+            raise EnvironmentFault(
+                f"{slice_.whole.target} in {crawl} has not been fetched yet",
+                f"Fetch it: cc-pipeline run … --crawl {crawl}",
+            )
+    counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}
+    columns = ["target", "outcome", "digest_check"]
+    for (target, outcome, check), count in count_rows(lake, "records", where, columns).items():
+        counts[whole_slug(target)][outcome] += count
+        counts[whole_slug(target)][_MISMATCHED] += count if (outcome, check) == ("fetched", "mismatch") else 0
+    return counts
+
+
+def _right(counts: Mapping[str, int]) -> int:
+    return counts["fetched"] - counts[_MISMATCHED]
