@@ -31,7 +31,7 @@ QUICK_TESTS = (
     "lake/test_replacing.py",
     "extraction/test_extract.py",
     "publish/test_additions.py",
-    "publish/test_publish.py",
+    "publish/test_publish.py::test_an_empty_home_publishes_every_table_empty_and_typed",
     "upkeep/test_extension_tables.py",
     "upkeep/test_stored_files.py",
     "export/test_formats.py",
