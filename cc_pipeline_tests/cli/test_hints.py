@@ -121,7 +121,8 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
     assert "crawldiagnostics and robotstxt were not asked for" in said.out
     counted = cli("lookup", "--count", *crawls, *several, "--home", home)
     [line] = [line for line in counted.err.splitlines() if "were not asked for" in line]
-    assert line.startswith(f"note: {len(mine) - len(here):,} captures of example.com, set:two in {NEW}, {OLD} are in ")
+    assert line.startswith(f"note: {len(mine) - len(here):,} captures of example.com, ")
+    assert f" in {NEW}, {OLD} are in crawldiagnostics and robotstxt" in line
 
 
 def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: World, tmp_path: Path) -> None:
