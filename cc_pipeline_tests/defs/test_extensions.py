@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -108,7 +109,7 @@ def test_an_extension_adds_assets_checks_jobs_and_automation_to_a_home(at: Place
     assert dg.AssetCheckKey(at.key("titles"), "not_empty") in {
         key for one in found.asset_checks or () for key in one.check_keys
     }
-    home = SimpleNamespace(settings=SimpleNamespace(home="a home"))
+    home = SimpleNamespace(settings=SimpleNamespace(home="a home"), lake=SimpleNamespace(still=nullcontext))
     ran = found.resolve_job_def(at.of("read_titles")).execute_in_process(resources={at.resource: home})
     assert (
         ran.asset_materializations_for_node(at.key("titles").to_python_identifier())[0].metadata["home"].value
