@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,16 +36,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     mark_first_cells(items)
     if hasattr(config, "workerinput"):
         share_out(items)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def definitions_are_loaded_once() -> Iterator[None]:
-    """Commands and launchers of this process share the definitions of the code location: half a second each."""
-    launch = sys.modules.get("cc_pipeline.defs.launch")  # no test loads Dagster for this
-    with pytest.MonkeyPatch.context() as patch:
-        if launch is not None:
-            patch.setattr(launch, "everything", cache(launch.everything))
-        yield
 
 
 @pytest.fixture(scope="session")
