@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pkgutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from importlib import import_module
@@ -150,22 +150,22 @@ def refuse(name: str, problem: str) -> None:
     _BROKEN[name] = problem
 
 
-def collect(joint: str, *arguments: Any) -> dict[str, Any]:
+def collect(joint: str, *arguments: Any, taken: Collection[str] = ()) -> dict[str, Any]:
     """What each extension hands in at ``joint``, a field of ``Extension`` that takes ``arguments``, by its name.
 
-    An extension that raises, hands in something of another shape, or a name that an extension before it has, hands in
-    nothing, here and from then on: :func:`find_extensions` says why. A ``CcPipelineError`` is about a home, its
-    settings or the machine: it costs what the extension hands in this time, and a warning says so.
+    An extension that raises, hands in something of another shape, or a name that the core (``taken``) or an extension
+    before it has, hands in nothing, here and from then on: :func:`find_extensions` says why. A ``CcPipelineError`` is
+    about a home, its settings or the machine: it costs what the extension hands in this time, and a warning says so.
     """
     collected: dict[str, Any] = {}
-    owners: dict[str, str] = {}
+    owners = dict.fromkeys(taken, "the core")
     for extension in extensions():
         try:
             handed_in = _shaped(joint, getattr(extension, joint)(*arguments))
             names = [*handed_in] if joint in _BY_NAME else []
-            if taken := next((name for name in names if name in owners), None):
-                raise ValueError(f"the name {taken} is taken by the extension {owners[taken]}")
-            owners |= dict.fromkeys(names, extension.name)
+            if name := next((name for name in names if name in owners), None):
+                raise ValueError(f"the name {name} is taken by {owners[name]}")
+            owners |= dict.fromkeys(names, f"the extension {extension.name}")
             collected[extension.name] = handed_in
         except CcPipelineError as error:
             warnings.warn(f"the extension {extension.name} hands in no {joint} now: {error}", stacklevel=2)

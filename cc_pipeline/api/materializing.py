@@ -234,7 +234,9 @@ def _part(
 
             notes.extend(gap_notes(workspace, changed, targets))
             if any(one.change == "new" for one in done.values()):
-                notes.extend(subsets_not_asked_for(workspace, changed, targets))
+                beside = (slices for plan in after for slices in plan.asked.beside.values())
+                held = {slice_.subset for slices in beside for slice_ in slices}
+                notes.extend(subsets_not_asked_for(workspace, changed, targets, held))
 
     trouble = materialize(
         settings,

@@ -52,10 +52,12 @@ def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequ
     return [*gap_notes(workspace, crawls, targets), *(left_out(workspace, few, crawls, held) if few else ())]
 
 
-def subsets_not_asked_for(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """A sentence that names the subsets which a run left out, and the command that counts what they have. It looks
-    nothing up."""
-    others = _others(workspace)
+def subsets_not_asked_for(
+    workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target], held: Collection[str]
+) -> list[str]:
+    """A sentence that names the subsets which a run left out and the home has nothing of (``held``: those that it has),
+    and the command that counts what they have. It looks nothing up."""
+    others = [subset for subset in _others(workspace) if subset not in held]
     plain = any(not target.where and target.kind != GIVEN_KIND for target in targets)
     if not others or not plain or not _with_subsets(crawls):
         return []

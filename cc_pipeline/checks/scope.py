@@ -93,7 +93,7 @@ def noted(verdict: CheckResult, scope: Scope, before: Note | None, now: Mapping[
     """``verdict``, with what is wrong from before elsewhere, and the note for the next look. ``now`` is empty where the
     look was at a run's partitions alone: then the others are still to be looked at since the last time."""
     own = set(verdict.wrong)
-    looked_at = None if scope.slices is None else set(map(key_of, scope.slices))
+    looked_at = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.is_judged else set()
     others = [] if looked_at is None or before is None else [key for key in before.wrong if key not in looked_at]
     severity = verdict.severity
     if others and before is not None:
@@ -137,7 +137,8 @@ class CheckResult:
     """The verdict of one check: ``ok``, ``warn`` (worth a look) or ``error``; ``figures`` for whoever shows it.
 
     ``wrong`` are the keys of partitions that are not as they should be: to be looked at again until they are.
-    ``advice`` is what to do, where ``message`` does not say it.
+    ``advice`` is what to do, where ``message`` does not say it. Without ``is_judged`` nothing was looked at, so what
+    was wrong before still is.
     """
 
     name: str
@@ -146,6 +147,7 @@ class CheckResult:
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
     advice: str = ""
+    is_judged: bool = True
 
     @property
     def passed(self) -> bool:

@@ -240,7 +240,7 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     That is a look-up of its own, so no run does it."""
     if scope.in_run:
         message = "a run asks no second index: doctor --checks and the job check_everything do"
-        return CheckResult("locators_agree", "ok", message)
+        return CheckResult("locators_agree", "ok", message, is_judged=False)
     compared: list[tuple[str, Agreement]] = []
     for crawl, target, located_by in _looked_up_last(workspace, scope):
         if len(compared) >= _SAMPLE:

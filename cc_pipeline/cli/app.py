@@ -46,18 +46,16 @@ def find_commands() -> dict[str, Command]:
     for module in pkgutil.iter_modules(commands.__path__):
         found |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
     origins = {extension.name: extension.origin for extension in find_extensions()}
-    for extension, handed_in in collect("commands").items():
+    for extension, handed_in in collect("commands", taken=[*found]).items():
         try:
-            found |= _checked(found, handed_in, is_tried=origins[extension] != OURS)
+            found |= _checked(handed_in, is_tried=origins[extension] != OURS)
         except Exception as error:  # whatever it is: it costs only this extension
             refuse(extension, f"commands: {type(error).__name__}: {error}")
     panels = list(dict.fromkeys((*PANELS, *(command.panel for command in found.values()))))
     return dict(sorted(found.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
 
 
-def _checked(taken: Mapping[str, Command], handed_in: Mapping[str, object], *, is_tried: bool) -> dict[str, Command]:
-    if names := sorted(taken.keys() & handed_in.keys()):
-        raise ValueError(f"the name {', '.join(names)} is taken")
+def _checked(handed_in: Mapping[str, object], *, is_tried: bool) -> dict[str, Command]:
     checked = {name: as_command(value) for name, value in handed_in.items()}
     if checked and is_tried:
         # a parameter that typer cannot take would otherwise break every command

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extension import collect, extensions, refuse
+from cc_pipeline.extension import collect, extensions
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.partitions import StepContext
@@ -109,8 +109,4 @@ def describe_engines() -> str:
 
 def _engines_of_extensions() -> dict[str, Mapping[str, Callable[[], RunEngine]]]:
     """The engines of each extension. One that takes the name of the core's engine is refused."""
-    found = collect("engines")
-    for extension in [extension for extension, engines in found.items() if LOCAL in engines]:
-        refuse(extension, f"engines: the name {LOCAL} is taken by the core")
-        del found[extension]
-    return found
+    return collect("engines", taken=(LOCAL,))

@@ -333,11 +333,11 @@ class Launcher:
         """``keys``, so many at a time as one run takes; it waits before those that another run is making."""
         most = self._workspace.settings.partitions_per_run
         elsewhere = set(keys) & self._under_way().keys()
+        self.has_waited = self.has_waited or bool(elsewhere)
         mine = left([key for key in keys if key not in elsewhere])
         yield from (mine[start : start + most] for start in range(0, len(mine), most))
         theirs = [key for key in keys if key in elsewhere]
         while waiting := elsewhere & (others := self._under_way()).keys():
-            self.has_waited = True
             interruption.check()
             runs = ", ".join(sorted({others[key] for key in waiting}))
             progress.report("wait for another run", len(theirs) - len(waiting), len(theirs), runs)

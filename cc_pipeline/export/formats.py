@@ -60,10 +60,8 @@ FORMATS: Final[dict[str, ExportFormat]] = {
 def find_formats() -> dict[str, ExportFormat]:
     """All formats by name. An extension that hands in something else, or a name that is taken, is refused."""
     found = dict(FORMATS)
-    for extension, handed_in in collect("export_formats").items():
-        if taken := sorted(found.keys() & handed_in.keys()):
-            refuse(extension, f"export_formats: the name {', '.join(taken)} is taken")
-        elif odd := [name for name, value in handed_in.items() if not isinstance(value, ExportFormat)]:
+    for extension, handed_in in collect("export_formats", taken=FORMATS).items():
+        if odd := [name for name, value in handed_in.items() if not isinstance(value, ExportFormat)]:
             refuse(extension, f"export_formats: {', '.join(odd)} is neither a RowFormat nor a RecordFormat")
         else:
             found |= handed_in

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
@@ -20,6 +20,9 @@ from cc_pipeline.lake.slice import VERSION, Slice
 from cc_pipeline.records.leases import left_behind
 from cc_pipeline.workspace.workspace import Workspace
 
+#: What a commit to may change a plan: targets, what is blocked of them, and the last table of each stage.
+_READ: Final = ("targets", *(stage.main_table for stage in STAGES))
+
 #: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
 Change: TypeAlias = Literal["new", "updated", "same", "undone"]
 
@@ -28,7 +31,8 @@ Change: TypeAlias = Literal["new", "updated", "same", "undone"]
 class CrawlPlan:
     """What was asked for in one crawl, what is wanted of each slice, how it stands, by which indexes it can be located,
     and what is to be done of it. ``retire`` are sets of which slices are left that they do not have any more.
-    ``unfinished`` says that a fetch of the crawl was killed: the next one settles what it left."""
+    ``unfinished`` says that a fetch of the crawl was killed: the next one settles what it left. ``seen`` are the
+    versions of the tables that it was read from."""
 
     asked: Asked
     wanted: Mapping[Slice, Wanted]
@@ -37,6 +41,7 @@ class CrawlPlan:
     plan: Plan
     retire: frozenset[str] = frozenset()
     unfinished: bool = False
+    seen: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def current(self) -> dict[str, dict[str, str]]:
@@ -88,17 +93,21 @@ def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> Cra
 def _looked(
     workspace: Workspace, asked: Asked, wanted: Mapping[Slice, Wanted], look_for_bytes: bool = True
 ) -> CrawlPlan:
+    seen = {table: workspace.lake.version(table) for table in _READ}
     standings = stand(workspace, asked.every, look_for_bytes=look_for_bytes)
     indexes = indexes_of(workspace, {slice_: standings[slice_] for slice_ in wanted})
     sets = {slug: own for slug, own in asked.for_.items() if slug.startswith(SET_SLUG)}
     retire = {slug for slug, own in sets.items() if any(left_over(workspace, stage, slug, own) for stage in STAGES)}
     found = plan(wanted, standings, indexes, options_of(workspace.settings, datetime.now(UTC)))
     unfinished = look_for_bytes and bool(left_behind(workspace.storage, asked.crawl))
-    return CrawlPlan(asked, wanted, standings, indexes, found, frozenset(retire), unfinished)
+    return CrawlPlan(asked, wanted, standings, indexes, found, frozenset(retire), unfinished, seen)
 
 
 def planned_with_new_indexes(workspace: Workspace, before: CrawlPlan) -> CrawlPlan:
-    """The same slices in the same state, planned with the indexes that there are now: after a harvest."""
+    """The same targets, planned with the indexes that there are now: after a harvest. Their state is read again only
+    where somebody blocked, purged or defined a target meanwhile, or another run committed."""
+    if any(workspace.lake.version(table) != version for table, version in before.seen.items()):
+        return look(workspace, before.asked.crawl, [*before.asked.for_])
     indexes = indexes_of(workspace, {slice_: before.standings[slice_] for slice_ in before.wanted})
     options = options_of(workspace.settings, datetime.now(UTC))
     return replace(before, indexes=indexes, plan=plan(before.wanted, before.standings, indexes, options))

@@ -107,7 +107,8 @@ def _fetch_all(
     forget(workspace.storage, unfinished)
     _judge_anew(state, chosen.gone, chosen.looked.in_vain)
     after = _state_after(state, known)
-    if not chosen.healed:  # else pages are to be parsed again, which this state does not say
+    # pages of healed slices are to be parsed again, and bytes that are still gone are looked for again
+    if not chosen.healed and not any(one.lost for one in known.standings.values()):
         run.keep_state(after)
     return _finish(state, chosen, after, started)
 
@@ -180,7 +181,7 @@ def _state_after(state: _State, known: GroupState) -> GroupState:
     now = stand(state.workspace, state.judgement, (FETCH,), look_for_bytes=False)
     return known.changed(
         {
-            at: replace(known.standings[at], fetched=one.fetched, fetch=one.fetch, asked=one.asked, lost=0)
+            at: replace(known.standings[at], fetched=one.fetched, fetch=one.fetch, asked=one.asked)
             for at, one in now.items()
         }
     )
@@ -389,16 +390,21 @@ def _commit(
     made_from = _made_from(wanted, found)
     rows = fetch_rows(found, made_from, silent, judgement)
     here = {slice_: state.before[slice_].made_from(FETCH) for slice_ in wanted}
-    with state.run.replacing(FETCH, {slice_: state.before[slice_].made_from(FETCH) for slice_ in wanted}):
+    same = {slice_: row for slice_, row in rows.items() if here[slice_] == made_from[slice_]}
+    is_brought = bool(result.answered or result.reused or result.adopted)
+    with state.run.replacing(FETCH, {slice_: state.before[slice_] for slice_ in wanted}):
         # first, so that a run killed in between is not taken for one that never was; but not where the digest stays,
         # since the note would count then for rows that are not there yet
         note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] != made_from[s]}, but="asked_at")
-        if result.answered or result.reused or result.adopted:
+        if is_brought:
             note_superseded(workspace, [*wanted], result.stored, time.time())
             forget_failed_pages(workspace, healed, state.distrusted)
             fetched.commit(lake, made_from)
             settle(workspace.storage, result)
-    note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] == made_from[s]}, but="asked_at")
+        else:
+            note_slices(lake, "fetches", same, but="asked_at")
+    if is_brought:
+        note_slices(lake, "fetches", same, but="asked_at")
 
 
 def _judge_anew(state: _State, slices: Collection[Slice], in_vain: Collection[Slice]) -> None:
@@ -411,13 +417,15 @@ def _judge_anew(state: _State, slices: Collection[Slice], in_vain: Collection[Sl
         note = state.before[slice_].fetch
         looks = (0 if note is None else note.second_looks) + (slice_ in in_vain)
         judgement[slice_] = replace(one, second_looks=looks)
-    made_from = {one: made for one, made in FETCH.made_from(state.workspace.lake, slices).items() if made is not None}
+    before = {slice_: state.before[slice_] for slice_ in slices}
+    made_from = {slice_: made for slice_, one in before.items() if (made := one.made_from(FETCH)) is not None}
     rows = fetch_rows(found, made_from, {}, judgement)
     for slice_, row in rows.items():
         note = state.before[slice_].fetch
         if note is not None and slice_ not in in_vain:
             row["asked_at"] = note.asked_at
-    note_slices(state.workspace.lake, "fetches", rows, but="asked_at")
+    with state.run.replacing(FETCH, before):
+        note_slices(state.workspace.lake, "fetches", rows, but="asked_at")
     state.judgement |= judgement
 
 

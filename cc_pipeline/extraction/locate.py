@@ -375,7 +375,7 @@ def _commit(
     found = {s: replace(one, size=then.get(s, Listing()).size) if s in stay else one for s, one in found.items()}
     for some, rows, summed in commits:
         left = located.without_unlisted(rows, [s for s in some if s not in stay], summed, targets)
-        with planned.run.replacing(LOCATE, {slice_: before[slice_].made_from(LOCATE) for slice_ in some}):
+        with planned.run.replacing(LOCATE, {slice_: before[slice_] for slice_ in some}):
             commit_lookups(workspace, some, found, summed)
             spent.rows += LOCATE.commit(workspace.lake, some, {"captures": partial(_large, left)})
         spent.stayed += sum(one.stayed for one in summed.values())

@@ -54,7 +54,7 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunI
         workspace.choose()
         run.expect(FETCH, {slice_: _says(before[slice_]) for slice_ in sound})
         whole = [slice_ for slice_ in sound if not before[slice_].torn]
-        with run.replacing(PARSE, {slice_: before[slice_].made_from(PARSE) for slice_ in whole}):
+        with run.replacing(PARSE, {slice_: before[slice_] for slice_ in whole}):
             _parse(workspace, crawl, sound, engine)
     if lost:
         raise gone(crawl, lost)

@@ -18,7 +18,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocked import Blocked, blocked, list_digest
 from cc_pipeline.extraction.standing import Standing, contents, stand
 from cc_pipeline.extraction.target_slices import Asked, expand
-from cc_pipeline.lake.slice import GONE, Slice, Stage, StageReport
+from cc_pipeline.lake.slice import GONE, Slice, Stage, StageReport, content_name
 from cc_pipeline.lake.target_definitions import known_versions, was_purged
 from cc_pipeline.records.leases import PURGES, RUNS, Lease, lease_of, leases_of
 from cc_pipeline.workspace.workspace import Workspace
@@ -65,7 +65,8 @@ class RunInputs:
         self._began = False
         self._expected: dict[Stage, dict[Slice, str | None]] = {}
         self._expected_versions: dict[str, int] = {}
-        self._replaced: tuple[Stage, Mapping[Slice, str | None]] | None = None
+        self._replaced: tuple[Stage, Mapping[Slice, Standing]] | None = None
+        self._replaced_version = -1
         self._states: dict[tuple[str, str], GroupState] = {}
 
     def covers(self, partitions: Mapping[str, Collection[str]]) -> bool:
@@ -96,9 +97,9 @@ class RunInputs:
         return self._block_list[1]
 
     def take_state(self, crawl: str, slugs: Sequence[str]) -> GroupState:
-        """How targets stand: as the stage before left them, else as the lake has them now. Whoever takes a state keeps
-        another one (:meth:`keep_state`) once it has committed. Raises ``EnvironmentFault`` where the lake cannot be
-        read, or its place does not say what it has."""
+        """How targets stand: as the stage before left them, else as the lake has them now. Whoever takes a state may
+        keep the one after its commits (:meth:`keep_state`); else the next stage reads it. Raises ``EnvironmentFault``
+        where the lake cannot be read, or its place does not say what it has."""
         kept = [self._states.pop((crawl, slug), None) for slug in slugs]
         known = [state for state in kept if state is not None]
         if len(known) < len(kept):
@@ -118,15 +119,23 @@ class RunInputs:
         for slug in state.asked.for_:
             self._states[state.asked.crawl, slug] = state.of(slug)
 
+    def drop_state(self, crawl: str, slugs: Sequence[str]) -> None:
+        """Has the state of targets read anew."""
+        for slug in slugs:
+            self._states.pop((crawl, slug), None)
+
     def expect(self, stage: Stage, made: Mapping[Slice, str | None]) -> None:
         """Has each commit from now on compare what the slices of an earlier ``stage`` say with ``made``."""
         self._expected[stage] = dict(made)
 
     @contextmanager
-    def replacing(self, stage: Stage, before: Mapping[Slice, str | None]) -> Iterator[None]:
-        """Has each commit in the block compare what the slices that it replaces were made from with ``before``."""
-        self._replaced = stage, before
+    def replacing(self, stage: Stage, before: Mapping[Slice, Standing]) -> Iterator[None]:
+        """Has each commit in the block compare how the slices that it replaces stand with ``before``: what their rows
+        were made from, and what they say. Raises ``InputsChanged`` at once where they stand otherwise."""
+        self._replaced, self._replaced_version = (stage, before), -1
         try:
+            # a commit takes the handle that is kept, so a look within it opens the table anew: only if it moved
+            self._compare_replaced()
             yield
         finally:
             self._replaced = None
@@ -183,16 +192,21 @@ class RunInputs:
         if self._replaced is None:
             return
         stage, before = self._replaced
-        lake, names = self._workspace.lake, {slice_: stage.digest_name(slice_) for slice_ in before}
-        lake.look_again(stage.main_table)
-        now = lake.digests(stage.main_table, [*names.values()])
-        for slice_, made_from in before.items():
-            if (None if now[names[slice_]] == GONE else now[names[slice_]]) != made_from:
+        version = self._moved(stage.main_table, self._replaced_version)
+        if version is None:
+            return
+        names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in before}
+        found = self._workspace.lake.digests(stage.main_table, [name for both in names.values() for name in both])
+        for slice_, (digest, content) in names.items():
+            is_there = found[digest] not in (None, GONE)
+            now = (found[digest], found[content]) if is_there else (None, None)
+            if now != before[slice_].replaced(stage):
                 raise InputsChanged(
                     f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} was written by another run while "
                     "this one was at it",
                     "Run it again: what was fetched is kept and taken over.",
                 )
+        self._replaced_version = version
 
     def _moved(self, table: str, before: int) -> int | None:
         """The version of a table that may differ from the one at ``before``; ``None`` where it is the same."""
@@ -256,6 +270,7 @@ def planned_again(
                     return stage(run)
             except InputsChanged as changed:
                 workspace.lake.look_again()
+                run.drop_state(crawl, slugs)
                 if not left or (changed.relocate and not relocates):
                     raise
                 if changed.relocate:

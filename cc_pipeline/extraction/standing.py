@@ -96,6 +96,12 @@ class Standing:
         made = self.of(stage)
         return None if made is None else made.made_from
 
+    def replaced(self, stage: Stage) -> tuple[str | None, str | None]:
+        """What the rows of a stage were made from, and what those of its main table say: what a commit that replaces
+        them compares."""
+        made = self.of(stage)
+        return (None, None) if made is None else (made.made_from, made.versions.get(stage.main_table))
+
     def versions(self, stage: Stage) -> Figures:
         """``version:TABLE`` of one stage's tables, as figures."""
         made = self.of(stage)

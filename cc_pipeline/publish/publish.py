@@ -64,6 +64,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     with locked(settings.home / "publish.lock"):
         clear_debris(settings)
         lake = workspace.lake
+        lake.look_again()  # whoever had the lock may have committed, or purged
         pinned = [lake.pin(name) for name in _shown_tables(workspace)]
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
         # a stage may commit while this pins one table after the other, so judge by the pinned versions

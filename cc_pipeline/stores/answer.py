@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from cc_pipeline.addresses import scrubbed
+from cc_pipeline.addresses import host_of, scrubbed
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 
 #: Bytes that are kept of the body of an error answer; enough for an S3 error document.
@@ -37,7 +37,7 @@ class S3Options:
 def needs_credentials(place: str) -> EnvironmentFault:
     """The fault to raise when a place needs signed requests and there are no credentials to sign with."""
     advice = "Log in with the AWS tools, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-    if "commoncrawl" in place:
+    if host_of(place).partition(".")[0] == "commoncrawl":
         advice += ", or use https://data.commoncrawl.org, which needs no account"
     return EnvironmentFault(f"{place} needs credentials and none were found", advice)
 

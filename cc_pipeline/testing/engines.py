@@ -157,7 +157,7 @@ class EngineTests:
             assert_same(mine, theirs, slugs)
 
     def test_each_subset_of_a_target_has_its_rows(self, engine: Engine, source: Bucket, tmp_path: Path) -> None:
-        """Pages, and robots.txt files, which are no pages."""
+        """Records and pages of web pages, and of robots.txt files."""
         subsets = ("warc", "robotstxt")
         truth = source[1]
         slug = next(
@@ -172,6 +172,8 @@ class EngineTests:
             _finish(workspace, [slug], engine, TABLES)
             found = workspace.lake.read("records", columns=["target"]).column(0).to_pylist()
             assert {target: found.count(target) for target in found} == counts
+            pages = workspace.lake.read("page_metadata", columns=["target"]).column(0).to_pylist()
+            assert {*pages} == counts.keys()
             assert not find_leftovers(workspace)
 
     def test_what_another_target_has_is_not_fetched_again(

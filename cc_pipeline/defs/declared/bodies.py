@@ -27,7 +27,7 @@ def later(place: str) -> Callable[..., Any]:
 
 
 def body(at: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
-    """What an asset, op or tick does: the function at ``place``, with the context, the open workspace, the home's
+    """What an asset or op does: the function at ``place``, with the context, the open workspace, the home's
     placement and, where there is one, the run's ``config``."""
     call = later(place)
 

@@ -111,6 +111,8 @@ def _problem(part: Part, others: list[Part]) -> str:
     for tick in ticks:
         if tick.job is not None and tick.job not in jobs:
             return f"{tick.name!r} launches the job {tick.job!r}, which is not there"
+        if tick.function is not None and not callable(tick.function):
+            return f"the function of {tick.name!r} is none: declare it with @sensor or @schedule"
     return ""
 
 
