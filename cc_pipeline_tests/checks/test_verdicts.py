@@ -317,6 +317,12 @@ def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
     assert note == Note({"captures": 7}, (), "ok")
 
 
+def test_what_was_wrong_stays_so_where_a_run_looks_at_nothing() -> None:
+    before = Note({"captures": 7}, (f"{NEW}|0",), "error")
+    verdict, note = noted(CheckResult("x", "ok", "", is_judged=False), Scope([Slice(NEW, "0")]), before, {})
+    assert (verdict.severity, note) == ("error", before)
+
+
 def test_parts_that_a_set_no_longer_has_lack_no_pages(home: Workspace) -> None:
     PARSE.commit(home.lake, {MINE: GONE}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
     assert conservation_verdict(home, Scope()).passed

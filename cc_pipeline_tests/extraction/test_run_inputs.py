@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -28,8 +29,10 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.run import Made, extract
 from cc_pipeline.extraction.run_inputs import PLANS, InputsChanged, at_work
+from cc_pipeline.extraction.standing import stand
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, Slice
+from cc_pipeline.publish.publish import behind
 from cc_pipeline.records import leases
 from cc_pipeline.records.leases import PURGES, RUNS, lease_of, leases_of
 from cc_pipeline.upkeep import purge as purging
@@ -247,6 +250,35 @@ def test_a_stage_whose_input_changed_is_planned_again(
     rows = one.lake.read("records" if table == "records" else "page_metadata")
     assert rows.num_rows
     assert not [url for url in rows.column("url").to_pylist() if GOES in url]
+
+
+def test_rows_that_say_something_else_are_not_replaced_although_they_are_made_from_the_same(
+    homes: tuple[Workspace, Workspace],
+) -> None:
+    workspace, _ = homes
+    run(workspace, GOES)
+    slice_ = Slice(NEW, GOES)
+    stands = stand(workspace, [slice_])[slice_]
+    assert stands.fetched is not None
+    other = replace(stands, fetched=replace(stands.fetched, versions={"records": "of another run"}))
+    with at_work(workspace, {NEW: [GOES]}) as inputs:
+        with inputs.replacing(FETCH, {slice_: stands}):
+            inputs.check()
+        with pytest.raises(InputsChanged, match="written by another run"), inputs.replacing(FETCH, {slice_: other}):
+            raise AssertionError("it was compared too late")
+
+
+def test_a_publication_shows_what_was_committed_since_its_lake_was_looked_at(
+    homes: tuple[Workspace, Workspace],
+) -> None:
+    one, two = homes
+    with one.lake.still():
+        behind(one)
+        run(two, GOES)
+        publish(one)
+    with duckdb.connect(str(one.settings.published_path), read_only=True) as connection:
+        [(shown,)] = connection.execute("SELECT count(*) FROM capture_targets WHERE target = ?", [GOES]).fetchall()
+    assert shown == left_of(two, GOES)["captures"] > 0
 
 
 def test_while_a_target_is_purged_no_run_of_it_begins_and_others_do(homes: tuple[Workspace, Workspace]) -> None:
