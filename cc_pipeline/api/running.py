@@ -162,7 +162,7 @@ def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, most: 
 
 def _agreed(workspace: Workspace, crawl: str, yes: bool, most: int | None) -> bool:
     from cc_pipeline.harvesting.archives import built_index
-    from cc_pipeline.harvesting.from_archives import build_price, needs_yes, refuse_unpriced
+    from cc_pipeline.harvesting.build_index import build_price, needs_yes, refuse_unpriced
 
     index = built_index(workspace, crawl)
     if not index.missing or yes:

@@ -1,2 +1,1 @@
-"""What Common Crawl publishes: names, layouts, keys. Pure values; imports nothing of ours but ``errors`` and
-``capture_columns``."""
+"""What Common Crawl publishes: names, layouts, keys. Pure values; imports no other room."""

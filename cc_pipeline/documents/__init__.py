@@ -1,2 +1,1 @@
-"""From a stored HTTP response to meaning. Pure: bytes in, values out; imports nothing of ours but ``errors``,
-``capture_columns``, ``codings`` and ``compiled``."""
+"""From a stored HTTP response to meaning. Pure: bytes in, values out; imports no other room."""

@@ -3,6 +3,7 @@
 Each starts with the key columns it shares with ``records`` and ends with who made the row. The attributes in
 between carry the names of the 2012 metadata document exactly (``arcFileParition`` included), as typed columns.
 Only plain types that Delta, DuckDB and Spark read alike: no dictionaries, no large or view types.
+Where the value of a new column is made: ``docs/CONTRIBUTING.md``, "A column of pages".
 """
 
 from __future__ import annotations

@@ -41,10 +41,10 @@ from cc_pipeline.extraction.standing import Standing, stand
 from cc_pipeline.extraction.target_slices import left_over, retire_others, wishes
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions, open_catalog
 from cc_pipeline.harvesting.crawls import has_cluster
-from cc_pipeline.index.finding import URL_INDEXES
 from cc_pipeline.index.locator import BOTH, GIVEN, Into, LookupResult
 from cc_pipeline.index.locators import AUTO, PARQUET, index_kinds
 from cc_pipeline.index.lookup import IndexSources, look_up, outside_notes
+from cc_pipeline.index.opening import URL_INDEXES
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Figures, Slice, StageReport, written
 from cc_pipeline.lake.streaming import stream_rows

@@ -12,7 +12,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.extension import collect, refuse
 
 if TYPE_CHECKING:
-    from cc_pipeline.index.finding import Opened, Sought
+    from cc_pipeline.index.opening import Opened, Sought
 
 #: In the place of a kind's name: the look-up chooses.
 AUTO: Final = "auto"
@@ -45,25 +45,25 @@ class IndexKind:
 
 
 def _parquet(sought: Sought) -> Opened | None:
-    from cc_pipeline.index.finding import find_columnar
+    from cc_pipeline.index.opening import find_columnar
 
     return find_columnar(sought)
 
 
 def _zipnum(sought: Sought) -> Opened | None:
-    from cc_pipeline.index.finding import find_zipnum
+    from cc_pipeline.index.opening import find_zipnum
 
     return find_zipnum(sought)
 
 
 def _btree(sought: Sought) -> Opened | None:
-    from cc_pipeline.index.finding import find_btree
+    from cc_pipeline.index.opening import find_btree
 
     return find_btree(sought)
 
 
 def _btree_version(home: Path, crawl: str, subset: str) -> str:
-    from cc_pipeline.index.finding import btree_version
+    from cc_pipeline.index.opening import btree_version
 
     return btree_version(home, crawl)
 

@@ -21,10 +21,10 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.index.catalog.catalog import Catalog
-from cc_pipeline.index.finding import Opened, Sought
 from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, not_harvested
 from cc_pipeline.index.locator import UNION, Into, Locator, LookupPrice, LookupResult, choose, weight
 from cc_pipeline.index.locators import AUTO, BTREE, PARQUET, ZIPNUM, index_kinds
+from cc_pipeline.index.opening import Opened, Sought
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.kept_clusters import Clusters
 from cc_pipeline.progress import human_bytes

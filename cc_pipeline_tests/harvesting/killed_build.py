@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from cc_pipeline.harvesting import from_archives as build
+from cc_pipeline.harvesting import build_index as build
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.workspace.workspace import open_workspace

@@ -20,10 +20,10 @@ from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, Incomplete, IndexIncomplete, UserInputError
 from cc_pipeline.extraction.locate import captures_of, locate_captures
-from cc_pipeline.harvesting import from_archives as build
+from cc_pipeline.harvesting import build_index as build
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
+from cc_pipeline.harvesting.build_index import build_index, build_price, refuse_unpriced
 from cc_pipeline.harvesting.crawl_index import commit_manifest, is_harvested, refused_gaps
-from cc_pipeline.harvesting.from_archives import build_index, build_price, refuse_unpriced
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, Shard, Tally, index_rows, shard_of
 from cc_pipeline.testing.mini_crawl import spec as seeded
 from cc_pipeline.testing.mini_crawl.truth import Capture
@@ -96,7 +96,7 @@ def test_the_price_of_a_real_month_is_told_from_a_few_sizes(
         asked.append(shard.filename)
         return ObjectInfo(shard.filename, 1_073_741_824 if len(asked) % 6 else 300_000_000, None)
 
-    monkeypatch.setattr("cc_pipeline.harvesting.from_archives._head", head)
+    monkeypatch.setattr("cc_pipeline.harvesting.build_index._head", head)
     workspace = workspace_of("https://data.commoncrawl.org", tmp_path)
     listed = tuple(shard_of(MONTH, f"crawl-data/CC-NEWS/2026/05/CC-NEWS-{n}.warc.gz") for n in range(350))
     price = build_price(workspace, BuiltIndex(MONTH, listed, frozenset()))
@@ -361,7 +361,7 @@ import sys
 from pathlib import Path
 from cc_pipeline_tests.peak import own_peak
 from cc_pipeline_tests.world import workspace_of
-from cc_pipeline.harvesting.from_archives import build_index
+from cc_pipeline.harvesting.build_index import build_index
 workspace = workspace_of(sys.argv[1], Path(sys.argv[2]))
 workspace.lake.read("source_files")
 before = own_peak()

@@ -16,7 +16,7 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault, EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions, read_catalog_table, versions_of
 from cc_pipeline.harvesting.crawl_index import commit_row_groups, harvest_footers, is_harvested, repair_statistics
-from cc_pipeline.harvesting.imported import export_catalog, import_catalog
+from cc_pipeline.harvesting.imported_catalog import export_catalog, import_catalog
 from cc_pipeline.index.catalog import catalog_file
 from cc_pipeline.index.catalog.catalog_file import CatalogFile, read_catalog_file, write_catalog_file
 from cc_pipeline.index.catalog.from_footers import FooterTables

@@ -24,7 +24,7 @@ from cc_pipeline.cli.sql_results import answer as write_answer
 from cc_pipeline.derived_files.export import export_slices
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.harvesting.from_archives import build_index
+from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.lake import reading
 from cc_pipeline.lake.reading import open_answers

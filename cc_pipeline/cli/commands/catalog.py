@@ -115,7 +115,7 @@ def export_(
     """
     from cc_pipeline.api.running import resolve_crawls
     from cc_pipeline.errors import disk_trouble
-    from cc_pipeline.harvesting.imported import export_catalog
+    from cc_pipeline.harvesting.imported_catalog import export_catalog
     from cc_pipeline.workspace.workspace import open_workspace
 
     rows = []
@@ -151,7 +151,7 @@ def import_(
 
       cc-pipeline catalog import https://example.org/CC-MAIN-2024-22.catalog.parquet --digest 3f5a…
     """
-    from cc_pipeline.harvesting.imported import FOOTERS, import_catalog
+    from cc_pipeline.harvesting.imported_catalog import FOOTERS, import_catalog
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)

@@ -9,6 +9,7 @@ from cc_pipeline.defs.metadata import as_list, crawl_links, figures, row_counts,
 from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.recording import wanted_keys
+from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.catalog import read_catalog_table
 from cc_pipeline.harvesting.crawl_index import (
     commit_manifest,
@@ -21,7 +22,6 @@ from cc_pipeline.harvesting.crawl_index import (
     repair_statistics,
 )
 from cc_pipeline.harvesting.crawls import commit_crawls
-from cc_pipeline.harvesting.from_archives import build_index
 from cc_pipeline.harvesting.url_index import build_url_index
 from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.gaps import index_incomplete

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.policies.near_duplicates import near_duplicates, sketch_array
-from cc_pipeline.extensions.policies.presets import (
+from cc_pipeline.extensions.policies.dataset_filters import (
     NO_MARKS,
     PRESETS,
     REPEATED_RUNS,
@@ -28,6 +27,7 @@ from cc_pipeline.extensions.policies.presets import (
     failed,
     not_applied,
 )
+from cc_pipeline.extensions.policies.dataset_near_copies import near_duplicates, sketch_array
 from cc_pipeline.extensions.policies.respect import AsOf, Seen, beside, condition, in_words, unknown_of, what_it_wants
 from cc_pipeline.lake.reading import quoted
 

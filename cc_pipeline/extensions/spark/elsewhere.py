@@ -15,7 +15,7 @@ from typing import Any, Final
 from cc_pipeline import interruption, progress
 from cc_pipeline.commoncrawl.crawls import LOCAL
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError, disk_trouble
-from cc_pipeline.extensions.spark.engine import TaskEngine
+from cc_pipeline.extensions.spark.driver import TaskEngine
 from cc_pipeline.extensions.spark.task_json import read_result, task_document
 from cc_pipeline.extensions.spark.work import Job
 from cc_pipeline.extraction.engine import Fetched, ToFetch

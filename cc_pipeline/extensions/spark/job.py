@@ -49,7 +49,7 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     # what cannot be imported is told like any other error
     from pyspark import SparkContext  # noqa: PLC0415
 
-    from cc_pipeline.extensions.spark.engine import run_job  # noqa: PLC0415
+    from cc_pipeline.extensions.spark.driver import run_job  # noqa: PLC0415
     from cc_pipeline.extensions.spark.same_code import ask_workers  # noqa: PLC0415
     from cc_pipeline.transport.budget import Opening  # noqa: PLC0415
 

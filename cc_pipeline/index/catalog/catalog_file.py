@@ -1,6 +1,6 @@
 """The catalog of a crawl as one Parquet file, to hand on: the rows that the lake has of it, as they are stored.
 
-All of it is a stranger's claim until it was compared with the source (``harvesting/imported.py``).
+All of it is a stranger's claim until it was compared with the source (``harvesting/imported_catalog.py``).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from cc_pipeline.documents.signals.quality import quality
-from cc_pipeline.extensions.policies.presets import PRESETS, failed, not_applied, rules_of, split_words
+from cc_pipeline.extensions.policies.dataset_filters import PRESETS, failed, not_applied, rules_of, split_words
 from cc_pipeline_tests.extensions.policies.blemished import VERDICTS, texts
 
 #: Prose of our own in four languages whose words or lines are not as in English.

@@ -16,9 +16,10 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
-from cc_pipeline.extensions.spark import engine, work
+from cc_pipeline.extensions.spark import driver as engine
 from cc_pipeline.extensions.spark import plans as cutting
-from cc_pipeline.extensions.spark.engine import SparkEngine, run_job
+from cc_pipeline.extensions.spark import work
+from cc_pipeline.extensions.spark.driver import SparkEngine, run_job
 from cc_pipeline.extensions.spark.plans import Plans
 from cc_pipeline.extraction import fetch, plan
 from cc_pipeline.extraction.blocked import block

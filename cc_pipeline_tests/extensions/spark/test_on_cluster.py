@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from cc_pipeline import progress
-from cc_pipeline.extensions.spark import engine as module
+from cc_pipeline.extensions.spark import driver as module
 from cc_pipeline.extensions.spark import plans as cutting
-from cc_pipeline.extensions.spark.engine import SparkEngine
+from cc_pipeline.extensions.spark.driver import SparkEngine
 from cc_pipeline.extraction.engine import LOCAL, LocalEngine
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.records.sweep import sweep

@@ -17,7 +17,7 @@ from cc_pipeline.addresses import Access
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.extensions.spark.ambient import at_work, settings_here
-from cc_pipeline.extensions.spark.engine import SparkEngine, refuse_crowded
+from cc_pipeline.extensions.spark.driver import SparkEngine, refuse_crowded
 from cc_pipeline.extensions.spark.plans import Plans, cut, fetch_plans, share_of
 from cc_pipeline.extensions.spark.same_code import here
 from cc_pipeline.extensions.spark.work import Failed, Halting, Job, Task

@@ -305,7 +305,7 @@ class SparkEngine(TaskEngine):
     """Fetches and parses in the tasks of a Spark application, whose driver this process is.
 
     ``workers`` is how many executors there may be at most. Raises ``UserInputError`` for an application that would not
-    be polite (:func:`~cc_pipeline.extensions.spark.engine.refuse_impolite`).
+    be polite (:func:`~cc_pipeline.extensions.spark.driver.refuse_impolite`).
     """
 
     spark_context: SparkContext
