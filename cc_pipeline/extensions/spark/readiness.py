@@ -33,7 +33,7 @@ _PATIENCE: Final = 3.0
 _TOPIC: Final = "engine"
 #: The oldest Java that Spark 4 runs on; how ``java -version`` says its own; seconds that it may take.
 _JAVA: Final = 17
-_JAVA_VERSION: Final = re.compile(r'version "(?P<whole>(?P<major>\d+)(?:\.(?P<minor>\d+))?[^"]*)"')
+_JAVA_VERSION: Final = re.compile(r'version "(?P<whole>(?P<major>\d{1,4})(?:\.(?P<minor>\d{1,4}))?[^"]{0,60})"')
 _JAVA_SECONDS: Final = 20.0
 #: The port of a standalone master, and of Kubernetes, where an address names none.
 _STANDALONE, _KUBERNETES = 7077, 443
@@ -126,7 +126,7 @@ def _java_troubles() -> Iterator[EnvironmentFault]:
             advice,
         )
     # Java 8 calls itself 1.8
-    elif int(found["minor"] if found["major"] == "1" else found["major"]) < _JAVA:
+    elif int((found["minor"] or 0) if found["major"] == "1" else found["major"]) < _JAVA:
         yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and {java} is Java {found['whole']}", advice)
 
 
