@@ -32,6 +32,8 @@ BOUNDED: dict[tuple[str, str | None], int] = {
 QUICK_BOUNDED = 0.05
 #: A linear search takes 2 times as long on twice the text, a quadratic one 4 times.
 SUPERLINEAR = 3.0
+#: A busy machine can make the shorter text seem slow, once but not each time.
+TRIES = 3
 #: Texts a use of an expression beside those of its repetitions.
 _MOST_TEXTS = 80
 
@@ -364,9 +366,9 @@ def test_what_is_not_linear_is_quick_on_the_most_it_gets() -> None:
 )
 def test_an_expression_that_is_not_linear_is_seen(pattern: str, method: str) -> None:
     used = Used("", None, re.compile(pattern, re.DOTALL), method)
-    assert _slowest(used)[0] >= SUPERLINEAR
+    assert any(_slowest(used)[0] >= SUPERLINEAR for _ in range(TRIES))
 
 
 def test_the_method_decides() -> None:
     assert _slowest(Used("", None, re.compile(r"\s+x"), "match"))[0] < SUPERLINEAR
-    assert _slowest(Used("", None, re.compile(r"\s+x"), "search"))[0] >= SUPERLINEAR
+    assert any(_slowest(Used("", None, re.compile(r"\s+x"), "search"))[0] >= SUPERLINEAR for _ in range(TRIES))

@@ -97,11 +97,11 @@ class ExtensionTests:
         """In one line: the UI shows it, and ``cc.duckdb`` has it as a comment, also of the view itself."""
         schemas = {table.name: table.schema for table in extension.tables()}
         added = extension.definitions(Placement(("books",), alone=False))
-        assets = () if added is None else added.assets
-        assert schemas.keys() <= {asset.table for asset in assets}, "no asset has the notes of a table"
-        for asset in assets:
+        assets = {asset.table or asset.name: asset for asset in (() if added is None else added.assets)}
+        assert schemas.keys() <= assets.keys(), "no asset has the notes of a table"
+        for table, asset in assets.items():
             notes = notes_of(asset.columns)
-            assert asset.table not in schemas or {*schemas[asset.table].names} == notes.keys(), asset.name
+            assert table not in schemas or {*schemas[table].names} == notes.keys(), asset.name
             assert [name for name, note in notes.items() if note.splitlines() != [note.strip()]] == [], asset.name
         if not extension.views():
             return
