@@ -19,7 +19,7 @@ from cc_pipeline.transport import refusals
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline_tests.closing import close_all
-from cc_pipeline_tests.sharing import mark_first_cells, share_out
+from cc_pipeline_tests.sharing import make_once, mark_first_cells, share_out
 
 if TYPE_CHECKING:
     from cc_pipeline_tests.weedserver import S3Server
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTruth]:
     """The bucket's root and the truth about it."""
-    root = tmp_path_factory.mktemp("minicrawl") / "bucket"
+    root = make_once(tmp_path_factory, "minicrawl", lambda folder: ensure(folder / "bucket", TEST)) / "bucket"
     return root, ensure(root, TEST)
 
 
