@@ -76,6 +76,7 @@ def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World
     assert (said.status, old in " ".join(said.out.split())) == (0, True), said.out
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("source")
 def test_a_crawl_without_path_lists_is_harvested_from_a_list_of_ones_own(
     cli: Cli, world: World, tmp_path: Path

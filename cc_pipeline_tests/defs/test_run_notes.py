@@ -122,7 +122,6 @@ def on_postgresql(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 @pytest.mark.process
-@pytest.mark.smoke
 @pytest.mark.xdist_group("dagster_process")
 def test_postgresql_takes_a_run_of_as_many_long_names_as_there_may_be(tmp_path: Path) -> None:
     keys = long_names("CC-MAIN-2024-18")

@@ -230,6 +230,7 @@ def test_of_two_at_once_none_loses_rows(
     assert len(there(workspace, "given_captures", "captures_both")) == 6
 
 
+@pytest.mark.process
 def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     harvest(workspace)
