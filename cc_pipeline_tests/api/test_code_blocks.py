@@ -19,6 +19,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 #: A box, and the reason in front of it why it is not run here.
 _BOX = re.compile(r"(?:<!-- not run here: ([^>]+) -->\n)?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: A box that is a file of an extension: ``extensions/test_toy.py`` builds, installs and uses it.
+_FILE = re.compile(r"# [\w/]+\.py\n")
 #: Cells one after the other while an event loop runs, as in a notebook; each cell's last expression is shown.
 _NOTEBOOK = """
 import ast, asyncio, json, sys, time
@@ -48,7 +50,10 @@ def boxes(page: Path) -> list[tuple[str, str]]:
     return [(why.strip(), code) for why, code in _BOX.findall(page.read_text("utf-8"))]
 
 
-RUN = {page.relative_to(REPOSITORY): [code for why, code in boxes(page) if not why] for page in PAGES}
+RUN = {
+    page.relative_to(REPOSITORY): [code for why, code in boxes(page) if not why and not _FILE.match(code)]
+    for page in PAGES
+}
 
 
 def cells_of(notebook: Path) -> list[str]:
