@@ -209,7 +209,7 @@ class Launcher:
     def build_index(self, crawl: str, most: int | None = None) -> LaunchedRun:
         """Materializes ``built_index`` of a crawl, at most ``most`` files of it; somebody has agreed to its price."""
         self._add("crawl", [crawl])
-        agreed = {"ops": {"built_index": {"config": {"yes": True, "most_files": most or 0}}}}
+        agreed = {"ops": {"index_archives": {"config": {"yes": True, "most_files": most or 0}}}}
         return self._run("build_index", crawl, partition_key=crawl, config=agreed)
 
     def build_url_index(self, crawl: str) -> LaunchedRun:

@@ -17,7 +17,7 @@ import dagster as dg
 
 from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.internals import assets_behind
-from cc_pipeline.defs.partitions import StepContext, keys_of_range, range_of
+from cc_pipeline.defs.partitions import PARTITION_TAG, StepContext, keys_of_range, range_of
 from cc_pipeline.defs.placement import Placement
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
@@ -66,6 +66,14 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
     return ["|".join(keys) for keys in found]
 
 
+def partition_of_job(context: dg.OpExecutionContext) -> str:
+    """The partition of a run of a job of one op. Raises ``UserInputError`` for a run without one."""
+    key = context.run.tags.get(PARTITION_TAG, "")
+    if not key:
+        raise UserInputError("the run names no partition\nChoose one in the Launchpad")
+    return key
+
+
 def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDefinition | None) -> list[Sequence[str]]:
     """All keys of each dimension of an asset's partitions, in Dagster's order."""
     if isinstance(definition, dg.MultiPartitionsDefinition):
@@ -105,7 +113,7 @@ class PartitionRun:
             if not keys:
                 raise UserInputError('the run names no partition\nName some: {"CC-MAIN-2024-22": ["example.com"]}')
             self._leave_out_unknown()
-        else:
+        elif isinstance(context, dg.AssetExecutionContext):
             _refuse_assets_behind(context)
 
     @contextmanager
@@ -191,7 +199,7 @@ class PartitionRun:
             self.failed(key, UserInputError(f"{what} that this home knows as a partition; {advice}"), ())
 
 
-def _refuse_assets_behind(context: StepContext) -> None:
+def _refuse_assets_behind(context: dg.AssetExecutionContext) -> None:
     """Raises ``UserInputError`` where the run has assets that are made of this step's: Dagster would skip them, and the
     run would end green."""
     behind = sorted(key.to_user_string() for key in assets_behind(context))

@@ -78,7 +78,7 @@ def test_a_run_publishes_at_its_end_unless_others_go_on_or_a_command_does_it(
     # one that repeats another has the tags of that one, and goes on all the same
     tags = {PROCESS_TAG: this_process(), MADE_TAG: other.run_id}
     repeated = dg.DagsterRun(
-        "parse_domain",
+        "extract_domain",
         tags={"dagster/partition": f"{NEW}|no-such.example"} | tags,
         status=dg.DagsterRunStatus.STARTED,
         root_run_id=other.run_id,
