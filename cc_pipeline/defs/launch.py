@@ -35,8 +35,8 @@ from cc_pipeline.defs.partitions import (
     range_tags,
 )
 from cc_pipeline.defs.placement import OURS, WORKSPACE
-from cc_pipeline.defs.recording import FailedPartition, said
-from cc_pipeline.defs.run_failures import describe_failure, gravest_class, is_named
+from cc_pipeline.defs.recording import said
+from cc_pipeline.defs.run_failures import FailedPartition, describe_failure, gravest_class, is_named
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.crawl_plan import CrawlPlan, current
 from cc_pipeline.harvesting.crawl_index import is_harvested

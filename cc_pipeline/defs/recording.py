@@ -6,11 +6,10 @@ none when one fails.
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TypeAlias
 
 import dagster as dg
@@ -19,6 +18,7 @@ from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.internals import assets_behind
 from cc_pipeline.defs.partitions import PARTITION_TAG, StepContext, keys_of_range, range_of
 from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.run_failures import FAILED, FailedPartition
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.extraction.isolation import is_nobodys, throttled_object
@@ -31,20 +31,9 @@ _KEPT = 1_000
 _REASON = 500
 _FREE_SPACE = "Free some space; what is complete is kept and the next run goes on from there"
 _MEND = "Mend what the reason names (the run's log has all of it), then materialize this partition again"
-#: Key of that metadata.
-FAILED = "failed partitions"
 
 #: Metadata of a partition and, where it is known, the version of its data.
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class FailedPartition:
-    """A partition that failed: its key, the class of the error, and its words."""
-
-    partition: str
-    error_class: str
-    reason: str
 
 
 def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
@@ -221,13 +210,6 @@ def said(failed: Sequence[FailedPartition], asked: int) -> str:
     others = ", the others are done" if len(failed) < asked else ""
     text = f"{len(failed):,} of {asked:,} partitions failed{others}. {named}{more}"
     return f"{text}\n{advice}" if advice else text
-
-
-def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
-    """The partitions that the metadata of a step's ``dg.Failure`` names; none for another failure."""
-    value = metadata.get(FAILED)
-    rows = value.value if isinstance(value, dg.JsonMetadataValue) else []
-    return [FailedPartition(**row) for row in json.loads(json.dumps(rows))] if rows else []
 
 
 def _named(key: str) -> tuple[str, dict[str, str]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.defs.recording import FailedPartition, failed_in
 from cc_pipeline.errors import CcPipelineError, Incomplete
 
 _NOT_RECORDED: Final = (
@@ -16,6 +16,17 @@ _NOT_RECORDED: Final = (
     "database that dagster.yaml names. Then run it again: what was committed before stays, and is recorded then"
 )
 _NO_REASON: Final = "no step gave a reason; see the run in the UI"
+#: Metadata of the failure of a step over partitions: those that failed.
+FAILED: Final = "failed partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPartition:
+    """A partition that failed: its key, the class of the error, and its words."""
+
+    partition: str
+    error_class: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,13 @@ def describe_failure(events: Iterable[dg.DagsterEvent]) -> RunFailure:
                 return RunFailure(_NOT_RECORDED, raised.cls_name)
             return RunFailure(read_message(raised.message, raised.cls_name), raised.cls_name)
     return RunFailure(_NO_REASON)
+
+
+def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
+    """The partitions that the metadata of a step's ``dg.Failure`` names; none for another failure."""
+    value = metadata.get(FAILED)
+    rows = value.value if isinstance(value, dg.JsonMetadataValue) else []
+    return [FailedPartition(**row) for row in json.loads(json.dumps(rows))] if rows else []
 
 
 def gravest_class(partitions: Sequence[FailedPartition]) -> str:

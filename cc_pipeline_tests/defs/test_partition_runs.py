@@ -21,7 +21,8 @@ from cc_pipeline.defs.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import config_of, partition_key, range_tags
 from cc_pipeline.defs.placement import OURS, WORKSPACE
-from cc_pipeline.defs.recording import Described, FailedPartition, failed_in, said
+from cc_pipeline.defs.recording import Described, said
+from cc_pipeline.defs.run_failures import FailedPartition, failed_in
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.extraction.engine import LocalEngine
