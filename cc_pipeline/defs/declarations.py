@@ -85,7 +85,8 @@ class Step:
 class RecordedAsset:
     """An asset that the op job ``job`` makes and records, a partition at a time.
 
-    Dagster knows it as external: "Materialize all" and selections leave it out, since it costs too much to be made unasked.
+    Dagster knows it as external: "Materialize all" and selections leave it out, since it costs too much to be made
+    unasked.
     """
 
     asset: Asset

@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TypeAlias
 
 import dagster as dg
@@ -18,7 +18,7 @@ from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.internals import assets_behind
 from cc_pipeline.defs.partitions import PARTITION_TAG, StepContext, keys_of_range, range_of
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.run_failures import FAILED, FailedPartition
+from cc_pipeline.defs.run_failures import FAILED, FailedPartition, failed_partitions_table
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.extraction.isolation import is_nobodys, throttled_object
@@ -155,13 +155,13 @@ class PartitionRun:
             self._context.log_event(observed)
 
     @property
-    def failed_keys(self) -> set[str]:
-        """The keys of partitions that failed until now."""
-        return {one.partition for one in self._failed}
+    def reasons(self) -> dict[str, str]:
+        """Why partitions failed until now, the first line of each, by their keys."""
+        return {one.partition: one.reason.partition("\n")[0] for one in self._failed}
 
     def end(self) -> Iterator[dg.AssetCheckEvaluation]:
         """Evaluates the checks of what was made. Raises ``dg.Failure`` with the list where partitions failed."""
-        failed = self.failed_keys
+        failed = self.reasons
         made = [key for key in self._asked if key not in failed]
         yield from look_at_made(self._context, self._workspace, self._at, self._assets, made, failed)
         if self._failed:
@@ -169,8 +169,8 @@ class PartitionRun:
                 said(self._failed, len(self._asked)),
                 {
                     "partitions failed": len(self._failed),
-                    FAILED: dg.MetadataValue.json(
-                        [asdict(one) | {"reason": one.reason[:_REASON]} for one in self._failed[:_KEPT]]
+                    FAILED: failed_partitions_table(
+                        replace(one, reason=one.reason[:_REASON]) for one in self._failed[:_KEPT]
                     ),
                 },
             )

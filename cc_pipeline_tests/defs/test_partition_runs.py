@@ -144,6 +144,7 @@ def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.Execut
     wrong = {key.name: one.description or "" for key, one in found.items() if not one.passed}
     assert wrong.keys() == {"none_left_failed"}
     assert f"1 partitions failed and were not made since ({NEW}|{BAD})" in wrong["none_left_failed"]
+    assert "it has a space" in wrong["none_left_failed"], "the reason stands there before the run has ended"
     scopes = {key.name: one.metadata["scope"].value for key, one in found.items()}
     assert scopes["ledger_balances"] == scopes["texts_are_there"] == "4 partitions, of this run"
     shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(ours))

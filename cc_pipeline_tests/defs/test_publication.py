@@ -139,4 +139,10 @@ def test_a_publication_counts_what_failed_in_the_run_that_publishes(
     key = dg.AssetCheckKey(dg.AssetKey("warehouse"), LEFT_FAILED)
     [found] = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).values()
     assert found.status.value == "FAILED"
-    assert left_failed_result(instance).metadata["partitions left failed"].value == 1
+    told = found.event.dagster_event.asset_check_evaluation_data.metadata["partitions"]
+    later = left_failed_result(instance).metadata
+    assert later["partitions left failed"].value == 1
+    for table in (told, later["partitions"]):
+        assert isinstance(table, dg.TableMetadataValue)
+        [row] = table.records
+        assert row.data["partition"] == f"{NEW}|{bad}" and "it has a space" in str(row.data["why"])

@@ -33,9 +33,7 @@ from cc_pipeline.workspace.workspace import Workspace
 _PICTURE = "key ranges"
 
 
-def index_archives(
-    context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: BuildConfig
-) -> Yielded:
+def index_archives(context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: BuildConfig) -> Yielded:
     """Records ``built_index``: a Parquet file for each archive file. A stopped build goes on where it stopped."""
 
     def build(crawl: str) -> dict[str, Described]:
@@ -136,7 +134,7 @@ def row_groups(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
             context.log_event(dg.AssetMaterialization(at.key("row_groups"), partition=crawl))
         # what came of all of them is in the catalog
         of_index = ("index_manifest", "index_footers", "row_groups")
-        for found in look_at_made(context, workspace, at, of_index, wanted, ()):
+        for found in look_at_made(context, workspace, at, of_index, wanted, {}):
             context.log_event(found)
         raise index_incomplete(refused)
     return dg.MaterializeResult()
