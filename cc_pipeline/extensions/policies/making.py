@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from cc_pipeline.api.export import Export, held
+from cc_pipeline.api.export import Export, counts_by_name
 from cc_pipeline.api.meaning import checked_format, chosen_targets, crawl_ids, refuse_unknown
 from cc_pipeline.api.voice import voice
 from cc_pipeline.documents.html.text import ISO_639_3
@@ -98,7 +98,7 @@ def make_dataset(
         )
     took = [*((step.name, step.came, step.took) for step in sieved.steps if step.took), ("left", sieved.left, None)]
     words = f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet"
-    return Export(out, files_in(out), held(("filter", "came", "taken"), took), (words,))
+    return Export(out, files_in(out), counts_by_name(("filter", "came", "taken"), took), (words,))
 
 
 def _as_of(text: str) -> Literal["fetch", "latest"]:
