@@ -48,7 +48,7 @@ def columns_of(spec: dg.AssetSpec) -> set[str]:
     return {column.name for column in spec.metadata["dagster/column_schema"].columns}
 
 
-def test_the_page_on_dagster_shows_every_arrow_between_groups_of_the_core(
+def test_the_page_on_dagster_shows_each_arrow_between_groups(
     specs: dict[dg.AssetKey, dg.AssetSpec],
 ) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "dagster.md").read_text("utf-8")

@@ -20,7 +20,7 @@ _SORTED, _OVERLAPPING = "#1f77b4", "#ff7f0e"
 _MOST_FILES: Final = 60
 _TICKS: Final = 9
 #: Pixels: of the whole, around the bars, and of the line of a file.
-_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _LINE = 960, 90, 24, 36, 104, 22
+_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _LINE = 960, 90, 24, 36, 90, 22
 _SVG: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
     'font-family="sans-serif" font-size="11" fill="#333"><rect width="100%" height="100%" fill="#fff"/>{parts}</svg>'
@@ -70,7 +70,7 @@ def _bars(known: pa.Table, paths: Sequence[str], keys: Sequence[bytes]) -> list[
         height = _TOP + _LINE * (line[path] + 0.14 + 0.72 * (seen[path] + 0.5) / size[path])
         seen[path] += 1
         drawn[colour].append(f"M{start:.0f} {height:.1f}h{max(1, end - start):.0f}")
-    width = max(0.8, min(4.0, 0.7 * _LINE / max(size.values(), default=1)))
+    width = max(1.2, min(4.0, 0.7 * _LINE / max(size.values(), default=1)))
     paths_by_colour = {colour: "".join(bars) for colour, bars in drawn.items() if bars}
     return [
         f'<path d="{bars}" stroke="{colour}" stroke-width="{width:.1f}"/>' for colour, bars in paths_by_colour.items()
