@@ -17,6 +17,7 @@ from cc_pipeline.export import table_files
 from cc_pipeline.export.cards import About
 from cc_pipeline.export.files import README, files_in, scratch_beside, whole_folder, write_papers
 from cc_pipeline.export.provenance import gather
+from cc_pipeline.extensions.policies.card import card_sections
 from cc_pipeline.extensions.policies.dataset import Recipe, datasheet, sieve
 from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
 from cc_pipeline.lake.reading import explained, open_settled
@@ -87,6 +88,7 @@ def make_dataset(
             handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), format, data)
             with disk_trouble(folder):
                 (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            sheet = f"{sheet}\n{card_sections(data, recipe, targets, crawls, format, out)}"
             write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
     if unread is not None:
         voice().note(unread)
