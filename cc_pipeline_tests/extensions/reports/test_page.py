@@ -107,6 +107,7 @@ def test_its_figures_are_those_of_the_tables(
         for feed in [one["url"] for one in row["feed_links"] or []]
     }
     assert texts(page, "h2") == [
+        "Completeness",
         "Captures over time",
         "What changed",
         "The front page, version by version",
@@ -114,7 +115,6 @@ def test_its_figures_are_those_of_the_tables(
         "Link neighbours",
         "Feeds",
         "Pages seen most",
-        "Completeness",
         "Answers that are no pages",
     ]
 
@@ -131,7 +131,7 @@ def test_a_set_is_its_members_and_nothing_else(
     page = (tmp_path / "both.html").read_text("utf-8")
     assert "Members of the set" in texts(page, "h2")
     assert texts(page, "h1") == ["both"]
-    assert texts(page, "h3")[:2] == ["By member", "In words"]
+    assert [one.partition(":")[0] for one in texts(page, "summary")[2:4]] == ["By member", "In words"]
     assert {row["domain"] for row in found.changed_domains} == {OTHER, THIRD}
     said = "\n".join(in_words(asked_home, "set-both", OLD, NEW))
     for row in found.changed_pages:
