@@ -22,7 +22,7 @@ help:            ## what can be made
 
 setup:           ## .venv with what a run needs of the locked set, nothing else
 	@.ci/setup
-	@$(VENV)/cc-pipeline automation init --quiet
+	@$(VENV)/cc-pipeline automation init > /dev/null
 
 tools:           ## .venv with all of the locked set: what tests, linters and benchmarks need too
 	@.ci/setup dev
