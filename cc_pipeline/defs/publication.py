@@ -12,7 +12,7 @@ from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.defs.checks.looks import look_at_publication
+from cc_pipeline.defs.checks.looks import Looking, look_at_publication
 from cc_pipeline.defs.declared.assets import WAREHOUSE_VERSION
 from cc_pipeline.defs.declared.collected import published_assets
 from cc_pipeline.defs.flight import flight
@@ -81,13 +81,24 @@ class PublishWhileRunning:
         return old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
 
     def _record(self, publication: Publication, failed: Collection[str] | None) -> None:
-        record(self._context.instance, publication, self._at)
-        if failed is not None:
-            # once a run, since a check lists the files of the lake; and a look that fails is no failure of the run
-            try:
-                look_at_publication(self._context, self._workspace, self._at, failed)
-            except Exception as error:
-                self._context.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
+        if failed is None:
+            # the checks once a run, since one lists the files of the lake
+            record(self._context.instance, publication, self._at)
+        else:
+            looking = Looking(self._context.instance, self._context.log, self._context.run)
+            record_checked(looking, self._workspace, publication, self._at, failed)
+
+
+def record_checked(
+    looking: Looking, workspace: Workspace, publication: Publication, at: Placement, failed: Collection[str] = ()
+) -> None:
+    """As :func:`record`, with the checks of ``warehouse``; ``failed`` are the partitions (keys) that the run could not
+    make. A check that breaks takes nothing back."""
+    record(looking.instance, publication, at)
+    try:
+        look_at_publication(looking, workspace, at, failed)
+    except Exception as error:
+        looking.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
 
 
 def record(instance: dg.DagsterInstance, publication: Publication, at: Placement) -> None:

@@ -20,6 +20,7 @@ from cc_pipeline.extraction.standing import Standing
 from cc_pipeline.extraction.target_slices import retire_others
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Figures, Slice, StageReport, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.records.schema import PARSED_SCHEMA
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -77,7 +78,7 @@ def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str], eng
     where = {"crawl": crawl, "target": [slice_.target for slice_ in made_from]}
     with workspace.scratch_folder("parse") as folder:
         before = PagesBefore(workspace, made_from, parse_options(workspace.settings))
-        records = (before.take(batch) for batch in stream_rows(workspace.lake, "records", where))
+        records = (before.take(batch) for batch in stream_rows(workspace.lake, "records", where, PARSED_SCHEMA.names))
         engine.parse(workspace, ToParse(crawl, made_from, records, before, folder))
 
 

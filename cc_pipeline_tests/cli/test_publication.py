@@ -84,7 +84,7 @@ def test_after_a_failed_publication_nothing_ends_well_until_the_next(
     assert cli("doctor", "--home", home).status == 0
     # a publication that shows nothing of it is no success
     with monkeypatch.context() as patch:
-        patch.setattr("cc_pipeline.defs.assets.warehouse.merge_and_publish", _publish_nothing(home))
+        patch.setattr("cc_pipeline.upkeep.upkeep.merge_and_publish", _publish_nothing(home))
         path.unlink()
         refused = cli(*run)
     assert refused.status == 1
