@@ -192,9 +192,7 @@ def recorded(instance: dg.DagsterInstance, asset: str, at: Placement = OURS) -> 
     return {(crawl, domain): place for (crawl, _, domain), place in split}
 
 
-def recorded_among(
-    instance: dg.DagsterInstance, asset: str, keys: AbstractSet[str], at: Placement = OURS
-) -> set[str]:
+def recorded_among(instance: dg.DagsterInstance, asset: str, keys: AbstractSet[str], at: Placement = OURS) -> set[str]:
     """Those of the partitions ``keys`` (crawl × target) of ``asset`` that were ever recorded. Dagster's own status of
     partitions costs twenty times as much: it reads runs and planned events too."""
     places = instance.get_latest_storage_id_by_partition(

@@ -113,6 +113,7 @@ class Launcher:
         end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
         clear_debris(workspace.settings)
         self._resources = {WORKSPACE: workspace}
+        self._added: set[tuple[str, str]] = set()
         #: Keys of targets that nobody had registered before this launcher did.
         self.new_targets: set[str] = set()
         #: Whether a run of somebody else was waited for: then the tables are not as they were.
@@ -289,12 +290,17 @@ class Launcher:
     def add_targets(self, targets: Sequence[Target], crawls: Sequence[str] = ()) -> None:
         """Writes the definitions of ``targets`` down and makes them, and ``crawls``, partitions.
 
-        Raises ``UserInputError`` where there would be too many; then nothing was written.
+        Those that this launcher has added are left alone: whoever took one away since means it. Raises
+        ``UserInputError`` where there would be too many; then nothing was written.
         """
+        asked = {("crawl", crawl) for crawl in crawls} | {("target", target.slug) for target in targets}
+        if asked <= self._added:
+            return
         self.refuse_too_many(crawls, targets)
         self._workspace.register_targets(targets)
         self.new_targets |= {*self._add("target", [target.slug for target in targets])}
         self._add("crawl", crawls)
+        self._added |= asked
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
         """Makes registered files partitions."""

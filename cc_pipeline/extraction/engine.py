@@ -70,9 +70,9 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class ToParse:
-    """Records of slices of one crawl to be parsed (``PARSED_SCHEMA``), in no order; ``made_from`` has the digest of each
-    slice. Pages that are kept are ``before``'s, once all ``records`` were drawn. ``folder`` lives until the call ends.
-    """
+    """Records (``PARSED_SCHEMA``) of slices of one crawl to be parsed, in no order; ``made_from`` has the digest of
+    each slice. Pages that are kept are ``before``'s, once all ``records`` were drawn. ``folder`` lives until the call
+    ends."""
 
     crawl: str
     made_from: Mapping[Slice, str]
