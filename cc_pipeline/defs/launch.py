@@ -15,7 +15,7 @@ import dagster as dg
 from cc_pipeline import interruption, progress
 from cc_pipeline.checks.outputs import judge_publication, refuse_unpublished
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.declared.build import everything, listed_job
 from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.flight import EXTRACTED, left_failed, recorded_among
@@ -398,7 +398,7 @@ class Launcher:
         config: Mapping[str, object] | None = None,
     ) -> LaunchedRun:
         interruption.check()
-        definition = self._definitions.resolve_job_def(job)
+        definition = listed_job(job) or self._definitions.resolve_job_def(job)
         try:
             result = definition.execute_in_process(
                 instance=self._instance,
