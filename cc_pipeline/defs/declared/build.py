@@ -41,8 +41,8 @@ def everything() -> dg.Definitions:
 def listed_job(name: str) -> dg.JobDefinition | None:
     """A job of our own code location over listed partitions, without all else that is defined: that takes half a
     second. ``None`` for any other job, which is made of assets."""
-    jobs = [job for part in parts(OURS) for job in part.definitions.jobs]
-    found = next((job for job in jobs if isinstance(job, OpJob) and job.is_listed and job.name == name), None)
+    jobs = [job for part in parts(OURS) for job in part.definitions.jobs if isinstance(job, OpJob)]
+    found = next((job for job in jobs if job.is_listed and job.name == name), None)
     if found is None:
         return None
     alone = dg.Definitions(
