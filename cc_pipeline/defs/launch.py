@@ -355,6 +355,8 @@ class Launcher:
         self.has_waited = self.has_waited or bool(elsewhere)
         mine = left([key for key in keys if key not in elsewhere])
         yield from (mine[start : start + most] for start in range(0, len(mine), most))
+        if not elsewhere:
+            return
         theirs = [key for key in keys if key in elsewhere]
         while waiting := elsewhere & (others := self._under_way()).keys():
             interruption.check()

@@ -463,15 +463,6 @@ class Lake:
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(spec.name)}", error) from error
 
-    def newest(self, table: str) -> tuple[int, str]:
-        """The version of a table as it is now, and what identifies it (:meth:`commit_id`); -1 and an empty text where
-        there is none yet."""
-        if (kept := self._kept_pin(table)) is not None:
-            return kept.version, kept.commit_id
-        spec = self.specs[table]
-        handle = self.open(spec)
-        return (_NONE_YET, "") if handle is None else (handle.version(), self._commit_id(spec, handle))
-
     def row_count(self, table: str) -> int:
         """How many rows the table has, as its log says; nothing is read."""
         handle = self.open(self.specs[table])

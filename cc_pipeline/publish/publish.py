@@ -181,7 +181,8 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     found: dict[Slice, tuple[str, ...]] = {}
     for table in PER_CAPTURE:
         # before the look: what is committed meanwhile is looked at the next time
-        version, commit = lake.newest(table)
+        pinned = lake.pin(table)
+        version, commit = pinned.version, pinned.commit_id
         if version < 0:
             continue
         slices: set[Slice] | None = None
