@@ -64,13 +64,14 @@ class PublishWhileRunning:
             return
         # what was made stays, however this ends: the next publication shows it
         try:
-            found = behind(self._workspace)
-            if found is not None and self._is_due(found, at_end=at_end):
-                self._early = merge_and_publish(self._workspace)
-                self._record(self._early, failed)
-            elif found is None and at_end and self._early is not None:
-                # it showed partitions that were recorded after it, and would count as older than these
-                self._record(self._early, failed)
+            with self._workspace.lake.still():
+                found = behind(self._workspace)
+                if found is not None and self._is_due(found, at_end=at_end):
+                    self._early = merge_and_publish(self._workspace)
+                    self._record(self._early, failed)
+                elif found is None and at_end and self._early is not None:
+                    # it showed partitions that were recorded after it, and would count as older than these
+                    self._record(self._early, failed)
         except CcPipelineError as fault:
             self._context.log.warning(f"cc.duckdb was not published: {fault}")
 

@@ -431,7 +431,12 @@ class Lake:
             raise lake_fault(f"could not read the logs of {', '.join(tables)}", error) from error
 
     def version(self, table: str) -> int:
-        """The version of the table as it is now; -1 where there is none yet."""
+        """The version of the table as it is now; -1 where there is none yet. The table is not opened where it is
+        :meth:`still` and was looked at."""
+        with self._lock:
+            if table in self._seen:
+                seen = self._seen[table]
+                return _NONE_YET if seen is None else seen.version()
         if (kept := self._kept_pin(table)) is not None:
             return kept.version
         handle = self.open(self.specs[table])
