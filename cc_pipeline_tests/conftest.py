@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,7 +20,7 @@ from cc_pipeline.transport import refusals
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline_tests.closing import close_all
-from cc_pipeline_tests.sharing import mark_first_cells, share_out
+from cc_pipeline_tests.sharing import make_once, mark_first_cells, share_out
 
 if TYPE_CHECKING:
     from cc_pipeline_tests.weedserver import S3Server
@@ -41,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MiniCrawlTruth]:
     """The bucket's root and the truth about it."""
-    root = tmp_path_factory.mktemp("minicrawl") / "bucket"
+    root = make_once(tmp_path_factory, "minicrawl", lambda folder: ensure(folder / "bucket", TEST)) / "bucket"
     return root, ensure(root, TEST)
 
 
@@ -71,6 +72,32 @@ def users_state_is_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def dagster_opens_databases_quickly() -> Iterator[None]:
+    """Dagster reads all its migrations, and makes an engine, whenever it opens a database: most of what a small run
+    costs. Here, where a test has loaded Dagster, both are kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "dagster._core.storage.sql" in sys.modules:
+            from alembic.script import ScriptDirectory  # noqa: PLC0415 -- Dagster has loaded it
+            from dagster._core.storage.event_log.sqlite import sqlite_event_log  # noqa: PLC0415
+
+            patch.setattr(ScriptDirectory, "from_config", cache(ScriptDirectory.from_config))
+            patch.setattr(sqlite_event_log, "create_engine", _keeping(sqlite_event_log.create_engine))
+        yield
+
+
+def _keeping(create_engine: Callable[..., Any]) -> Callable[..., Any]:
+    """``create_engine`` as Dagster calls it for its files: without a pool, with the same options each time."""
+    engines: dict[str, Any] = {}
+
+    def kept(address: str, **options: Any) -> Any:
+        if address not in engines:
+            engines[address] = create_engine(address, **options)
+        return engines[address]
+
+    return kept
 
 
 @pytest.fixture(autouse=True)

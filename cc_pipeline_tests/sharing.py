@@ -2,12 +2,17 @@
 
 A module is one piece of work, so that what its tests share is made once and not once a worker; modules that share more
 are one group (``pytest.mark.xdist_group``). Pieces are begun in the order of the collection, so the longest come first:
-one that is begun late would be waited for by all the others.
+one that is begun late would be waited for by all the others. What tests of several workers start from is made by one
+of them (:func:`make_once`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +84,21 @@ def share_out(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(piece))
     items.sort(key=lambda item: _RANKS.get(pieces[item], len(LONGEST)))
+
+
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that ``make`` has filled, once for all workers of this run of the suite: the first that asks makes it,
+    the others wait. Tests read it or copy it, and never write to it."""
+    temporary = factory.getbasetemp()
+    root = (temporary.parent if "PYTEST_XDIST_WORKER" in os.environ else temporary) / "made once"
+    root.mkdir(exist_ok=True)
+    folder, made = root / name, root / f"{name}.made"
+    with (root / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            # a worker that failed here may have left a part
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            made.touch()
+    return folder

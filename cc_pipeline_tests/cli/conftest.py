@@ -18,6 +18,7 @@ from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl import Capture, MiniCrawlTruth
 from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline_tests.sharing import make_once
 from cc_pipeline_tests.world import copy_of, extract, publish, replace_file, workspace_of
 
 NEW, OLD, ARC = "CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012"
@@ -70,16 +71,23 @@ def commands_of(page: Path) -> list[str]:
 @pytest.fixture(scope="session")
 def world(bucket: tuple[Path, MiniCrawlTruth], tmp_path_factory: pytest.TempPathFactory) -> World:
     """Harvested: both columnar crawls. Extracted: example.com in the newest one, with one record of it damaged."""
-    root = tmp_path_factory.mktemp("cli")
-    home, truth = root / "home", bucket[1]
-    copied = copy_of(bucket[0], root / "bucket")
+    source, truth = bucket
     victim = next(c for c in truth.of(NEW, subset="warc", domain="example.com") if c.kind == "html")
+    prepared = make_once(tmp_path_factory, "cli", lambda folder: _prepare(source, victim, folder))
+    root = tmp_path_factory.mktemp("cli")
+    home, untouched = (shutil.copytree(prepared / "home", root / name) for name in ("home", "untouched"))
+    return World(prepared / "bucket", truth, home, untouched, victim)
+
+
+def _prepare(source: Path, victim: Capture, folder: Path) -> None:
+    """``folder`` gets a copy of the bucket, and a home of it that a run has filled while the record was damaged."""
+    copied = copy_of(source, folder / "bucket")
     file = copied / victim.warc_filename
     sound = file.read_bytes()
     at = victim.warc_record_offset + victim.warc_record_length // 2
     replace_file(file, sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :])
     with (
-        open_workspace(load_settings({}, source=str(copied), home=str(home))) as workspace,
+        open_workspace(load_settings({}, source=str(copied), home=str(folder / "home"))) as workspace,
         Launcher(workspace) as launcher,
     ):
         launcher.list_crawls()
@@ -87,18 +95,21 @@ def world(bucket: tuple[Path, MiniCrawlTruth], tmp_path_factory: pytest.TempPath
         list(launcher.extract([NEW], [parse_target("example.com")]))
         launcher.publish()
     file.write_bytes(sound)
-    return World(copied, truth, home, shutil.copytree(home, root / "untouched"), victim)
 
 
 @pytest.fixture(scope="session")
 def rich(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the prepared home with some domains in all crawls. Tests only read it."""
-    home = Path(shutil.copytree(world.untouched, tmp_path_factory.mktemp("rich") / "home"))
-    workspace = workspace_of(world.bucket, home)
-    for crawl in (NEW, OLD, ARC):
-        extract(workspace, "example.com", *world.truth.domains(NEW)[:2], crawl=crawl)
-    publish(workspace)
-    return home
+
+    def make(folder: Path) -> None:
+        home = shutil.copytree(world.untouched, folder / "home")
+        workspace = workspace_of(world.bucket, home)
+        for crawl in (NEW, OLD, ARC):
+            extract(workspace, "example.com", *world.truth.domains(NEW)[:2], crawl=crawl)
+        publish(workspace)
+        workspace.close()
+
+    return shutil.copytree(make_once(tmp_path_factory, "rich", make) / "home", tmp_path_factory.mktemp("rich") / "home")
 
 
 @pytest.fixture
