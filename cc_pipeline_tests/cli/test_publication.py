@@ -24,7 +24,7 @@ from cc_pipeline_tests.world import workspace_of
 pytestmark = pytest.mark.xdist_group("cli homes")
 SITE, OTHER = "example.com", "example.org"
 #: How often a run of few captures opens tables, and what of it is the publication and all after it.
-MOST_OPENED, MOST_OPENED_AFTER_RUNS = 250, 60
+MOST_OPENED, MOST_OPENED_AFTER_RUNS = 200, 60
 
 
 @pytest.fixture
