@@ -351,7 +351,11 @@ def check_plausible_rows(coverage: pa.Table) -> CheckResult:
     least, most = PLAUSIBLE_ROWS
     figures = {"rows": found["rows"], "least": least, "most": most}
     if not least <= found["rows"] <= most:
-        return CheckResult("plausible_rows", "warn", f"{found['rows']:,} captures are unusual for a crawl", figures)
+        message = (
+            f"{found['rows']:,} captures are unusual: published crawls have {least:,} to {most:,}. Compare Common "
+            "Crawl's announcement of it"
+        )
+        return CheckResult("plausible_rows", "warn", message, figures)
     return CheckResult("plausible_rows", "ok", f"{found['rows']:,} captures", figures)
 
 
@@ -365,7 +369,9 @@ def check_statistics(row_groups: pa.Table) -> CheckResult:
     without = sources.null_count
     if without:
         message = (
-            f"{without} of {total} row groups have no bounds of {KEY_COLUMN}: every look-up reads them until repaired"
+            f"{without} of {total} row groups were published without bounds of {KEY_COLUMN}: every look-up reads them. "
+            "Answers are right all the same; look-ups are cheaper after the job repair_statistics (cc-pipeline index "
+            "repair)"
         )
         return CheckResult("statistics", "warn", message, figures)
     return CheckResult("statistics", "ok", f"all {total} row groups have bounds of {KEY_COLUMN}", figures)
@@ -385,7 +391,11 @@ def check_sortedness(row_groups: pa.Table) -> CheckResult:
     overlap = pc.and_(same, pc.greater(before[high].combine_chunks(), after[low].combine_chunks()))
     pairs, overlapping = pc.sum(same).as_py() or 0, pc.sum(overlap).as_py() or 0
     figures = {"pairs": pairs, "overlapping": overlapping}
-    message = f"{overlapping} of {pairs} neighbouring row groups overlap" + ("" if overlapping else ": sorted by key")
+    message = f"{overlapping} of {pairs} neighbouring row groups overlap" + (
+        ", as those of crawls before May 2022 do: look-ups read more of them. There is nothing to mend"
+        if overlapping
+        else ": sorted by key"
+    )
     return CheckResult("sortedness", "ok" if not overlapping else "warn", message, figures)
 
 
@@ -424,7 +434,11 @@ def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = N
     since = schema_changes(previous, schemas[usual]) if previous is not None else []
     figures: dict[str, int | float | str] = {"schemas": len(schemas), "columns": len(schemas[usual]), "digest": usual}
     if inside or since:
-        return CheckResult("schema_drift", "warn", "; ".join((*inside, *since)), figures)
+        advice = (
+            "A column that a file lacks is null in captures, one that is new stands in extra_columns. There is "
+            "nothing to mend"
+        )
+        return CheckResult("schema_drift", "warn", f"{'; '.join((*inside, *since))}. {advice}", figures)
     return CheckResult("schema_drift", "ok", f"all files have the same {len(schemas[usual])} columns", figures)
 
 

@@ -82,6 +82,19 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedAsset:
+    """An asset that the op job ``job`` makes and records, a partition at a time.
+
+    Dagster knows it as external: "Materialize all" and selections leave it out, since it costs too much to be made
+    unasked.
+    """
+
+    asset: Asset
+    job: str
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AssetJob:
     """A job that makes ``assets``, which have the same partitions."""
 
@@ -95,7 +108,7 @@ class OpJob:
     """A job of one op, which has the name of its ``function``. The function takes what that of a step does.
 
     If it ``is_listed``, its configuration (a ``PartitionsConfig``) names the partitions that it makes, of any crawls in
-    any order. Such an op has no output: it logs what it made.
+    any order. With ``partitions`` a run is of one of them. Both have no output: the op logs what it made.
     """
 
     name: str
@@ -104,6 +117,7 @@ class OpJob:
     config: type[dg.Config] | None = None
     pool: str | None = None
     is_listed: bool = False
+    partitions: Partitions | None = None
 
     @property
     def op(self) -> str:
@@ -174,6 +188,7 @@ class HomeDefinitions:
 
     external: Sequence[ExternalAsset] = ()
     steps: Sequence[Step] = ()
+    recorded: Sequence[RecordedAsset] = ()
     jobs: Sequence[AssetJob | OpJob] = ()
     sensors: Sequence[Sensor] = ()
     schedules: Sequence[Schedule] = ()
@@ -181,5 +196,6 @@ class HomeDefinitions:
 
     @property
     def assets(self) -> list[Asset]:
-        """The assets of all steps."""
-        return [asset for step in self.steps for asset in step.assets]
+        """The assets of all steps and op jobs."""
+        of_jobs = [recorded.asset for recorded in self.recorded]
+        return [*(asset for step in self.steps for asset in step.assets), *of_jobs]

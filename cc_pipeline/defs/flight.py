@@ -20,12 +20,8 @@ from cc_pipeline.defs.run_notes import Pair, op_config, ordered_keys, run_partit
 #: The assets over crawl × target, from what is made last to what is made first: a run has made a partition when it has
 #: recorded the first of these that it selects.
 EXTRACTED: Final = ("page_metadata", "page_text", "page_links", "feed_items", "records", "captures")
-#: What the jobs that select them make; the UI's own job says it in each run.
-_MADE_BY: Final = {
-    "extract_domain": EXTRACTED,
-    "fetch_domain": ("records", "captures"),
-    "parse_domain": ("page_metadata", "page_text", "page_links", "feed_items"),
-}
+#: The job that selects all of them; the UI's own job says in each run which it selects.
+_EXTRACT_JOB: Final = "extract_domain"
 UNFINISHED: Final = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -105,7 +101,7 @@ def flight(instance: dg.DagsterInstance, at: Placement = OURS, *, but_made: bool
             if asset in ours and keys
             for key in keys - _recorded_since(instance, ours[asset], keys, backfill.looked_at)
         }
-        if backfill.job in map(at.of, _MADE_BY):
+        if backfill.job == at.of(_EXTRACT_JOB):
             left = set(backfill.partitions) - _ended_in(instance, at, backfill.id)
         # a backfill learns only later how a run ended
         pairs.update(pair for pair in _pairs(left) if pair not in made)
@@ -227,7 +223,7 @@ def made_by(run: dg.DagsterRun, at: Placement = OURS) -> tuple[str, ...]:
         return tuple(asset for asset in EXTRACTED if not tables or asset in tables)
     # runs of the command line have an empty one where others have none
     if not run.asset_selection:
-        return next((made for job, made in _MADE_BY.items() if at.of(job) == run.job_name), ())
+        return EXTRACTED if run.job_name == at.of(_EXTRACT_JOB) else ()
     selected = {asset_name(at, key) for key in run.asset_selection}
     return tuple(asset for asset in EXTRACTED if asset in selected)
 

@@ -213,7 +213,7 @@ def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: 
     launcher.launch_run_from_grpc_client(instance, run, client)
 
 
-def assets_behind(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> set[dg.AssetKey]:
+def assets_behind(context: dg.AssetExecutionContext) -> set[dg.AssetKey]:
     """The assets of a run that depend on those of its step. The public interface knows the assets of a run only where
     somebody chose some of a job's."""
     layer: Any = context.job_def.asset_layer

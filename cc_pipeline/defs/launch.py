@@ -36,8 +36,8 @@ from cc_pipeline.defs.partitions import (
     range_tags,
 )
 from cc_pipeline.defs.placement import OURS, WORKSPACE
-from cc_pipeline.defs.recording import FailedPartition, said
-from cc_pipeline.defs.run_failures import describe_failure, gravest_class, is_named
+from cc_pipeline.defs.recording import said
+from cc_pipeline.defs.run_failures import FailedPartition, describe_failure, gravest_class, is_named
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.crawl_plan import CrawlPlan, current
 from cc_pipeline.harvesting.crawl_index import is_harvested
@@ -213,7 +213,7 @@ class Launcher:
     def build_index(self, crawl: str, most: int | None = None) -> LaunchedRun:
         """Materializes ``built_index`` of a crawl, at most ``most`` files of it; somebody has agreed to its price."""
         self._add("crawl", [crawl])
-        agreed = {"ops": {"built_index": {"config": {"yes": True, "most_files": most or 0}}}}
+        agreed = {"ops": {"index_archives": {"config": {"yes": True, "most_files": most or 0}}}}
         return self._run("build_index", crawl, partition_key=crawl, config=agreed)
 
     def build_url_index(self, crawl: str) -> LaunchedRun:

@@ -72,7 +72,7 @@ def extract_partitions(
             if made.error is not None:
                 run.failed(key, made.error, [table for table in tables if table not in made.reports])
             publishing.between()
-        publishing.at_end(run.failed_keys)
+        publishing.at_end(run.reasons)
     yield from run.end()
 
 

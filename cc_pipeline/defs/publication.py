@@ -7,7 +7,8 @@ older than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless others are still
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import dagster as dg
@@ -48,16 +49,17 @@ class PublishWhileRunning:
             self._keep_up()
             self._looked = time.monotonic()
 
-    def at_end(self, failed: Collection[str]) -> None:
+    def at_end(self, failed: Mapping[str, str]) -> None:
         """Publishes what the run made, unless other runs go on and the last publication is young. The command line
-        publishes by itself, once for all its runs. ``failed`` are the partitions (keys) that the run could not make."""
+        publishes by itself, once for all its runs. ``failed`` are the partitions (keys) that the run could not make,
+        with the reasons."""
         if not of_a_command(self._context.run):
             # said before looking at others: of runs that end together, the last to say so sees none that goes on
             own = self._context.run.run_id
             self._context.instance.add_run_tags(own, {MADE_TAG: own})
         self._keep_up(failed)
 
-    def _keep_up(self, failed: Collection[str] | None = None) -> None:
+    def _keep_up(self, failed: Mapping[str, str] | None = None) -> None:
         """At the end of the run its ``failed`` partitions are known."""
         at_end = failed is not None
         if at_end and of_a_command(self._context.run) and self._early is None:
@@ -81,7 +83,7 @@ class PublishWhileRunning:
         old = found.longer_than(self._workspace.settings.publish_every)
         return old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
 
-    def _record(self, publication: Publication, failed: Collection[str] | None) -> None:
+    def _record(self, publication: Publication, failed: Mapping[str, str] | None) -> None:
         if failed is None:
             # the checks once a run, since one lists the files of the lake
             record(self._context.instance, publication, self._at)
@@ -91,10 +93,14 @@ class PublishWhileRunning:
 
 
 def record_checked(
-    looking: Looking, workspace: Workspace, publication: Publication, at: Placement, failed: Collection[str] = ()
+    looking: Looking,
+    workspace: Workspace,
+    publication: Publication,
+    at: Placement,
+    failed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """As :func:`record`, with the checks of ``warehouse``; ``failed`` are the partitions (keys) that the run could not
-    make. A check that breaks takes nothing back."""
+    make, with their reasons. A check that breaks takes nothing back."""
     record(looking.instance, publication, at)
     try:
         look_at_publication(looking, workspace, at, failed)

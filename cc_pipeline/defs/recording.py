@@ -6,19 +6,19 @@ none when one fails.
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from typing import TypeAlias
 
 import dagster as dg
 
 from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.internals import assets_behind
-from cc_pipeline.defs.partitions import StepContext, keys_of_range, range_of
+from cc_pipeline.defs.partitions import PARTITION_TAG, StepContext, keys_of_range, range_of
 from cc_pipeline.defs.placement import Placement
+from cc_pipeline.defs.run_failures import FAILED, FailedPartition, failed_partitions_table
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
 from cc_pipeline.extraction.isolation import is_nobodys, throttled_object
@@ -31,20 +31,9 @@ _KEPT = 1_000
 _REASON = 500
 _FREE_SPACE = "Free some space; what is complete is kept and the next run goes on from there"
 _MEND = "Mend what the reason names (the run's log has all of it), then materialize this partition again"
-#: Key of that metadata.
-FAILED = "failed partitions"
 
 #: Metadata of a partition and, where it is known, the version of its data.
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class FailedPartition:
-    """A partition that failed: its key, the class of the error, and its words."""
-
-    partition: str
-    error_class: str
-    reason: str
 
 
 def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
@@ -64,6 +53,14 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
     if not found:
         raise UserInputError(f"the run is for {first} to {last}, of which a key is no partition any more; choose again")
     return ["|".join(keys) for keys in found]
+
+
+def partition_of_job(context: dg.OpExecutionContext) -> str:
+    """The partition of a run of a job of one op. Raises ``UserInputError`` for a run without one."""
+    key = context.run.tags.get(PARTITION_TAG, "")
+    if not key:
+        raise UserInputError("the run names no partition\nChoose one in the Launchpad")
+    return key
 
 
 def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDefinition | None) -> list[Sequence[str]]:
@@ -105,7 +102,7 @@ class PartitionRun:
             if not keys:
                 raise UserInputError('the run names no partition\nName some: {"CC-MAIN-2024-22": ["example.com"]}')
             self._leave_out_unknown()
-        else:
+        elif isinstance(context, dg.AssetExecutionContext):
             _refuse_assets_behind(context)
 
     @contextmanager
@@ -158,13 +155,13 @@ class PartitionRun:
             self._context.log_event(observed)
 
     @property
-    def failed_keys(self) -> set[str]:
-        """The keys of partitions that failed until now."""
-        return {one.partition for one in self._failed}
+    def reasons(self) -> dict[str, str]:
+        """Why partitions failed until now, the first line of each, by their keys."""
+        return {one.partition: one.reason.partition("\n")[0] for one in self._failed}
 
     def end(self) -> Iterator[dg.AssetCheckEvaluation]:
         """Evaluates the checks of what was made. Raises ``dg.Failure`` with the list where partitions failed."""
-        failed = self.failed_keys
+        failed = self.reasons
         made = [key for key in self._asked if key not in failed]
         yield from look_at_made(self._context, self._workspace, self._at, self._assets, made, failed)
         if self._failed:
@@ -172,8 +169,8 @@ class PartitionRun:
                 said(self._failed, len(self._asked)),
                 {
                     "partitions failed": len(self._failed),
-                    FAILED: dg.MetadataValue.json(
-                        [asdict(one) | {"reason": one.reason[:_REASON]} for one in self._failed[:_KEPT]]
+                    FAILED: failed_partitions_table(
+                        replace(one, reason=one.reason[:_REASON]) for one in self._failed[:_KEPT]
                     ),
                 },
             )
@@ -191,7 +188,7 @@ class PartitionRun:
             self.failed(key, UserInputError(f"{what} that this home knows as a partition; {advice}"), ())
 
 
-def _refuse_assets_behind(context: StepContext) -> None:
+def _refuse_assets_behind(context: dg.AssetExecutionContext) -> None:
     """Raises ``UserInputError`` where the run has assets that are made of this step's: Dagster would skip them, and the
     run would end green."""
     behind = sorted(key.to_user_string() for key in assets_behind(context))
@@ -213,13 +210,6 @@ def said(failed: Sequence[FailedPartition], asked: int) -> str:
     others = ", the others are done" if len(failed) < asked else ""
     text = f"{len(failed):,} of {asked:,} partitions failed{others}. {named}{more}"
     return f"{text}\n{advice}" if advice else text
-
-
-def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
-    """The partitions that the metadata of a step's ``dg.Failure`` names; none for another failure."""
-    value = metadata.get(FAILED)
-    rows = value.value if isinstance(value, dg.JsonMetadataValue) else []
-    return [FailedPartition(**row) for row in json.loads(json.dumps(rows))] if rows else []
 
 
 def _named(key: str) -> tuple[str, dict[str, str]]:

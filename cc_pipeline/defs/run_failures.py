@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.defs.recording import FailedPartition, failed_in
+from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.errors import CcPipelineError, Incomplete
 
 _NOT_RECORDED: Final = (
@@ -16,6 +16,17 @@ _NOT_RECORDED: Final = (
     "database that dagster.yaml names. Then run it again: what was committed before stays, and is recorded then"
 )
 _NO_REASON: Final = "no step gave a reason; see the run in the UI"
+#: Metadata of the failure of a step over partitions: those that failed.
+FAILED: Final = "failed partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPartition:
+    """A partition that failed: its key, the class of the error, and its words."""
+
+    partition: str
+    error_class: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,30 @@ def describe_failure(events: Iterable[dg.DagsterEvent]) -> RunFailure:
                 return RunFailure(_NOT_RECORDED, raised.cls_name)
             return RunFailure(read_message(raised.message, raised.cls_name), raised.cls_name)
     return RunFailure(_NO_REASON)
+
+
+def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
+    """The partitions that the metadata of a step's ``dg.Failure`` names; none for another failure."""
+    value = metadata.get(FAILED)
+    rows = value.records if isinstance(value, dg.TableMetadataValue) else ()
+    return [FailedPartition(**{name: str(cell) for name, cell in row.data.items()}) for row in rows]
+
+
+def failed_partitions_table(failed: Iterable[FailedPartition]) -> dg.MetadataValue:
+    """The metadata that :func:`failed_in` reads, as a person reads it too."""
+    names = [field.name for field in fields(FailedPartition)]
+    return as_table(names, ([getattr(one, name) for name in names] for one in failed))
+
+
+def reasons_in(instance: dg.DagsterInstance, run_id: str) -> dict[str, str]:
+    """Why partitions failed in a run, by their keys, the first line of each; ``""`` is why the run itself failed."""
+    entries = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
+    if not events:
+        return {}
+    failure = describe_failure(events)
+    reasons = {one.partition: one.reason for one in failure.partitions} | {"": failure.reason}
+    return {key: reason.partition("\n")[0] for key, reason in reasons.items()}
 
 
 def gravest_class(partitions: Sequence[FailedPartition]) -> str:

@@ -128,7 +128,7 @@ def refuse_unpriced(price: BuildPrice) -> None:
     raise UserInputError(
         f"{price.what}. If that is meant: cc-pipeline index build --crawl {price.crawl} --yes   (--most 10 for some "
         "files of it first; a stopped build goes on where it stopped), or in Dagster the job build_index with "
-        '{"ops": {"built_index": {"config": {"yes": true}}}}'
+        '{"ops": {"index_archives": {"config": {"yes": true}}}}'
     )
 
 

@@ -260,6 +260,6 @@ def _target_of(slug: str, definition: str | None) -> Target:
     if target.slug != slug:
         raise UserInputError(
             f"cc-pipeline did not make the partition key {slug!r}. If you mean {target.definition}, its key is "
-            f"{target.slug!r}; add it with: cc-pipeline targets add {target.definition}"
+            f"{target.slug!r}; write it down with: cc-pipeline targets add {target.definition}   (then choose that key)"
         )
     return target

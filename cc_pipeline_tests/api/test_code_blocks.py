@@ -1,5 +1,6 @@
 """Every box of Python in the README and the docs runs as it stands there, but those that say what they would need;
-those of python.md where the wheel is installed (``cli/test_wheel.py``)."""
+those of python.md where the wheel is installed (``cli/test_wheel.py``), and the files of extensions.md as the extension
+that they are (``extensions/test_toy.py``)."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 #: A box, and the reason in front of it why it is not run here.
 _BOX = re.compile(r"(?:<!-- not run here: ([^>]+) -->\n)?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: A box that is a file begins with the file's path.
+_FILE = re.compile(r"# \S+\.py\n")
 #: Cells one after the other while an event loop runs, as in a notebook; each cell's last expression is shown.
 _NOTEBOOK = """
 import ast, asyncio, json, sys, time
@@ -48,7 +51,10 @@ def boxes(page: Path) -> list[tuple[str, str]]:
     return [(why.strip(), code) for why, code in _BOX.findall(page.read_text("utf-8"))]
 
 
-RUN = {page.relative_to(REPOSITORY): [code for why, code in boxes(page) if not why] for page in PAGES}
+RUN = {
+    page.relative_to(REPOSITORY): [code for why, code in boxes(page) if not why and not _FILE.match(code)]
+    for page in PAGES
+}
 
 
 def cells_of(notebook: Path) -> list[str]:

@@ -40,7 +40,7 @@ def test_a_run_without_a_yes_says_the_price_and_one_with_it_builds(workspace: Wo
         assert "2 archive files have to be read whole" in failure_of(refused) and '"yes": true' in failure_of(refused)
         assert shards(workspace) == []
         yes = {"yes": True, "most_files": 1}
-        built = execute(launcher.instance, workspace, "build_index", key=MONTH, built_index=yes)
+        built = execute(launcher.instance, workspace, "build_index", key=MONTH, index_archives=yes)
         [event] = built.get_asset_materialization_events()
         assert len(shards(workspace)) == 1
         assert event.materialization.metadata["to be indexed"].value == 1
@@ -65,14 +65,8 @@ def test_the_check_counts_what_is_missing_and_what_could_not_be_read(workspace: 
     assert damaged.severity == "warn" and "1 stretches" in damaged.message
 
 
-def test_it_lies_between_the_source_and_the_footers_and_no_other_job_makes_it() -> None:
+def test_it_lies_between_the_source_and_the_footers() -> None:
     graph = defs().resolve_asset_graph()
     built = dg.AssetKey("built_index")
     assert {key.path[-1] for key in graph.get(built).parent_keys} == {"archives", "path_lists"}
     assert {key.path[-1] for key in graph.get(built).child_keys} == {"index_footers"}
-    jobs = [
-        job.name
-        for job in defs().resolve_all_job_defs()
-        if not job.name.startswith("__") and built in job.asset_layer.executable_asset_keys
-    ]
-    assert jobs == ["build_index"]

@@ -64,6 +64,26 @@ def test_groups_have_their_assets_and_partitions(definitions: dg.Definitions) ->
     assert by_name["crawls"].partitions_def is None
 
 
+def test_materialize_all_leaves_out_what_costs(definitions: dg.Definitions) -> None:
+    costly = {spec.key for spec in specs(definitions) if spec.tags.get("asked") == "on-request"}
+    assert costly >= {*map(dg.AssetKey, ("built_index", "repaired_statistics", "url_index"))}
+    everything = dg.AssetSelection.all().materializable().resolve(definitions.resolve_asset_graph())
+    assert dg.AssetKey("captures") in everything and not costly & everything
+    jobs = [*definitions.resolve_all_job_defs(), definitions.resolve_implicit_global_asset_job_def()]
+    for job in jobs:
+        assert not costly & job.asset_layer.executable_asset_keys, job.name
+
+
+def test_what_costs_says_which_job_records_it(definitions: dg.Definitions) -> None:
+    for spec in specs(definitions):
+        if spec.tags.get("asked") == "on-request":
+            job = spec.metadata["made by the job"]
+            assert isinstance(job, dg.DagsterJobMetadataValue)
+            assert f"launch the job {job.job_name}" in (spec.description or "")
+            assert definitions.resolve_job_def(job.job_name).nodes
+            assert spec.code_version and spec.partitions_def is not None
+
+
 def test_sensors_and_schedules_ship_stopped(definitions: dg.Definitions) -> None:
     repository = definitions.get_repository_def()
     assert {sensor.name for sensor in repository.sensor_defs} >= {"new_crawls", "watch_list"}

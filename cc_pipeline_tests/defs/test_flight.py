@@ -96,11 +96,9 @@ def test_every_state_before_the_end_counts(instance: dg.DagsterInstance) -> None
     [
         ("extract_domain", None, True),
         ("extract_domain", set(), True),
-        ("fetch_domain", None, True),
-        ("parse_domain", None, True),
         ("__ASSET_JOB", {"captures", "records"}, True),
         ("__ASSET_JOB", {"text_sequencefile"}, False),
-        ("export_domain", None, False),
+        ("harvest_crawl", None, False),
         ("publish", None, False),
     ],
 )
@@ -267,7 +265,7 @@ def test_only_what_a_run_had_in_hand_failed(instance: dg.DagsterInstance) -> Non
 
 def test_failures_are_forgotten_after_a_while_and_other_jobs_have_none(instance: dg.DagsterInstance) -> None:
     instance.report_run_failed(began(instance, {"dagster/partition": "A|w"}))
-    instance.report_run_failed(began(instance, {"dagster/partition": "A|x"}, job="export_domain"))
+    instance.report_run_failed(began(instance, {"dagster/partition": "A|x"}, job="harvest_crawl"))
     assert set(left_failed(instance)) == {("A", "w")}
     assert left_failed(instance, now=datetime.now(UTC) + timedelta(days=8)) == {}
 

@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.recording import failed_in
+from cc_pipeline.defs.run_failures import failed_in
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
@@ -24,6 +24,7 @@ from cc_pipeline_tests.defs.graph import (
     execute,
     execute_listed,
     failure_of,
+    recorded,
     settings_of,
     state_of,
 )
@@ -191,6 +192,23 @@ def test_a_condition_is_a_partition_whose_definition_reads_back(
     pages = [one for one in truth.of(NEW, domain="example.com", subset="warc") if _mime(one) == "text/html"]
     rows = workspace.lake.read("captures", {"crawl": NEW, "target": target.slug}, ["url"])["url"].to_pylist()
     assert sorted(rows) == sorted(one.url for one in pages) != []
+
+
+def test_a_key_of_the_watch_list_means_that_before_any_sensor_has_run(
+    run, world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
+) -> None:
+    folder, truth = world
+    said = run("targets", "add", "host:news.example.co.uk")[1]
+    key = "host_news.example.co.uk"
+    assert f"(partition key {key})" in said
+    instance.add_dynamic_partitions("crawl", [NEW])
+    instance.add_dynamic_partitions("target", [key])
+    settings = settings_of(folder / "bucket", folder / "home")
+    harvest(workspace_of(folder / "bucket", folder / "home"))
+    result = execute(instance, settings, "extract_domain", key=f"{NEW}|{key}")
+    assert result.success, failure_of(result)
+    urls = [one.url for one in truth.of(NEW, subset="warc") if urlsplit(one.url).netloc == "news.example.co.uk"]
+    assert recorded(instance, "captures")[f"{NEW}|{key}"].metadata["dagster/partition_row_count"].value == len(urls) > 0
 
 
 def _mime(capture: Capture) -> str | None:

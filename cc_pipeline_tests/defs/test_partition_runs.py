@@ -21,7 +21,8 @@ from cc_pipeline.defs.flight import left_failed
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import config_of, partition_key, range_tags
 from cc_pipeline.defs.placement import OURS, WORKSPACE
-from cc_pipeline.defs.recording import Described, FailedPartition, failed_in, said
+from cc_pipeline.defs.recording import Described, said
+from cc_pipeline.defs.run_failures import FailedPartition, failed_in
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.extraction.engine import LocalEngine
@@ -143,6 +144,7 @@ def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.Execut
     wrong = {key.name: one.description or "" for key, one in found.items() if not one.passed}
     assert wrong.keys() == {"none_left_failed"}
     assert f"1 partitions failed and were not made since ({NEW}|{BAD})" in wrong["none_left_failed"]
+    assert "it has a space" in wrong["none_left_failed"], "the reason stands there before the run has ended"
     scopes = {key.name: one.metadata["scope"].value for key, one in found.items()}
     assert scopes["ledger_balances"] == scopes["texts_are_there"] == "4 partitions, of this run"
     shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(ours))

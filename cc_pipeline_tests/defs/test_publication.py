@@ -78,7 +78,7 @@ def test_a_run_publishes_at_its_end_unless_others_go_on_or_a_command_does_it(
     # one that repeats another has the tags of that one, and goes on all the same
     tags = {PROCESS_TAG: this_process(), MADE_TAG: other.run_id}
     repeated = dg.DagsterRun(
-        "parse_domain",
+        "extract_domain",
         tags={"dagster/partition": f"{NEW}|no-such.example"} | tags,
         status=dg.DagsterRunStatus.STARTED,
         root_run_id=other.run_id,
@@ -139,4 +139,10 @@ def test_a_publication_counts_what_failed_in_the_run_that_publishes(
     key = dg.AssetCheckKey(dg.AssetKey("warehouse"), LEFT_FAILED)
     [found] = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).values()
     assert found.status.value == "FAILED"
-    assert left_failed_result(instance).metadata["partitions left failed"].value == 1
+    told = found.event.dagster_event.asset_check_evaluation_data.metadata["partitions"]
+    later = left_failed_result(instance).metadata
+    assert later["partitions left failed"].value == 1
+    for table in (told, later["partitions"]):
+        assert isinstance(table, dg.TableMetadataValue)
+        [row] = table.records
+        assert row.data["partition"] == f"{NEW}|{bad}" and "it has a space" in str(row.data["why"])

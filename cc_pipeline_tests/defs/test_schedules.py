@@ -152,7 +152,7 @@ def test_what_is_missing_is_asked_for_in_one_run_with_its_kind_and_priority(back
 
 def test_what_is_in_flight_is_left_out_whoever_asked(backfill: Backfill) -> None:
     backfill.began({"dagster/partition": f"{NEW}|{DOMAINS[1]}"})
-    backfill.began(range_tags(f"{NEW}|{DOMAINS[3]}", f"{NEW}|{DOMAINS[4]}"), "parse_domain")
+    backfill.began(range_tags(f"{NEW}|{DOMAINS[3]}", f"{NEW}|{DOMAINS[4]}"))
     backfill.began_listed(f"{NEW}|{DOMAINS[6]}", f"{OLD}|{DOMAINS[0]}")
     assert shown(backfill.tick()) == [("watch", [DOMAINS[n] for n in (0, 2, 5, 7)])]
     backfill.began(range_tags(f"{NEW}|{DOMAINS[0]}", f"{NEW}|{DOMAINS[-1]}"))

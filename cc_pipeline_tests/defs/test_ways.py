@@ -210,10 +210,6 @@ def job_backfill(place: Place, keys: list[str]) -> None:
     backfill(place, keys, **of_job("extract_domain"))
 
 
-def job_backfill_of_records(place: Place, keys: list[str]) -> None:
-    backfill(place, keys, **of_job("fetch_domain"))
-
-
 def job_backfill_all_again(place: Place, keys: list[str]) -> Callable[[], None]:
     asked = backfill(place, keys, **of_job("extract_domain"))
     return lambda: again_by_backfill(place, asked, "ALL_STEPS")
@@ -273,8 +269,6 @@ def command_line(place: Place, keys: list[str]) -> Callable[[], None]:
 
 #: The ways over lists, of whose failed partitions Dagster has an observation, and no more.
 _LISTS: Final = ("schedule", "job page, a list", "command line")
-#: What ways make that do not make all tables.
-_FEWER: Final = {"job backfill of fetch_domain": ("captures", "records")}
 #: By its name: the way, and how many of the four partitions it is asked for; the bad one is among them.
 WAYS: Final[Mapping[str, tuple[Way, int]]] = {
     "schedule": (schedule, 4),
@@ -286,7 +280,6 @@ WAYS: Final[Mapping[str, tuple[Way, int]]] = {
     "job page, a list": (job_page_list, 4),
     "job backfill": (job_backfill, 4),
     "job backfill, all of it again": (job_backfill_all_again, 4),
-    "job backfill of fetch_domain": (job_backfill_of_records, 4),
     "dagster asset materialize": (asset_materialize, 2),
     "dagster job backfill": (dagster_job_backfill, 4),
     "command line": (command_line, 4),
@@ -300,7 +293,6 @@ class Asked:
     every: list[str]
     keys: list[str]
     bad: str
-    tables: Sequence[str]
     listed: bool
     again: Callable[[], None] | None
 
@@ -317,7 +309,7 @@ def ask(place: Place, name: str) -> Asked:
     with place.bad.open("a", encoding="utf-8") as file:
         file.write(f"{bad}\n")
     place.named_bad.add(bad)
-    return Asked(every, keys, bad, _FEWER.get(name, EXTRACTED), name in _LISTS, way(place, keys))
+    return Asked(every, keys, bad, name in _LISTS, way(place, keys))
 
 
 def judge(place: Place, asked: Asked, bad: str | None) -> None:
@@ -325,12 +317,12 @@ def judge(place: Place, asked: Asked, bad: str | None) -> None:
     made = [key for key in asked.keys if key != bad]
     for asset in EXTRACTED:
         shown = dict.fromkeys(made, "MATERIALIZED") | ({} if bad is None or asked.listed else {bad: "FAILED"})
-        assert place.status(asset, asked.every) == (shown if asset in asked.tables else {}), asset
+        assert place.status(asset, asked.every) == shown, asset
     for key in asked.every:
         crawl, target = key.split("|")
         planned = len(place.truth.of(crawl, subset="warc", domain=target)) if key in made else 0
         for table in ("captures", "records", "page_metadata"):
-            assert place.rows(table, key) == (planned if table in asked.tables else 0), (table, key)
+            assert place.rows(table, key) == planned, (table, key)
         assert planned or key not in made
 
 

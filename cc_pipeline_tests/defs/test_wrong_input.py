@@ -20,8 +20,8 @@ from cc_pipeline.api.materializing import materialize
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.flight import UNFINISHED, left_failed, recorded
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.recording import FailedPartition
 from cc_pipeline.defs.recording import said as said_of_failed
+from cc_pipeline.defs.run_failures import FailedPartition
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
 from cc_pipeline_tests.defs.published import query

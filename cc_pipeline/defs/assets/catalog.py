@@ -1,14 +1,16 @@
 """From the list of crawls to the row-group catalog."""
 
+from collections.abc import Callable, Mapping
+
 import dagster as dg
 import pyarrow as pa
 
 from cc_pipeline.defs.checks.looks import look_at_made
 from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
 from cc_pipeline.defs.metadata import as_list, crawl_links, figures, row_counts, stage_metadata
-from cc_pipeline.defs.partition_runs import logged_progress
+from cc_pipeline.defs.partition_runs import Yielded, logged_progress
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.recording import wanted_keys
+from cc_pipeline.defs.recording import Described, PartitionRun, partition_of_job, wanted_keys
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.catalog import read_catalog_table
 from cc_pipeline.harvesting.crawl_index import (
@@ -31,21 +33,35 @@ from cc_pipeline.workspace.workspace import Workspace
 _PICTURE = "key ranges"
 
 
-def built_index(
-    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: BuildConfig
-) -> dg.MaterializeResult[None]:
-    """The columnar index of a month of CC-NEWS, or of WARC files that a person named: a Parquet file for each of them.
+def index_archives(context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: BuildConfig) -> Yielded:
+    """Records ``built_index``: a Parquet file for each archive file. A stopped build goes on where it stopped."""
 
-    Reads every archive file once (some 350 GB a month), so it says the price first, and wants a yes in the run's
-    configuration. Only the job build_index includes this asset. A stopped build goes on where it stopped.
-    """
+    def build(crawl: str) -> dict[str, Described]:
+        report = build_index(workspace, crawl, agreed=config.yes, most=config.most_files or None)
+        about = figures(report.per_target[crawl]) | crawl_links(workspace, crawl)
+        return {"built_index": (row_counts(report.rows) | stage_metadata(report) | about, None)}
+
+    yield from _of_one_crawl(context, workspace, at, "built_index", build)
+
+
+def _of_one_crawl(
+    context: dg.OpExecutionContext,
+    workspace: Workspace,
+    at: Placement,
+    asset: str,
+    make: Callable[[str], Mapping[str, Described]],
+) -> Yielded:
+    """A run of a job of one op for its crawl: records ``asset``, or why it was not made, and evaluates its checks."""
+    crawl = partition_of_job(context)
+    run = PartitionRun(context, workspace, at, [crawl], [asset])
     with logged_progress(context.log):
-        for crawl in wanted_keys(context):
-            report = build_index(workspace, crawl, agreed=config.yes, most=config.most_files or None)
-            about = figures(report.per_target[crawl]) | crawl_links(workspace, crawl)
-            metadata = row_counts(report.rows) | stage_metadata(report) | about
-            context.add_asset_metadata(metadata, partition_key=crawl)
-    return dg.MaterializeResult()
+        try:
+            made = make(crawl)
+        except Exception as error:
+            run.failed(crawl, error)
+            raise
+        yield from run.done(crawl, made)
+    yield from run.end()
 
 
 def crawls(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
@@ -118,39 +134,30 @@ def row_groups(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
             context.log_event(dg.AssetMaterialization(at.key("row_groups"), partition=crawl))
         # what came of all of them is in the catalog
         of_index = ("index_manifest", "index_footers", "row_groups")
-        for found in look_at_made(context, workspace, at, of_index, wanted, ()):
+        for found in look_at_made(context, workspace, at, of_index, wanted, {}):
             context.log_event(found)
         raise index_incomplete(refused)
     return dg.MaterializeResult()
 
 
-def repaired_statistics(
-    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement
-) -> dg.MaterializeResult[None]:
-    """Key bounds of row groups that were published without any (13 crawls of 2017 and 2018, some later ones).
+def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
+    """Records ``repaired_statistics``: reads the key column of each row group without key bounds, once."""
 
-    Reads the key column of each such row group once: about 23 MB each in the real index. Only the job
-    repair_statistics includes this asset. Until it has run, every look-up reads these row groups.
-    """
-    with logged_progress(context.log):
-        for crawl in wanted_keys(context):
-            report = repair_statistics(workspace, crawl)
-            metadata = row_counts(report.rows) | stage_metadata(report)
-            context.add_asset_metadata(metadata | figures(coverage_figures(workspace, crawl)), partition_key=crawl)
-    return dg.MaterializeResult()
+    def repair(crawl: str) -> dict[str, Described]:
+        report = repair_statistics(workspace, crawl)
+        metadata = row_counts(report.rows) | stage_metadata(report)
+        return {"repaired_statistics": (metadata | figures(coverage_figures(workspace, crawl)), None)}
+
+    yield from _of_one_crawl(context, workspace, at, "repaired_statistics", repair)
 
 
-def url_index(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
-    """A prefixed B-tree of every URL of the crawl, in the format of Common Crawl's own index of 2012.
+def index_urls(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
+    """Records ``url_index``: reads four columns of the crawl's whole columnar index, or all its ARC files."""
 
-    Reads four columns of the crawl's whole columnar index (tens of gigabytes of a real crawl). For a crawl without one
-    it reads all ARC files. Only the job build_url_index includes this asset.
-    """
-    with logged_progress(context.log):
-        for crawl in wanted_keys(context):
-            report = build_url_index(workspace, crawl)
-            context.add_asset_metadata(_metadata(report), partition_key=crawl)
-    return dg.MaterializeResult()
+    def build(crawl: str) -> dict[str, Described]:
+        return {"url_index": (_metadata(build_url_index(workspace, crawl)), None)}
+
+    yield from _of_one_crawl(context, workspace, at, "url_index", build)
 
 
 def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:

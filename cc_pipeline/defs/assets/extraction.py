@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from cc_pipeline.defs.automation.watched import define_watched
 from cc_pipeline.defs.declared.assets import EXTRACTED, ExtractConfig
 from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.declared.jobs import ExtractTargetsConfig
@@ -22,7 +23,9 @@ def extract(context: dg.AssetExecutionContext, workspace: Workspace, at: Placeme
     workspace.accepted_losses.update(config.accept_losses)
     selected = {asset_name(at, key) for key in context.selected_asset_keys}
     tables = [table for table in EXTRACTED if table in selected]
-    run = PartitionRun(context, workspace, at, wanted_keys(context), tables)
+    keys = wanted_keys(context)
+    define_watched(workspace, at, keys)
+    run = PartitionRun(context, workspace, at, keys, tables)
     yield from extract_partitions(context, workspace, at, run, tables)
 
 
@@ -35,5 +38,7 @@ def extract_listed(
             raise UserInputError(no_such("table", table, EXTRACTED))
     workspace.accepted_losses.update(config.accept_losses)
     tables = [table for table in EXTRACTED if table in config.tables or not config.tables]
-    run = PartitionRun(context, workspace, at, listed_keys(config.partitions), tables, listed=True)
+    keys = listed_keys(config.partitions)
+    define_watched(workspace, at, keys)
+    run = PartitionRun(context, workspace, at, keys, tables, listed=True)
     yield from extract_partitions(context, workspace, at, run, tables)

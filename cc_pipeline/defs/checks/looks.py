@@ -5,9 +5,10 @@ was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``ch
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import dagster as dg
 
@@ -21,6 +22,7 @@ from cc_pipeline.defs.internals import last_evaluation
 from cc_pipeline.defs.metadata import as_table, plain
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG, StepContext, between, partition_key, range_of
 from cc_pipeline.defs.placement import OURS, Placement
+from cc_pipeline.defs.run_failures import reasons_in
 from cc_pipeline.defs.run_notes import Pair, run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.target_slices import part_slices
@@ -53,10 +55,10 @@ class Looking:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a step over partitions has made, and what not: keys of partitions."""
+    """What a step over partitions has made (keys of partitions), and what not, with the reason of each."""
 
     made: Collection[str]
-    failed: Collection[str]
+    failed: Mapping[str, str]
     _slices: dict[Unit, list[Slice] | None] = field(default_factory=dict)
 
     def slices(self, workspace: Workspace, unit: Unit) -> list[Slice] | None:
@@ -96,11 +98,11 @@ def look_at_made(
     at: Placement,
     assets: Iterable[str],
     made: Collection[str],
-    failed: Collection[str],
+    failed: Mapping[str, str],
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Evaluates the checks of ``assets`` for a step that has ``made`` some partitions (keys), while others ``failed``.
-    Dagster skips the steps of these checks, since the step has no outputs. Only checks that the run has. Each table is
-    looked at once for all of them."""
+    """Evaluates the checks of ``assets`` for a step that has ``made`` some partitions (keys), while others ``failed``
+    (why, by key). Dagster skips the steps of these checks, since the step has no outputs. Only checks that the run has.
+    Each table is looked at once for all of them."""
     if not made:
         return
     selected, memo = context.run.asset_check_selection, dict[object, dict[object, object]]()
@@ -113,9 +115,9 @@ def look_at_made(
     yield from evaluations
 
 
-def look_at_publication(looking: Looking, workspace: Workspace, at: Placement, failed: Collection[str]) -> None:
+def look_at_publication(looking: Looking, workspace: Workspace, at: Placement, failed: Mapping[str, str]) -> None:
     """Evaluates the checks of ``warehouse`` for a publication that no run of it made. ``failed`` are the partitions
-    (keys) that failed in the run that publishes."""
+    (keys) that failed in the run that publishes, with their reasons."""
     instance, memo = looking.instance, dict[object, dict[object, object]]()
     with workspace.lake.still():
         evaluations = [_evaluation(looking, workspace, at, check, memo) for check in checks_of("warehouse")]
@@ -157,7 +159,7 @@ def _evaluation(
         if check.verdict is not None:
             found = check.verdict(workspace, scope)
         else:
-            found = none_left_failed(looking.instance, at, looking.run_id, part.failed if part is not None else ())
+            found = none_left_failed(looking.instance, at, looking.run_id, part.failed if part is not None else {})
         if slices == [] and not mine and found.passed:
             found = replace(found, message="nothing was committed since this last looked")
         verdict, note = noted(found, scope, before, now)
@@ -165,14 +167,23 @@ def _evaluation(
         why = str(error) if isinstance(error, CcPipelineError) else repr(error)
         verdict, note = CheckResult(check.name, "error", f"this could not be looked at: {why}"), before or Note()
         looking.log.exception(f"{check.name} broke")
-    what = "everything" if slices is None else f"{len(slices):,} {check.unit}s, {'of this run' if mine else 'changed'}"
+    if slices is None:
+        what, of_these = "everything", ""
+    else:
+        what = f"{len(slices):,} {check.unit}s, {'of this run' if mine else 'changed'}"
+        # the UI draws a line through all figures of a name, and those of other scopes are no fall
+        of_these = " of this run" if mine else " of what changed"
     return dg.AssetCheckEvaluation(
         asset_key=at.key(check.asset),
         check_name=check.name,
         passed=verdict.passed,
         severity=dg.AssetCheckSeverity.ERROR if verdict.severity == "error" else dg.AssetCheckSeverity.WARN,
         description=plain(verdict.message),
-        metadata={**verdict.figures, "scope": what, **({_NOTE: note.as_dict()} if check.watched else {})},
+        metadata={
+            **{f"{name}{of_these}": value for name, value in verdict.figures.items()},
+            "scope": what,
+            **({_NOTE: note.as_dict()} if check.watched else {}),
+        },
     )
 
 
@@ -214,9 +225,10 @@ _MINUTE = "%Y-%m-%d %H:%M"
 
 
 def none_left_failed(
-    instance: dg.DagsterInstance, at: Placement, run_id: str, failing: Collection[str] = ()
+    instance: dg.DagsterInstance, at: Placement, run_id: str, failing: Mapping[str, str] = MappingProxyType({})
 ) -> CheckResult:
-    """Warns of partitions that failed in whoever's run; those ``failing`` (keys) do it now, in the run ``run_id``."""
+    """Warns of partitions that failed in whoever's run; those ``failing`` (why, by key) do it now, in the run
+    ``run_id``."""
     name = "none_left_failed"
     failed = {pair: one for pair, one in left_failed(instance, at).items() if one.times}
     for key in failing:
@@ -224,10 +236,11 @@ def none_left_failed(
     if not failed:
         return CheckResult(name, "ok", "no partition was left failed")
     keys = ["|".join(pair) for pair in failed]
-    worst = max(failed.values(), key=lambda one: one.times)
+    pair, worst = max(failed.items(), key=lambda one: one[1].times)
+    why = _why(instance, failing, {partition_key(*pair): worst.run_id})[partition_key(*pair)]
     message = (
-        f"{len(keys):,} partitions failed and were not made since ({some(keys)}), one of them {worst.times:,} times, "
-        f"last in the run {worst.run_id}. Look at its error, then materialize them again"
+        f"{len(keys):,} partitions failed and were not made since ({some(keys)}), {partition_key(*pair)} "
+        f"{worst.times:,} times, last in the run {worst.run_id}: {why}. Mend that, then materialize them again"
     )
     return CheckResult(name, "warn", message, {"partitions": len(keys)})
 
@@ -242,10 +255,14 @@ def _add(failed: dict[Pair, Failed], key: str, run_id: str) -> None:
 
 
 def left_failed_result(
-    instance: dg.DagsterInstance, at: Placement = OURS, run_id: str = "", failing: Collection[str] = ()
+    instance: dg.DagsterInstance,
+    at: Placement = OURS,
+    run_id: str = "",
+    failing: Mapping[str, str] = MappingProxyType({}),
 ) -> dg.AssetCheckResult:
     """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
-    Those that are in flight now are being tried, but for those ``failing`` (keys), which the run ``run_id`` tried."""
+    Those that are in flight now are being tried, but for those ``failing`` (why, by key), which the run ``run_id``
+    tried."""
     going_on = {partition_key(*pair) for pair in flight(instance, at).pairs}.difference(failing)
     every = left_failed(instance, at)
     for key in failing:
@@ -265,19 +282,38 @@ def left_failed_result(
             "partitions left failed": len(failed),
             "tried often enough": len(given_up),
             "never tried": untried,
-            **({"partitions": _partitions((pair, one.times, one) for pair, one in worst)} if failed else {}),
-            **({"not tried": _partitions((pair, one.unreached, one) for pair, one in longest)} if waiting else {}),
+            **(
+                {"partitions": _partitions(instance, failing, [(pair, one.times, one) for pair, one in worst])}
+                if failed
+                else {}
+            ),
+            **(
+                {"not tried": _partitions(instance, {}, [(pair, one.unreached, one) for pair, one in longest])}
+                if waiting
+                else {}
+            ),
             "looked at": f"{datetime.now(UTC):{_MINUTE}} UTC",
         },
     )
 
 
-def _partitions(rows: Iterable[tuple[Pair, int, Failed]]) -> dg.MetadataValue:
+def _partitions(
+    instance: dg.DagsterInstance, failing: Mapping[str, str], rows: Sequence[tuple[Pair, int, Failed]]
+) -> dg.MetadataValue:
+    why = _why(instance, failing, {partition_key(*pair): one.run_id for pair, _, one in rows})
     cells = (
-        (partition_key(*pair), times, f"{one.since:{_MINUTE}}", f"{one.last:{_MINUTE}}", one.run_id)
-        for pair, times, one in rows
+        (key, why[key], times, f"{one.since:{_MINUTE}}", f"{one.last:{_MINUTE}}", one.run_id)
+        for key, times, one in ((partition_key(*pair), times, one) for pair, times, one in rows)
     )
-    return as_table(["partition", "times", "first", "last", "run"], cells)
+    return as_table(["partition", "why", "times", "first", "last", "run"], cells)
+
+
+def _why(instance: dg.DagsterInstance, failing: Mapping[str, str], runs: Mapping[str, str]) -> dict[str, str]:
+    """The reason of each partition of ``runs``, which has the id of the run that it failed in last. Of a run that has
+    not ended, ``failing`` has the reasons."""
+    told = {run_id: reasons_in(instance, run_id) for run_id in {runs[key] for key in runs.keys() - failing.keys()}}
+    own = {key: told[run_id].get(key) or told[run_id].get("") for key, run_id in runs.items() if run_id in told}
+    return {key: failing.get(key) or own.get(key) or "its run was ended before it could say why" for key in runs}
 
 
 def _said(failed: int, given_up: int, untried: int) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from cc_pipeline.columns import Column
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS
-from cc_pipeline.defs.declarations import Asset, ExternalAsset, Step
+from cc_pipeline.defs.declarations import Asset, ExternalAsset, RecordedAsset, Step
 from cc_pipeline.defs.lineage import (
     ARCHIVES,
     CLUSTER_INDEX,
@@ -40,8 +40,6 @@ EXTRACTED: Final[Mapping[str, Sequence[Column]]] = {
     "records": RECORD_COLUMNS,
     **PAGE_COLUMNS,
 }
-#: Of assets that no schedule and no other asset asks for: they read gigabytes.
-_ON_REQUEST: Final = {"asked": "on-request", "reads": "gigabytes"}
 #: One run takes several files: a file fails by itself.
 _TEN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
 #: A crawl's steps come one after the other, and the next one is skipped where a crawl failed: each has its own run.
@@ -97,21 +95,6 @@ def catalog() -> list[Step]:
         return Asset(name=name, group="catalog", kinds=kinds, description=description, **more)
 
     return [
-        _made(
-            "catalog.built_index",
-            asset(
-                "built_index",
-                ["parquet"],
-                "The columnar index of a month of CC-NEWS, or of WARC files that a person named: a Parquet file for "
-                "each of them.\n\nReads every archive file once (some 350 GB a month), so it says the price first, and "
-                "wants a yes in the run's configuration. Only the job build_index includes this asset. A stopped build "
-                "goes on where it stopped.",
-                external=[PATH_LISTS, ARCHIVES],
-            ),
-            config=BuildConfig,
-            options={"tags": _ON_REQUEST},
-            **by_crawl,
-        ),
         _made(
             "catalog.crawls",
             asset(
@@ -170,37 +153,48 @@ def catalog() -> list[Step]:
             options={"freshness_policy": fresh(fail_window=days(days=120), warn_window=days(days=60))},
             **by_crawl,
         ),
-        _made(
-            "catalog.repaired_statistics",
-            asset(
-                "repaired_statistics",
-                ["deltalake", "duckdb"],
-                "Key bounds of row groups that were published without any (13 crawls of 2017 and 2018, some later "
-                "ones).\n\nReads the key column of each such row group once: about 23 MB each in the real index. Only "
-                "the job repair_statistics includes this asset. Until it has run, every look-up reads these row "
-                "groups.",
-                deps=["row_groups"],
-                external=[COLUMNAR_INDEX],
-                table="row_groups",
-                columns=SHOWN_ROW_GROUPS_COLUMNS,
-            ),
-            pool="catalog",
-            options={"tags": _ON_REQUEST},
-            **by_crawl,
+    ]
+
+
+def on_request() -> list[RecordedAsset]:
+    """What reads gigabytes of a crawl, and is made only by the job that is named for it."""
+
+    def recorded(job: str, name: str, kinds: Sequence[str], description: str, **more: Any) -> RecordedAsset:
+        told = f"{description}\n\nNo selection includes it: launch the job {job} for a crawl."
+        asset = Asset(name=name, group="catalog", kinds=kinds, description=told, **more)
+        return RecordedAsset(asset=asset, job=job, partitions="crawl")
+
+    return [
+        recorded(
+            "build_index",
+            "built_index",
+            ["parquet"],
+            "The columnar index of a month of CC-NEWS, or of WARC files that a person named: a Parquet file for each "
+            "of them.\n\nReads every archive file once (some 350 GB a month), so it says the price first, and wants a "
+            "yes in the run's configuration. A stopped build goes on where it stopped.",
+            external=[PATH_LISTS, ARCHIVES],
         ),
-        _made(
-            "catalog.url_index",
-            asset(
-                "url_index",
-                ["file"],
-                "A prefixed B-tree of every URL of the crawl, in the format of Common Crawl's own index of 2012.\n\n"
-                "Reads four columns of the crawl's whole columnar index (tens of gigabytes of a real crawl). For a "
-                "crawl without one it reads all ARC files. Only the job build_url_index includes this asset.",
-                deps=["row_groups"],
-                external=[COLUMNAR_INDEX, ARCHIVES],
-            ),
-            options={"tags": _ON_REQUEST},
-            **by_crawl,
+        recorded(
+            "repair_statistics",
+            "repaired_statistics",
+            ["deltalake", "duckdb"],
+            "Key bounds of row groups that were published without any (13 crawls of 2017 and 2018, some later ones)."
+            "\n\nReads the key column of each such row group once: about 23 MB each in the real index. Until it has "
+            "run, every look-up reads these row groups.",
+            deps=["row_groups"],
+            external=[COLUMNAR_INDEX],
+            table="row_groups",
+            columns=SHOWN_ROW_GROUPS_COLUMNS,
+        ),
+        recorded(
+            "build_url_index",
+            "url_index",
+            ["file"],
+            "A prefixed B-tree of every URL of the crawl, in the format of Common Crawl's own index of 2012.\n\nReads "
+            "four columns of the crawl's whole columnar index (tens of gigabytes of a real crawl). For a crawl without "
+            "one it reads all ARC files.",
+            deps=["row_groups"],
+            external=[COLUMNAR_INDEX, ARCHIVES],
         ),
     ]
 

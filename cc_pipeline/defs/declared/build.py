@@ -7,9 +7,19 @@ from typing import Any, Final
 import dagster as dg
 
 from cc_pipeline.defs.checks.steps import check_steps
-from cc_pipeline.defs.declarations import Asset, AssetJob, ExternalAsset, OpJob, Schedule, Sensor, Step
+from cc_pipeline.defs.declarations import (
+    Asset,
+    AssetJob,
+    ExternalAsset,
+    OpJob,
+    RecordedAsset,
+    Schedule,
+    Sensor,
+    Step,
+)
 from cc_pipeline.defs.declared.bodies import body, later, schema_of
 from cc_pipeline.defs.declared.collected import CHECK_EVERYTHING, Part, leave_out, parts
+from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.defs.lineage import checked_owners, table_metadata
 from cc_pipeline.defs.partitions import EVERYTHING, LOOK_TAG
 from cc_pipeline.defs.placement import OURS, Placement
@@ -126,6 +136,7 @@ def _merged(at: Placement, chosen: Sequence[Part], **more: Any) -> dg.Definition
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = [
         *(_external(at, one, named) for definitions in own for one in definitions.external),
         *(_step(at, step, named) for definitions in own for step in definitions.steps),
+        *(_recorded(at, one, named) for definitions in own for one in definitions.recorded),
     ]
     checks = check_steps(at, (check for part in chosen for check in part.checks))
     keys = [key for one in assets for key in (one.keys if isinstance(one, dg.AssetsDefinition) else [one.key])]
@@ -214,6 +225,19 @@ def _step(at: Placement, step: Step, owned_by: Sequence[str]) -> dg.AssetsDefini
     )(made)
 
 
+def _recorded(at: Placement, recorded: RecordedAsset, owned_by: Sequence[str]) -> dg.AssetSpec:
+    """An asset that no run plans: Dagster takes it for data of others, and shows what the job logs of it."""
+    described = _described(at, recorded.asset, owned_by)
+    metadata: dict[str, Any] = dict(described["metadata"] or {})
+    if at.alone:
+        metadata["made by the job"] = dg.MetadataValue.job(at.of(recorded.job), LOCATION)
+    return dg.AssetSpec(
+        **described | {"metadata": metadata},
+        partitions_def=getattr(at, recorded.partitions),
+        tags={"asked": "on-request"},
+    )
+
+
 def _asset_job(at: Placement, job: AssetJob) -> Any:
     selection = dg.AssetSelection.assets(*map(at.key, job.assets))
     return dg.define_asset_job(at.of(job.name), selection, tags=at.tags, description=job.description)
@@ -232,13 +256,15 @@ def _op_job(at: Placement, job: OpJob) -> dg.JobDefinition:
     """A job of one op: the order of what it does matters, or it makes any partitions."""
     op = dg.op(
         name=at.of(job.op),
-        out={} if job.is_listed else None,
+        out={} if job.is_listed or job.partitions is not None else None,
         pool=at.of(job.pool) if job.pool is not None else None,
         required_resource_keys={at.resource},
         config_schema=schema_of(job.config),
     )(body(at, job.function, job.config))
 
-    @dg.job(name=at.of(job.name), tags=at.tags, description=job.description)
+    partitions = getattr(at, job.partitions) if job.partitions is not None else None
+
+    @dg.job(name=at.of(job.name), tags=at.tags, description=job.description, partitions_def=partitions)
     def of_one_op() -> None:
         op()
 

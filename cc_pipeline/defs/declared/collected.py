@@ -98,10 +98,13 @@ def _problem(part: Part, others: list[Part]) -> str:
             return f"{owner or part.origin} has the {kind} {name!r} already"
     own = (others[0].definitions, part.definitions)
     known = {asset.name: step.partitions for one in own for step in one.steps for asset in step.assets}
+    recorded = {one.asset.name for definitions in own for one in definitions.recorded}
     for name in _named(part):
-        if name not in known:
+        if name not in known and name not in recorded:
             return f"it names the asset {name!r}, which neither the core nor the extension makes"
     for job in part.definitions.jobs:
+        if isinstance(job, AssetJob) and recorded.intersection(job.assets):
+            return f"the job {job.name!r} names assets that a job of one op records"
         if isinstance(job, AssetJob) and len({known[name] for name in job.assets} - {None}) > 1:
             return f"the assets of the job {job.name!r} have different partitions"
     if CHECK_EVERYTHING in {job.name for job in part.definitions.jobs}:

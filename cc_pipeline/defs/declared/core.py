@@ -22,6 +22,7 @@ def core_definitions(published: Iterable[str], *, alone: bool) -> HomeDefinition
     return HomeDefinitions(
         external=assets.common_crawl(),
         steps=[*steps, *assets.analytics([*shown, *published])],
+        recorded=assets.on_request(),
         jobs=[*JOBS, TRIM_HISTORY] if alone else JOBS,
         sensors=[one for one in vars(sensors).values() if isinstance(one, Sensor)],
         schedules=[one for one in ticking if alone or one.job != TRIM_HISTORY.name],

@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.defs.declarations import AssetJob, OpJob
-from cc_pipeline.defs.declared.assets import ExtractConfig
+from cc_pipeline.defs.declared.assets import BuildConfig, ExtractConfig
 
 _ASSET_JOBS: Final = (
     AssetJob(
@@ -18,33 +18,6 @@ _ASSET_JOBS: Final = (
         name="extract_domain",
         description="Finds, fetches and parses a domain's captures in a crawl.",
         assets=("captures", "records", "page_metadata", "page_text", "page_links", "feed_items"),
-    ),
-    AssetJob(
-        name="repair_statistics",
-        description="Computes key bounds of a crawl's row groups that have none; reads their whole key column.",
-        assets=("repaired_statistics",),
-    ),
-    AssetJob(
-        name="build_index",
-        description="Builds the index of a month of CC-NEWS, or of named WARC files; says its price and wants a yes "
-        "to it.",
-        assets=("built_index",),
-    ),
-    AssetJob(
-        name="build_url_index",
-        description="Builds a prefixed B-tree of a crawl's URLs; reads four columns of its whole index, or its ARC "
-        "files.",
-        assets=("url_index",),
-    ),
-    AssetJob(
-        name="fetch_domain",
-        description="Finds and fetches a domain's captures in a crawl, without parsing them.",
-        assets=("captures", "records"),
-    ),
-    AssetJob(
-        name="parse_domain",
-        description="Parses a domain's stored records of a crawl.",
-        assets=("page_metadata", "page_text", "page_links", "feed_items"),
     ),
     AssetJob(
         name="list_crawls",
@@ -60,11 +33,6 @@ _ASSET_JOBS: Final = (
         name="read_source_files",
         description="Reads whole files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages.",
         assets=("source_metadata", "source_text", "source_links", "source_feed_items", "source_faults"),
-    ),
-    AssetJob(
-        name="export_domain",
-        description="Writes a domain's parsed pages of a crawl as Hadoop SequenceFiles: text and metadata.",
-        assets=("text_sequencefile", "metadata_sequencefile"),
     ),
 )
 
@@ -95,6 +63,29 @@ class PurgeConfig(dg.Config):
 
 
 _OP_JOBS: Final = (
+    OpJob(
+        name="repair_statistics",
+        description="Computes key bounds of a crawl's row groups that have none; reads their whole key column. Records "
+        "repaired_statistics.",
+        function="cc_pipeline.defs.assets.catalog.repair_key_bounds",
+        pool="catalog",
+        partitions="crawl",
+    ),
+    OpJob(
+        name="build_index",
+        description="Builds the index of a month of CC-NEWS, or of named WARC files; says its price and wants a yes "
+        "to it. Records built_index.",
+        function="cc_pipeline.defs.assets.catalog.index_archives",
+        config=BuildConfig,
+        partitions="crawl",
+    ),
+    OpJob(
+        name="build_url_index",
+        description="Builds a prefixed B-tree of a crawl's URLs; reads four columns of its whole index, or its ARC "
+        "files. Records url_index.",
+        function="cc_pipeline.defs.assets.catalog.index_urls",
+        partitions="crawl",
+    ),
     OpJob(
         name="upkeep",
         description="Merges small files of the tables, publishes, and deletes files superseded for a week.",

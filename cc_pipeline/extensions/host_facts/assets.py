@@ -6,12 +6,12 @@ import dagster as dg
 
 from cc_pipeline.defs.declared.collected import asset_name
 from cc_pipeline.defs.partition_runs import Yielded, each_alone, own_figures
-from cc_pipeline.defs.partitions import StepContext, listed_keys
+from cc_pipeline.defs.partitions import listed_keys
 from cc_pipeline.defs.placement import Placement
-from cc_pipeline.defs.recording import Described, PartitionRun, wanted_keys
+from cc_pipeline.defs.recording import Described, PartitionRun
 from cc_pipeline.extensions.host_facts.choosing import USUAL, hosts_only, known_for, with_hosts
 from cc_pipeline.extensions.host_facts.dataset_files import dataset_transport, read_ahead
-from cc_pipeline.extensions.host_facts.definitions import AnnotationConfig, FactsConfig, FillFactsConfig
+from cc_pipeline.extensions.host_facts.definitions import AnnotationConfig, FillFactsConfig
 from cc_pipeline.extensions.host_facts.fill import fill_facts
 from cc_pipeline.extensions.host_facts.known import Known, known_datasets
 from cc_pipeline.extensions.host_facts.places import asset_of
@@ -19,21 +19,13 @@ from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.workspace.workspace import Workspace
 
 
-def host_facts(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: FactsConfig) -> Yielded:
-    """One row per host of the target, with what datasets keyed by host say of it in the crawl. Filled on request."""
-    run = PartitionRun(context, workspace, at, wanted_keys(context), ["host_facts"])
-    yield from _fill_facts(context, workspace, run, config)
-
-
 def fill_facts_listed(
     context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: FillFactsConfig
 ) -> Yielded:
-    """The same for the partitions that the configuration names."""
+    """Records ``host_facts`` of the partitions that the configuration names: one row per host of the target, with what
+    datasets keyed by host say of it in the crawl."""
     run = PartitionRun(context, workspace, at, listed_keys(config.partitions), ["host_facts"], listed=True)
-    yield from _fill_facts(context, workspace, run, config)
 
-
-def _fill_facts(context: StepContext, workspace: Workspace, run: PartitionRun, config: FactsConfig) -> Yielded:
     def fill(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
         known = known_for(workspace, crawl)
@@ -44,7 +36,7 @@ def _fill_facts(context: StepContext, workspace: Workspace, run: PartitionRun, c
         metadata["datasets"] = dg.MetadataValue.text(", ".join(dataset.name for dataset in datasets))
         return {"host_facts": (metadata, None)}
 
-    return each_alone(context, run, fill)
+    yield from each_alone(context, run, fill)
 
 
 def _of_hosts(known: Mapping[str, Known]) -> list[str]:

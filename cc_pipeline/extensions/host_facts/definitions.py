@@ -7,9 +7,8 @@ import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.columns import Column
-from cc_pipeline.defs.declarations import Asset, AssetJob, Columns, ExternalAsset, HomeDefinitions, OpJob, Step
+from cc_pipeline.defs.declarations import Asset, Columns, ExternalAsset, HomeDefinitions, OpJob, RecordedAsset, Step
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
-from cc_pipeline.defs.partitions import BACKFILL
 from cc_pipeline.extensions.host_facts.places import ANNOTATION, asset_of
 from cc_pipeline.extensions.host_facts.schemas import (
     DEGREES_COLUMNS,
@@ -51,14 +50,10 @@ class AnnotationConfig(dg.Config):
 
 
 JOBS: Final = (
-    AssetJob(
-        name="fill_facts",
-        description="Writes down what datasets keyed by host say of a target's hosts in a crawl; fetches nothing else.",
-        assets=["host_facts"],
-    ),
     OpJob(
         name="fill_facts_of_targets",
-        description="Writes down what datasets keyed by host say of the hosts of any targets in any crawls.",
+        description="Writes down what datasets keyed by host say of the hosts of any targets in any crawls. Records "
+        "host_facts.",
         function=f"{_BODIES}.fill_facts_listed",
         config=FillFactsConfig,
         is_listed=True,
@@ -73,23 +68,19 @@ def make_definitions(added: Mapping[str, "Known"]) -> HomeDefinitions:
         group="facts",
         kinds=["deltalake", "parquet"],
         description="One row per host of the target, with what datasets keyed by host say of it in the crawl. "
-        "Filled on request.",
+        "\n\nIt asks a server of others for each host, so no selection includes it: launch the job "
+        "fill_facts_of_targets.",
         deps=[asset_of(name) for name in added],
         external=[*KEYED],
         columns=HOST_FACTS_COLUMNS,
         lineage=_lineage(),
         is_published=True,
     )
-    fill = Step(
-        function=f"{_BODIES}.host_facts",
-        assets=[table],
-        config=FactsConfig,
-        partitions="pairs",
-        backfill=BACKFILL,
-        options={"output_required": False},
-    )
+    filled = RecordedAsset(asset=table, job="fill_facts_of_targets", partitions="pairs")
     annotations = [_annotation(name, known) for name, known in added.items()]
-    return HomeDefinitions(external=_common_crawl(), steps=[fill, *annotations], jobs=JOBS, families=[ANNOTATION])
+    return HomeDefinitions(
+        external=_common_crawl(), steps=annotations, recorded=[filled], jobs=JOBS, families=[ANNOTATION]
+    )
 
 
 def _annotation(name: str, known: "Known") -> Step:

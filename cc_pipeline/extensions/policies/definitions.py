@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, Step
+from cc_pipeline.defs.declarations import Asset, HomeDefinitions, OpJob, Step
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
 from cc_pipeline.defs.partitions import BACKFILL
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_COLUMNS, VERSION
@@ -12,7 +12,7 @@ LISTED_JOB = "read_policies_of_targets"
 
 
 def define() -> HomeDefinitions:
-    """The asset ``site_policies``, and the jobs that make it."""
+    """The asset ``site_policies``, and the job that makes it."""
     asset = Asset(
         name="site_policies",
         group="content",
@@ -35,11 +35,6 @@ def define() -> HomeDefinitions:
             )
         ],
         jobs=[
-            AssetJob(
-                name="read_policies",
-                description="Reads a target's stored robots.txt captures of a crawl into a table; fetches nothing.",
-                assets=("site_policies",),
-            ),
             OpJob(
                 name=LISTED_JOB,
                 description="Reads the stored robots.txt captures of any targets in any crawls into a table.",

@@ -117,7 +117,7 @@ def test_what_is_there_is_delivered_before_trouble_of_the_source_is_told(
 ) -> None:
     def fetch(*_: object) -> Iterator[None]:
         yield
-        raise RunFailed("fetch_domain", "0", NEW, "the source gave 3 of 30 captures", "Incomplete")
+        raise RunFailed("extract_targets", "0", NEW, "the source gave 3 of 30 captures", "Incomplete")
 
     words = ("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to")
     assert cli(*words, tmp_path / "before").status == 0

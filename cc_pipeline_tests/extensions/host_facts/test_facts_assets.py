@@ -11,6 +11,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.extensions.host_facts.known import add_dataset
 from cc_pipeline.extensions.host_facts.verdicts import annotation_verdict
@@ -42,7 +43,7 @@ def test_facts_are_filled_and_each_annotation_is_an_asset(
     instance: dg.DagsterInstance, told: tuple[Path, KeyedTruth], added: Path
 ) -> None:
     workspace = workspace_of(told[0], added)
-    annotation, host_facts = asset("annotation_scores", everything()), asset("host_facts", everything())
+    annotation, definitions = asset("annotation_scores", everything()), everything()
     target = parse_target("example.org")
     workspace.register_targets([target])
     instance.add_dynamic_partitions("crawl", [NEW])
@@ -50,19 +51,17 @@ def test_facts_are_filled_and_each_annotation_is_an_asset(
     resources = {WORKSPACE: workspace}
     made = dg.materialize([annotation], instance=instance, resources=resources)
     assert made.success
-    filled = dg.materialize(
-        [host_facts, annotation],
-        selection=["host_facts"],
-        instance=instance,
-        resources=resources,
-        partition_key=f"{NEW}|{target.slug}",
+    filled = definitions.resolve_job_def("fill_facts_of_targets").execute_in_process(
+        instance=instance, resources=resources, run_config=config_of("fill_facts_listed", [f"{NEW}|{target.slug}"])
     )
-    assert filled.success
+    [record] = filled.get_asset_materialization_events()
+    assert (record.asset_key, record.partition) == (dg.AssetKey("host_facts"), f"{NEW}|{target.slug}")
     rows = {row["surt_host_name"]: row for row in workspace.lake.read("host_facts").to_pylist()}
     truth = {row["surt_host_name"]: row for row in told[1].rows["host-index", NEW]}
     assert rows["org,example"]["fetch_200"] == truth["org,example"]["fetch_200"]
     assert dict(rows["org,example"]["other_facts"]) == {"score": "1"}
-    assert dg.AssetKey("annotation_scores") in {dep.asset_key for spec in host_facts.specs for dep in spec.deps}
+    facts = definitions.resolve_asset_graph().get(dg.AssetKey("host_facts"))
+    assert dg.AssetKey("annotation_scores") in facts.parent_keys and not facts.is_materializable
     verdict = annotation_verdict(workspace, "scores")
     assert (verdict.severity, verdict.figures["files"]) == ("ok", 1)
     assert annotation_verdict(workspace, "nobody").severity == "warn"

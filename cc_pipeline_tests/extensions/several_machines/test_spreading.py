@@ -60,8 +60,8 @@ def test_partitions_go_to_whoever_has_the_fewest_runs(hosts: Hosts) -> None:
 
 
 def test_what_lies_in_one_home_is_made_there(hosts: Hosts) -> None:
-    assert {hosts.given(job) for job in ("harvest_crawl", "publish", "upkeep", "export_domain")} == {ONE}
-    assert hosts.given("fetch_domain") == TWO
+    assert {hosts.given(job) for job in ("harvest_crawl", "publish", "upkeep", "build_index")} == {ONE}
+    assert hosts.given("extract_domain") == TWO
 
 
 def test_a_host_that_does_not_answer_is_passed_over_and_none_is_an_error(hosts: Hosts) -> None:
