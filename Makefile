@@ -22,7 +22,7 @@ help:            ## what can be made
 
 setup:           ## .venv with the locked set, nothing else
 	@.ci/setup
-	@$(VENV)/cc-pipeline automation init --quiet
+	@$(VENV)/cc-pipeline automation init > /dev/null
 
 demo: setup      ## a mini crawl, the whole graph through Dagster, and what it found
 	@$(VENV)/cc-pipeline demo

@@ -31,7 +31,7 @@ from cc_pipeline.documents.html import model
 from cc_pipeline.documents.html.content import Extractor, opinions
 from cc_pipeline.documents.html.features import Array, features
 from cc_pipeline.documents.html.kept import content_of
-from cc_pipeline.documents.html.model import NODE, Trees, likelihoods, scored, second_features, write_trees
+from cc_pipeline.documents.html.model import NODE, Trees, likelihoods, scored, second_features
 from cc_pipeline.documents.html.tables import Walk
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits
@@ -200,7 +200,9 @@ def main() -> None:
         stages = both_stages(examples(pages()), folds=5)
         with Path(model.__file__).with_name("model.trees").open("wb") as file:
             for trees in stages:
-                write_trees(file, trees)
+                # as model.read_trees takes them
+                np.save(file, trees.roots)
+                np.save(file, trees.nodes)
     else:
         bench_unseen(Report("content_model"))
 

@@ -38,7 +38,6 @@ from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.upkeep.purge_plan import UNKNOWN_TABLE, find_unknown_tables
 from cc_pipeline.upkeep.stored_files import Verified, lost_records
 from cc_pipeline.upkeep.torn_tables import run_command, torn_slices
-from cc_pipeline.upkeep.upkeep import doubtful_notes
 from cc_pipeline.workspace.claim import is_home_of, remembered_source
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_changed_miscounts, sentences
@@ -63,7 +62,6 @@ def examine(settings: Settings) -> list[Finding]:
             *_places(workspace),
             *_tables(workspace),
             *_stored(workspace),
-            *_clocks(workspace),
             *extension_findings(workspace),
         ]
 
@@ -363,25 +361,6 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
         )
     if not lost:
         yield Finding("ok", "stored", "the bytes of all stored records are there")
-
-
-def _clocks(workspace: Workspace) -> Iterator[Finding]:
-    """Notes and leases of the lake that say no time, or one to come."""
-    if not is_home_of(workspace.settings):
-        return
-    try:
-        odd = doubtful_notes(workspace)
-    except CcPipelineError as error:
-        yield Finding("bad", "notes", f"notes of the lake cannot be looked at: {error}")
-        return
-    for key, why in sorted(odd.items())[:1]:
-        more = f" (and {len(odd) - 1:,} more)" if len(odd) > 1 else ""
-        yield Finding(
-            "note",
-            "notes",
-            f"{workspace.settings.lake}/{key} {why}{more}: it counts from when it was written, or from now",
-            "Nothing to do: upkeep removes it in time. Check the clocks of the machines that use this lake.",
-        )
 
 
 def verified_finding(done: Verified) -> Finding:

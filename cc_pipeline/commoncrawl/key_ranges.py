@@ -30,15 +30,6 @@ class KeyRange:
     def __contains__(self, key: bytes) -> bool:
         return self.start <= key and (self.end is None or key < self.end)
 
-    def may_overlap(self, low: bytes | None, high: bytes | None) -> bool:
-        """Whether a block with keys from ``low`` to ``high`` (both inclusive) may hold a key of this range.
-
-        ``None`` means unknown, and unknown is never pruned.
-        """
-        if high is not None and high < self.start:
-            return False
-        return low is None or self.end is None or low < self.end
-
 
 def prefix_range(prefix: bytes) -> KeyRange:
     """The range of all keys that start with ``prefix``."""

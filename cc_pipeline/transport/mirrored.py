@@ -344,8 +344,6 @@ class Mirrored:
                 return None
             last_wait = min(waits)
             question.waited += last_wait
-            self._stats.retries += 1
-            self._stats.retry_seconds += last_wait
             await asyncio.sleep(last_wait)
 
     def _given(self, number: int, key: str, found: Verified, answer: Answer, question: _Question) -> Answered:

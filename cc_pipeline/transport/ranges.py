@@ -121,7 +121,7 @@ class ObjectInfo:
 
 @dataclass(slots=True)
 class TransportStats:
-    """Counted since the transport was made. Seconds are summed over all requests, which run side by side.
+    """Counted since the transport was made.
 
     ``served`` are the answers of each place where there are several, ``differing`` objects that have other lengths at
     other places, each as a sentence.
@@ -129,9 +129,6 @@ class TransportStats:
 
     requests: int = 0
     bytes: int = 0
-    retries: int = 0
-    budget_seconds: float = 0.0
-    retry_seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     served: Counter[str] = field(default_factory=Counter)
     differing: dict[str, str] = field(default_factory=dict)

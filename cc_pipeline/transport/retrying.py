@@ -88,26 +88,23 @@ class Asker:
             return replace(stuck.found, detail=f"{stuck.found.detail}, as a moment ago"), NO_BODY, 0
         refusal: _Refusal | None = None
         try:
-            stats = self._stats
             attempt = 1
             last_wait = 0.0
             while True:
                 gate: Gate | None = self.gate
                 if refusal is not None and refusal.is_forbidden and await self._is_denied(key, refusal):
                     return refusal.found, NO_BODY, attempt
-                asked = time.monotonic()
                 try:
                     probes = await self.gate.enter()
                 except GateClosed as closed:
                     return closed_finding(closed), NO_BODY, attempt - (refusal is None)
-                stats.budget_seconds += time.monotonic() - asked
                 if probes and (refusal is not None or self.gate.denied) and await self._ask_for_a_sample():
                     continue
                 found, answer, sent = await self._send(fetch, judge)
                 if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
                     led = await follow(answer, self.gate)
                     found, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
-                stats.bytes += len(answer.body) + answer.handed_on
+                self._stats.bytes += len(answer.body) + answer.handed_on
                 if isinstance(found, Verified):
                     self._stuck.pop(key, None)
                     self._tell(gate, found, sent, key)
@@ -125,7 +122,6 @@ class Asker:
                     if is_over or key in gate.denied:
                         return found, answer, attempt
                     refusal = _Refusal(found, gate.well, None if refusal is None else refusal.leads)
-                    stats.retries += 1
                     continue
                 self._tell(gate, found, sent, key, again=attempt > 1)
                 wait = self._retry.next_wait(found, attempt, last_wait)
@@ -134,10 +130,7 @@ class Asker:
                     return found, answer, attempt
                 last_wait = wait
                 attempt += 1
-                stats.retries += 1
-                started = time.monotonic()
                 await asyncio.sleep(wait)
-                stats.retry_seconds += time.monotonic() - started
         finally:
             if refusal is not None and refusal.leads is not None:
                 del self._asked_again[key]

@@ -25,10 +25,10 @@ from cc_pipeline.lake.merging import Bounds, even_out, is_due, merge_due
 from cc_pipeline.lake.snapshot import Publication, pinned_versions, pins_another_log
 from cc_pipeline.lake.streaming import crawls_of
 from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
-from cc_pipeline.locks import SKEW, LockHeld, has_come, locked
+from cc_pipeline.locks import LockHeld, has_come, locked
 from cc_pipeline.publish.publish import clear_debris, publish_warehouse
-from cc_pipeline.records.leases import LEASES, LIFE, forget_ended
-from cc_pipeline.records.sweep import NOTES, crawls_with_files, noted_at, sweep
+from cc_pipeline.records.leases import forget_ended
+from cc_pipeline.records.sweep import crawls_with_files, sweep
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -39,8 +39,6 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Longer than any merging takes; after a kill, nobody merges for as long.
 LASTS: Final = timedelta(hours=24)
 _LONGEST: Final = 4_096
-#: Bytes of a note that is read to see which times it names.
-_LARGEST_NOTE: Final = 64 << 20
 
 #: A superseded file is kept this long, for readers that opened ``cc.duckdb`` before it was superseded.
 RETENTION_HOURS = 168
@@ -210,38 +208,6 @@ def _has_ended(lake: Transport, held: Listed) -> bool:
         if has_come(until, now + LASTS.total_seconds()):
             return until <= now
     return not has_come(held.modified, now) or held.modified + LASTS.total_seconds() <= now
-
-
-def doubtful_notes(workspace: Workspace) -> dict[str, str]:
-    """Keys of the lake's notes and leases that are empty, or that name a time which has not come, and which of both.
-    None of them is believed: each counts from when the place got it, or from now. Raises ``EnvironmentFault``."""
-    place, now = workspace.place, time.time()
-    latest = (datetime.fromtimestamp(now, UTC) + LASTS).isoformat()
-    folders = ["leases/", "published/", "purges/"]
-    for crawl in crawls_with_files(workspace.storage):
-        folders += [f"{workspace.storage.folder(crawl)}/{name}/" for name in (NOTES, LEASES)]
-    found = {}
-    for listed in (one for folder in folders for one in place.listing(folder)):
-        if not listed.size:
-            found[listed.key] = "is empty"
-        elif not has_come(listed.modified, now) or _names_later(place, listed, now, latest):
-            found[listed.key] = "names a time that has not come"
-    return found
-
-
-def _names_later(place: Transport, listed: Listed, now: float, latest: str) -> bool:
-    """Whether a note names a time, in its name or its text, that nobody can have written yet."""
-    if f"/{NOTES}/" in listed.key:
-        return noted_at(replace(listed, modified=now + 2 * SKEW), now) is None
-    try:
-        noted = json.loads(place.read_all(listed.key, _LARGEST_NOTE).data)
-    except (RangeFault, ValueError):
-        return False
-    times = [noted.get(name) for name in ("until", "published_at", "removed_at")] if isinstance(noted, dict) else []
-    ends = noted.get("expires") if isinstance(noted, dict) else None
-    return any(isinstance(one, str) and one > latest for one in times) or (
-        isinstance(ends, int | float) and not has_come(ends, now + LIFE)
-    )
 
 
 def _sweep_records(workspace: Workspace, retention_hours: float) -> int:

@@ -67,18 +67,6 @@ def test_a_catalog_is_exported_and_imported_by_commands(cli: Cli, world: World, 
     assert cli("catalog", "import", tmp_path / "none", *ours).status == 1
 
 
-def test_athena_sql_is_plain_text_that_can_be_piped(cli: Cli) -> None:
-    said = cli(
-        "catalog", "athena", "--crawls", f"{OLD},CC-MAIN-2018-09", "--crawl", "CC-MAIN-2018-13", "--subset", "robotstxt"
-    )
-    assert said.status == 0
-    assert all(f"'{crawl}'" in said.out for crawl in (OLD, "CC-MAIN-2018-09", "CC-MAIN-2018-13"))
-    assert "subset = 'robotstxt'" in said.out
-    assert "\x1b" not in said.out
-    assert cli("catalog", "athena").out.count("'CC-MAIN-") == 13
-    assert cli("catalog", "athena", "--column", "x; DROP").status == 1
-
-
 def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: World, tmp_path: Path) -> None:
     settings = load_settings({}, source=str(world.bucket), home=str(tmp_path))
     assert [finding.level for finding in budget_findings(settings)] == ["ok"]

@@ -80,7 +80,7 @@ def test_no_command_takes_targets_or_crawls_in_another_way() -> None:
 
 
 NEEDS_EXAMPLES = ("plan", "lookup", "doctor",
-                  "catalog coverage", "catalog export", "catalog import", "catalog athena",
+                  "catalog coverage", "catalog export", "catalog import",
                   "index harvest", "index build", "index repair", "index search",
                   "index verify")  # fmt: skip
 

@@ -162,11 +162,3 @@ def test_merging_changes_no_membership(parts: list[KeyRange], key: bytes) -> Non
 @given(st.binary(max_size=4), st.binary(max_size=5))
 def test_prefix_range_is_the_prefix(prefix: bytes, key: bytes) -> None:
     assert (key in prefix_range(prefix)) == key.startswith(prefix)
-
-
-def test_blocks_with_unknown_ends_are_never_pruned() -> None:
-    wanted = KeyRange(b"b", b"c")
-    assert wanted.may_overlap(None, None)
-    assert wanted.may_overlap(b"a", None) and wanted.may_overlap(None, b"b")
-    assert not wanted.may_overlap(b"c", None) and not wanted.may_overlap(None, b"az")
-    assert wanted.may_overlap(b"a", b"b") and not wanted.may_overlap(b"c", b"d")

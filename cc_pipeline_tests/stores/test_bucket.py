@@ -138,9 +138,10 @@ def test_the_transport_asks_again_and_waits_as_long_as_it_is_told() -> None:
     answers = [error(503, "SlowDown", Retry_After="1"), (200, {}, b"")]
     retry = RetryPolicy(attempts=3, base=0.01, longest=0.02)
     with scripted(lambda method, path: answers.pop(0)) as (endpoint, asked), place_at(endpoint, retry) as place:
+        started = time.monotonic()
         assert place.put("x", b"12")
         assert len(asked) == 2
-        assert place.stats.budget_seconds > 0.5
+        assert time.monotonic() - started > 0.5
 
 
 def test_asking_again_ends() -> None:

@@ -136,19 +136,3 @@ def test_a_home_without_records_has_nothing_stored(bucket: Bucket, tmp_path: Pat
     workspace = workspace_of(bucket[0], tmp_path)
     assert lost_records(workspace) == []
     assert verify(workspace.lake, workspace.storage).read == 0
-
-
-def test_the_doctor_names_notes_that_say_no_time_or_one_to_come(workspace: Workspace) -> None:
-    place = workspace.place
-    assert [one for one in examine(workspace.settings) if one.topic == "notes"] == []
-    for key, content, why in (
-        (f"records/{NEW}/superseded/20990101T000000.000000Z-x.json", b"{}", "names a time that has not come"),
-        (f"records/{NEW}/leases/c1.json", b'{"expires": 4070908800.0}', "names a time that has not come"),
-        ("leases/merging/000000000001", b'{"until": "2099-01-01T00:00:00+00:00"}', "names a time that has not come"),
-        ("leases/merging/000000000001", b"", "is empty"),
-    ):
-        place.put(key, content)
-        [finding] = [one for one in examine(workspace.settings) if one.topic == "notes"]
-        assert finding.level == "note"
-        assert f"{key} {why}" in finding.text
-        place.delete(key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,6 @@ from cc_pipeline.api.meaning import checked_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import notice, progress_bars, write_rows
-from cc_pipeline.commoncrawl.crawls import SUBSETS, WITHOUT_KEY_STATISTICS, validate_crawl_id
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
@@ -28,7 +26,7 @@ _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "r
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The row-group catalog: see what it covers, hand it on, or print a query for Athena.",
+    help="The row-group catalog: see what it covers, and hand it on.",
 )
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
@@ -196,70 +194,6 @@ def _fetched(settings: Settings, address: str, folder: Path) -> Path:
     if not Path(address).is_file():
         raise UserInputError(f"there is no file {address}")
     return Path(address)
-
-
-@app.command("athena")
-def athena(
-    crawls: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--crawls",
-            "--crawl",
-            "-c",
-            help="Crawls to query, comma-separated or repeated (default: the 13 that have no statistics).",
-        ),
-    ] = None,
-    subset: Annotated[str, typer.Option("--subset", help="warc, crawldiagnostics or robotstxt.")] = "warc",
-    column: Annotated[str, typer.Option("--column", help="The column whose bounds to compute.")] = "url_surtkey",
-    table: Annotated[
-        str, typer.Option("--table", help="Name of the table; the default is that of Common Crawl's set-up guide.")
-    ] = "ccindex.ccindex",
-) -> None:
-    """Print a query for Athena (or Trino) that computes the key bounds of every index file.
-
-    This command only prints the query. You can run it if you have Athena over Common Crawl's table. It scans the
-    whole column, and Athena bills by the byte. `cc-pipeline index repair` needs no account and costs nothing, and it
-    computes bounds by row group instead of by file.
-
-    [bold]Examples[/]
-
-      cc-pipeline catalog athena > bounds.sql
-
-      cc-pipeline catalog athena --crawls CC-MAIN-2018-05,CC-MAIN-2018-09 --subset robotstxt
-    """
-
-    named = [name.strip() for text in crawls or [] for name in text.split(",") if name.strip()]
-    sys.stdout.write(athena_sql(named or sorted(WITHOUT_KEY_STATISTICS), subset=subset, column=column, table=table))
-
-
-def athena_sql(
-    crawls: Sequence[str], *, subset: str = "warc", column: str = "url_surtkey", table: str = "ccindex.ccindex"
-) -> str:
-    """A query for Athena (or Trino) that reads a column's smallest and largest value in every index file.
-
-    It scans the whole column of the crawls named (about 23 MB a row group, billed by the byte) and knows files, not
-    row groups. ``table`` is the one of Common Crawl's set-up guide. Raises ``UserInputError`` for odd names.
-    """
-    if subset not in SUBSETS:
-        raise UserInputError(f"{subset!r} is not a subset; choose one of {', '.join(SUBSETS)}")
-    for name in (column, *table.split(".")):
-        if not name.isidentifier():
-            raise UserInputError(f"{name!r} is not a valid name in SQL")
-    if not crawls:
-        raise UserInputError("name at least one crawl")
-    listed = ",\n                ".join(f"'{validate_crawl_id(crawl)}'" for crawl in crawls)
-    return f"""SELECT crawl,
-       subset,
-       "$path" AS path,
-       count(*) AS row_count,
-       min({column}) AS {column}_min,
-       max({column}) AS {column}_max
-FROM {table}
-WHERE crawl IN ({listed})
-  AND subset = '{subset}'
-GROUP BY crawl, subset, "$path"
-ORDER BY crawl, {column}_min;
-"""
 
 
 COMMANDS = {"catalog": Command(app, FEATURES, 20)}

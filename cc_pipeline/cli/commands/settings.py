@@ -71,7 +71,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 def init(
     folder: Annotated[Path | None, typer.Argument(help="Folder of the files (default: the current one).")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Do not name the files that were written.")] = False,
 ) -> None:
     """Write the files that Dagster's own programs read. Files that are there stay as they are.
 
@@ -86,8 +85,7 @@ def init(
 
     place = Path.cwd() if folder is None else folder.expanduser().resolve()
     place.mkdir(parents=True, exist_ok=True)
-    if not quiet:
-        print_written(prepare_files(load_settings(), place))
+    print_written(prepare_files(load_settings(), place))
 
 
 def print_written(written: list[Path]) -> None:

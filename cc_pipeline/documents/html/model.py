@@ -44,12 +44,6 @@ def read_trees(file: IO[bytes]) -> Trees:
     return Trees(np.load(file).astype(np.int32), np.load(file).astype(NODE))
 
 
-def write_trees(file: IO[bytes], trees: Trees) -> None:
-    """Adds trees to a file."""
-    np.save(file, trees.roots)
-    np.save(file, trees.nodes)
-
-
 @lru_cache(maxsize=1)
 def fitted() -> tuple[Trees, Trees]:
     """The two stages that ``benchmarks/content_model.py`` fitted."""

@@ -41,7 +41,6 @@ def init(
         str | None,
         typer.Option(metavar="NAMES", help="Hosts that fetch, as NAME or NAME:PORT with commas; the first publishes."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Do not name the files that were written.")] = False,
 ) -> None:
     """Write the folder of an instance for several people, which is its home too. Files that are there stay as they are.
 
@@ -58,9 +57,7 @@ def init(
       cc-pipeline team init . --lake s3://lake/cc --logs s3://logs/cc --hosts one.internal,two.internal
     """
     place = Path.cwd() if folder is None else folder.expanduser().resolve()
-    written = _write_team(place, lake, logs, endpoint or "", _servers(hosts))
-    if not quiet:
-        print_written(written)
+    print_written(_write_team(place, lake, logs, endpoint or "", _servers(hosts)))
 
 
 def _servers(hosts: str | None) -> tuple[tuple[str, int], ...]:
