@@ -241,6 +241,8 @@ def test_checks_tell_good_from_bad():
     )
     assert check_sortedness(overlapping).figures == {"pairs": 1, "overlapping": 1}
     assert check_statistics(overlapping).figures["none"] == 1
+    assert "nothing to mend" in check_sortedness(overlapping).message
+    assert "job repair_statistics" in check_statistics(overlapping).message
     assert check_sortedness(row_groups([])).passed
 
 
@@ -275,7 +277,7 @@ def test_schema_drift_is_named_column_by_column():
     files = pa.Table.from_pylist(rows, schema=INDEX_FILES_SCHEMA)
     result = check_schema_drift(files)
     assert result.severity == "warn"
-    assert "1 files: new is new" in result.message
+    assert "1 files: new is new" in result.message and result.message.endswith("nothing to mend")
     same = files.slice(0, 2)
     assert check_schema_drift(same).passed
     assert "gone is gone" in check_schema_drift(files.slice(2), before).message
