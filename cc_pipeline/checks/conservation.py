@@ -11,7 +11,6 @@ from cc_pipeline.checks.scope import CheckResult, Scope, Severity, key_of, some
 from cc_pipeline.extraction.plan import Wanted, options_of, plan
 from cc_pipeline.extraction.standing import STAGES, Standing, stand
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.layout import stored_files
 from cc_pipeline.lake.repeats import PER_CAPTURE
 from cc_pipeline.lake.row_counts import committed_counts, count_in_files
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Figures, Slice, Stage, targets_by_crawl
@@ -131,9 +130,8 @@ def _counted(lake: Lake, crawl: str, targets: Collection[str] | None, files: Col
     """The rows of all tables; of ``targets`` alone where they are named."""
     rows: dict[str, Counter[Slice]] = {}
     for table in PER_CAPTURE:
-        spec, handle = lake.specs[table], lake.open(lake.specs[table])
+        spec, stored = lake.specs[table], lake.pin(table).stored_files([crawl])
         first, last = (min(targets), max(targets)) if targets else ("", "")
-        stored = [] if handle is None else stored_files(spec, handle, [crawl])
         mine = [
             file
             for file in stored

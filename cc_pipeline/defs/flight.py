@@ -188,6 +188,15 @@ def recorded(instance: dg.DagsterInstance, asset: str, at: Placement = OURS) -> 
     return {(crawl, domain): place for (crawl, _, domain), place in split}
 
 
+def recorded_among(instance: dg.DagsterInstance, asset: str, keys: AbstractSet[str], at: Placement = OURS) -> set[str]:
+    """Those of the partitions ``keys`` (crawl × target) of ``asset`` that were ever recorded. Dagster's own status of
+    partitions costs twenty times as much: it reads runs and planned events too."""
+    places = instance.get_latest_storage_id_by_partition(
+        at.key(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys)
+    )
+    return {*places.keys() & keys}
+
+
 def ended_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> list[tuple[float, int]]:
     """Seconds and partitions of the newest runs that made all of ``EXTRACTED`` and were well: those that only fetched,
     or only parsed, have another pace."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import Final
 
 import dagster as dg
 
 from cc_pipeline import interruption, progress
 from cc_pipeline.checks.outputs import judge_publication, refuse_unpublished
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.declared.build import everything, listed_job
 from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
-from cc_pipeline.defs.flight import EXTRACTED, left_failed
-from cc_pipeline.defs.history import is_trimmed
+from cc_pipeline.defs.flight import EXTRACTED, left_failed, recorded_among
 from cc_pipeline.defs.instance import (
     end_runs_of_dead_processes,
     end_runs_of_this_process,
@@ -42,11 +43,13 @@ from cc_pipeline.extraction.crawl_plan import CrawlPlan, current
 from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.harvesting.crawls import crawls_are_listed, find_crawl
 from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.lake.torn import torn_paths
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import Behind, behind, clear_debris
 from cc_pipeline.workspace.workspace import Workspace
 
+_LOG: Final = logging.getLogger(__name__)
 # a person watches progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 #: Tags of each run. The daemon must not launch again what a person runs in a terminal, and the UI lists only runs that
@@ -110,6 +113,7 @@ class Launcher:
         end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
         clear_debris(workspace.settings)
         self._resources = {WORKSPACE: workspace}
+        self._added: set[tuple[str, str]] = set()
         #: Keys of targets that nobody had registered before this launcher did.
         self.new_targets: set[str] = set()
         #: Whether a run of somebody else was waited for: then the tables are not as they were.
@@ -235,28 +239,38 @@ class Launcher:
         event = dg.AssetMaterialization(asset, partition=partition_key(crawl, slug), metadata=dict(metadata))
         self._instance.report_runless_asset_event(event)
 
-    def publish(self, before: Behind | None = None) -> LaunchedRun | None:
-        """Materializes ``warehouse``; not in a home that leaves it to another one. ``before`` is how far the file is
-        behind (default: it is looked at). Raises ``EnvironmentFault`` where the file does not show then what was
-        committed before."""
+    def publish(self, before: Behind | None = None) -> Publication | None:
+        """Publishes, and records it for ``warehouse`` with its checks: a run of a job for that one step would cost as
+        much again. Not in a home that leaves it to another one. ``before`` is how far the file is behind (default: it
+        is looked at). Raises ``EnvironmentFault``, also where the file does not show then what was committed before."""
+        # they load what merges and what checks, which a command with nothing to do need not
+        from cc_pipeline.defs.checks.looks import Looking  # noqa: PLC0415
+        from cc_pipeline.defs.publication import record_checked  # noqa: PLC0415
+        from cc_pipeline.upkeep.upkeep import merge_and_publish  # noqa: PLC0415
+
         if self._workspace.settings.publish == "none":
             return None
+        interruption.check()
         before = before or behind(self._workspace)
-        done = self._run("publish", "")
+        published = merge_and_publish(self._workspace)
+        record_checked(Looking(self._instance, _LOG), self._workspace, published, OURS)
         refuse_unpublished(self._workspace, before or Behind("", None))
-        return done
+        interruption.check()
+        return published
 
     def keep_up(self) -> Iterator[LaunchedRun]:
         """Merges small files, publishes, deletes what was superseded a week ago; then deletes Dagster's old runs, in as
         many runs as that takes. Raises ``RunFailed``."""
+        from cc_pipeline.defs.history import is_trimmed  # noqa: PLC0415  # loads the stages
+
         yield self._run("upkeep", "")
         yield self._run("trim_history", "")
         while not is_trimmed(self._instance):
             yield self._run("trim_history", "")
 
-    def publish_what_is_new(self) -> LaunchedRun | None:
-        """Materializes ``warehouse``, unless ``cc.duckdb`` can be read and shows everything already: then no run is
-        started. Raises as :meth:`publish`."""
+    def publish_what_is_new(self) -> Publication | None:
+        """Publishes, unless ``cc.duckdb`` can be read, shows everything already, and was recorded. Raises as
+        :meth:`publish`."""
         # a file that is gone makes views fail that were published with it
         lake = self._workspace.lake
         with lake.still():
@@ -276,12 +290,17 @@ class Launcher:
     def add_targets(self, targets: Sequence[Target], crawls: Sequence[str] = ()) -> None:
         """Writes the definitions of ``targets`` down and makes them, and ``crawls``, partitions.
 
-        Raises ``UserInputError`` where there would be too many; then nothing was written.
+        Those that this launcher has added are left alone: whoever took one away since means it. Raises
+        ``UserInputError`` where there would be too many; then nothing was written.
         """
+        asked = {("crawl", crawl) for crawl in crawls} | {("target", target.slug) for target in targets}
+        if asked <= self._added:
+            return
         self.refuse_too_many(crawls, targets)
         self._workspace.register_targets(targets)
         self.new_targets |= {*self._add("target", [target.slug for target in targets])}
         self._add("crawl", crawls)
+        self._added |= asked
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
         """Makes registered files partitions."""
@@ -336,6 +355,8 @@ class Launcher:
         self.has_waited = self.has_waited or bool(elsewhere)
         mine = left([key for key in keys if key not in elsewhere])
         yield from (mine[start : start + most] for start in range(0, len(mine), most))
+        if not elsewhere:
+            return
         theirs = [key for key in keys if key in elsewhere]
         while waiting := elsewhere & (others := self._under_way()).keys():
             interruption.check()
@@ -379,7 +400,7 @@ class Launcher:
         config: Mapping[str, object] | None = None,
     ) -> LaunchedRun:
         interruption.check()
-        definition = self._definitions.resolve_job_def(job)
+        definition = listed_job(job) or self._definitions.resolve_job_def(job)
         try:
             result = definition.execute_in_process(
                 instance=self._instance,
@@ -419,6 +440,5 @@ def unchanged(
     if same:
         same -= {partition_key(*pair) for pair in left_failed(instance)}
     for asset in EXTRACTED if same else ():
-        shown = instance.get_status_by_partition(dg.AssetKey(asset), sorted(same), OURS.pairs) or {}
-        same = {key for key in same if (status := shown.get(key)) is not None and status.value == "MATERIALIZED"}
+        same &= recorded_among(instance, asset, same)
     return same

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.defs.checks.looks import look_at_publication
+from cc_pipeline.defs.checks.looks import Looking, look_at_publication
 from cc_pipeline.defs.declared.assets import WAREHOUSE_VERSION
 from cc_pipeline.defs.declared.collected import published_assets
 from cc_pipeline.defs.flight import flight
@@ -65,13 +66,14 @@ class PublishWhileRunning:
             return
         # what was made stays, however this ends: the next publication shows it
         try:
-            found = behind(self._workspace)
-            if found is not None and self._is_due(found, at_end=at_end):
-                self._early = merge_and_publish(self._workspace)
-                self._record(self._early, failed)
-            elif found is None and at_end and self._early is not None:
-                # it showed partitions that were recorded after it, and would count as older than these
-                self._record(self._early, failed)
+            with self._workspace.lake.still():
+                found = behind(self._workspace)
+                if found is not None and self._is_due(found, at_end=at_end):
+                    self._early = merge_and_publish(self._workspace)
+                    self._record(self._early, failed)
+                elif found is None and at_end and self._early is not None:
+                    # it showed partitions that were recorded after it, and would count as older than these
+                    self._record(self._early, failed)
         except CcPipelineError as fault:
             self._context.log.warning(f"cc.duckdb was not published: {fault}")
 
@@ -82,13 +84,28 @@ class PublishWhileRunning:
         return old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
 
     def _record(self, publication: Publication, failed: Mapping[str, str] | None) -> None:
-        record(self._context.instance, publication, self._at)
-        if failed is not None:
-            # once a run, since a check lists the files of the lake; and a look that fails is no failure of the run
-            try:
-                look_at_publication(self._context, self._workspace, self._at, failed)
-            except Exception as error:
-                self._context.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
+        if failed is None:
+            # the checks once a run, since one lists the files of the lake
+            record(self._context.instance, publication, self._at)
+        else:
+            looking = Looking(self._context.instance, self._context.log, self._context.run)
+            record_checked(looking, self._workspace, publication, self._at, failed)
+
+
+def record_checked(
+    looking: Looking,
+    workspace: Workspace,
+    publication: Publication,
+    at: Placement,
+    failed: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """As :func:`record`, with the checks of ``warehouse``; ``failed`` are the partitions (keys) that the run could not
+    make, with their reasons. A check that breaks takes nothing back."""
+    record(looking.instance, publication, at)
+    try:
+        look_at_publication(looking, workspace, at, failed)
+    except Exception as error:
+        looking.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
 
 
 def record(instance: dg.DagsterInstance, publication: Publication, at: Placement) -> None:

@@ -26,7 +26,7 @@ from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.places import Places
 from cc_pipeline.records.range_plan import Order
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.schema import PARSED_SCHEMA, RECORD_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -70,8 +70,9 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class ToParse:
-    """Records of slices of one crawl to be parsed, in no order; ``made_from`` has the digest of each slice. Pages that
-    are kept are ``before``'s, once all ``records`` were drawn. ``folder`` lives until the call ends."""
+    """Records (``PARSED_SCHEMA``) of slices of one crawl to be parsed, in no order; ``made_from`` has the digest of
+    each slice. Pages that are kept are ``before``'s, once all ``records`` were drawn. ``folder`` lives until the call
+    ends."""
 
     crawl: str
     made_from: Mapping[Slice, str]
@@ -141,7 +142,7 @@ class LocalEngine:
             spill_pages,
         )
 
-        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, asked.folder)
+        rows = OrderedRows(PARSED_SCHEMA, CAPTURE_ORDER, asked.folder)
         for batch in asked.records:
             rows.add(batch)
         settings = workspace.settings

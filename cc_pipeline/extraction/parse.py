@@ -7,6 +7,7 @@ was killed between two commits the digests differ, and publishing leaves the sli
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from cc_pipeline.errors import EnvironmentFault
@@ -18,8 +19,10 @@ from cc_pipeline.extraction.reusable_records import gone
 from cc_pipeline.extraction.run_inputs import RunInputs, planned_again
 from cc_pipeline.extraction.standing import Standing
 from cc_pipeline.extraction.target_slices import retire_others
+from cc_pipeline.lake.row_counts import committed_counts
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Figures, Slice, StageReport, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.records.schema import PARSED_SCHEMA
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -77,18 +80,23 @@ def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str], eng
     where = {"crawl": crawl, "target": [slice_.target for slice_ in made_from]}
     with workspace.scratch_folder("parse") as folder:
         before = PagesBefore(workspace, made_from, parse_options(workspace.settings))
-        records = (before.take(batch) for batch in stream_rows(workspace.lake, "records", where))
+        records = (before.take(batch) for batch in stream_rows(workspace.lake, "records", where, PARSED_SCHEMA.names))
         engine.parse(workspace, ToParse(crawl, made_from, records, before, folder))
 
 
 def page_figures(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, Figures]:
-    """``rows:<table>`` and ``version:<table>`` of every page table for each slice."""
-    figures: dict[Slice, Figures] = {slice_: {f"rows:{table}": 0 for table in PAGE_TABLES} for slice_ in slices}
-    for crawl, targets in targets_by_crawl(slices).items():
-        for table in PAGE_TABLES:
-            counts = count_rows(workspace.lake, table, {"crawl": crawl, "target": targets}, ["target"])
-            for (target,), count in counts.items():
-                figures[Slice(crawl, target)][f"rows:{table}"] = count
-    for slice_, versions in PARSE.versions(workspace.lake, slices).items():
-        figures[slice_] |= versions
+    """``rows:<table>`` and ``version:<table>`` of every page table for each slice: as they were committed. The rows of
+    slices of which the log does not say it are counted."""
+    lake = workspace.lake
+    figures = PARSE.versions(lake, slices)
+    for table in PAGE_TABLES:
+        said = committed_counts(lake, table, [(slice_.crawl, slice_.target) for slice_ in slices])
+        unknown = [slice_ for slice_ in slices if said[slice_.crawl, slice_.target] is None]
+        there: Counter[tuple[str, ...]] = Counter()
+        for crawl, targets in targets_by_crawl(unknown).items():
+            there += count_rows(lake, table, {"crawl": crawl, "target": targets})
+        for slice_ in slices:
+            key = (slice_.crawl, slice_.target)
+            count = said[key]
+            figures[slice_][f"rows:{table}"] = there[key] if count is None else count
     return figures

@@ -7,9 +7,9 @@ answer to "are these inputs already here?" never disagrees with the rows (docs/d
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -34,7 +34,7 @@ from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.log import UNKNOWN, Unknown
 from cc_pipeline.lake.digests.standings import UNREADABLE, Standings
 from cc_pipeline.lake.evolution import add_columns, is_uneven, missing_columns
-from cc_pipeline.lake.layout import ROW_GROUP_ROWS, actions_of
+from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, actions_of, files_of
 from cc_pipeline.lake.predicates import scan
 from cc_pipeline.lake.torn import IF_TORN, torn_in_log
 
@@ -102,7 +102,7 @@ class PinnedTable:
 
     ``left_out`` are slices (values of the slice columns) whose rows do not count, although files have some.
     ``columns`` are those the table has; the spec may know more. ``uneven`` says that some files lack some of them.
-    ``commit_id`` is as of :meth:`Lake.commit_id`.
+    ``commit_id`` is as of :meth:`Lake.commit_id`. ``actions`` is what the log says of each file (``None``: no table).
     """
 
     spec: TableSpec
@@ -114,6 +114,11 @@ class PinnedTable:
     uneven: bool = False
     left_out: tuple[tuple[str, ...], ...] = ()
     commit_id: str = ""
+    actions: pa.Table | None = field(default=None, repr=False, compare=False)
+
+    def stored_files(self, crawls: Collection[str] | None = None) -> list[StoredFile]:
+        """The files with their sizes and bounds; those of some ``crawls`` where they are named."""
+        return [] if self.actions is None else files_of(self.spec, self.actions, crawls)
 
 
 class DigestsUnknown(EnvironmentFault):
@@ -148,6 +153,7 @@ class Lake:
         #: Blocks of :meth:`still` that are open, the tables looked at in them, and those that are looked at anyway.
         self._blocks = 0
         self._seen: dict[str, DeltaTable | None] = {}
+        self._pins: dict[str, PinnedTable] = {}
         self._moving: set[str] = set()
         self._checks: list[Callable[[], object]] = []
 
@@ -173,6 +179,7 @@ class Lake:
                 self._blocks -= 1
                 if not self._blocks:
                     self._seen.clear()
+                    self._pins.clear()
                     self._moving.clear()
 
     def look_again(self, table: str = "", *, always: bool = False) -> None:
@@ -424,7 +431,14 @@ class Lake:
             raise lake_fault(f"could not read the logs of {', '.join(tables)}", error) from error
 
     def version(self, table: str) -> int:
-        """The version of the table as it is now; -1 where there is none yet."""
+        """The version of the table as it is now; -1 where there is none yet. The table is not opened where it is
+        :meth:`still` and was looked at."""
+        with self._lock:
+            if table in self._seen:
+                seen = self._seen[table]
+                return _NONE_YET if seen is None else seen.version()
+        if (kept := self._kept_pin(table)) is not None:
+            return kept.version
         handle = self.open(self.specs[table])
         return _NONE_YET if handle is None else handle.version()
 
@@ -437,6 +451,8 @@ class Lake:
         that the log does not have.
         """
         spec = self.specs[table]
+        if version is None and (kept := self._kept_pin(table)) is not None:
+            return kept.commit_id
         handle = None if version == _NONE_YET else self.open(spec)
         return "" if handle is None else self._commit_id(spec, handle, version)
 
@@ -451,13 +467,6 @@ class Lake:
             return sha256(str(handle.metadata().id).encode() + b"\n" + entry).hexdigest()[:_ID_CHARACTERS]
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(spec.name)}", error) from error
-
-    def newest(self, table: str) -> tuple[int, str]:
-        """The version of a table as it is now, and what identifies it (:meth:`commit_id`); -1 and an empty text where
-        there is none yet."""
-        spec = self.specs[table]
-        handle = self.open(spec)
-        return (_NONE_YET, "") if handle is None else (handle.version(), self._commit_id(spec, handle))
 
     def row_count(self, table: str) -> int:
         """How many rows the table has, as its log says; nothing is read."""
@@ -503,11 +512,20 @@ class Lake:
             raise lake_fault(f"could not read {self.address(table)}", error) from error
 
     def pin(self, table: str, version: int | None = None) -> PinnedTable:
-        """The table as it is now, or at ``version``, as explicit files."""
+        """The table as it is now, or at ``version``, as explicit files. Where it is :meth:`still` that of now is read
+        once, until there may be a newer commit."""
+        if version is None and (kept := self._kept_pin(table)) is not None:
+            return kept
         spec = self.specs[table]
         handle = None if version == _NONE_YET else self.open(spec, version)
-        if handle is None:
-            return PinnedTable(spec, _NONE_YET, (), 0)
+        pinned = PinnedTable(spec, _NONE_YET, (), 0) if handle is None else self._pinned(spec, handle)
+        if version is None:
+            with self._lock:
+                if self._blocks:
+                    self._pins[table] = pinned
+        return pinned
+
+    def _pinned(self, spec: TableSpec, handle: DeltaTable) -> PinnedTable:
         actions = actions_of(handle)
         rows = sum(value or 0 for value in actions.column("num_records").to_pylist()) if actions.num_rows else 0
         return PinnedTable(
@@ -519,7 +537,19 @@ class Lake:
             columns=tuple(field.name for field in handle.schema().fields),
             uneven=is_uneven(handle),
             commit_id=self._commit_id(spec, handle, handle.version()),
+            actions=actions,
         )
+
+    def _kept_pin(self, table: str) -> PinnedTable | None:
+        """The table as it was pinned in this block of :meth:`still`, if it is the one of now."""
+        with self._lock:
+            kept = self._pins.get(table)
+            if kept is None:
+                return None
+            if table not in self._seen:
+                return None if self.has_moved(table, kept.version) else kept
+            handle = self._seen[table]
+        return kept if (_NONE_YET if handle is None else handle.version()) == kept.version else None
 
     def file_system(self) -> FileSystem:
         """The file system that the files of pinned tables are on; credentials of S3 come from the usual chain."""

@@ -63,8 +63,12 @@ def actions_of(handle: DeltaTable) -> pa.Table:
 
 def stored_files(spec: TableSpec, handle: DeltaTable, crawls: Collection[str] | None = None) -> list[StoredFile]:
     """The files of a table at the version of ``handle``; those of some ``crawls`` where they are named."""
+    return files_of(spec, actions_of(handle), crawls)
+
+
+def files_of(spec: TableSpec, actions: pa.Table, crawls: Collection[str] | None = None) -> list[StoredFile]:
+    """The same of what :func:`actions_of` gave."""
     clustered = clustered_by(spec)
-    actions = actions_of(handle)
     if crawls is not None:
         own = pa.array(sorted(crawls), pa.string())
         actions = actions.filter(pc.is_in(actions.column("partition.crawl"), value_set=own))

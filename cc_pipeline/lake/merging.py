@@ -66,11 +66,7 @@ def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    spec = lake.specs[table]
-    handle = lake.open(spec)
-    if handle is None:
-        return False
-    return bool(due(stored_files(spec, handle), bounds.few_files, bounds.most_bytes))
+    return bool(due(lake.pin(table).stored_files(), bounds.few_files, bounds.most_bytes))
 
 
 def merge_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.lake import DigestsUnknown, Lake, TableSpec, lake_fault
-from cc_pipeline.lake.layout import StoredFile, clustered_by, stored_files
+from cc_pipeline.lake.layout import StoredFile, clustered_by
 
 #: The values of a table's slice columns, in their order.
 SliceKey: TypeAlias = tuple[str, ...]
@@ -210,25 +210,24 @@ def find_miscounted(
     read, but for one column of files of several slices. A slice of which no count was committed is passed over. Raises
     ``EnvironmentFault`` where the log, or a whole file, cannot be read.
     """
-    spec = lake.specs[table]
-    handle = lake.open(spec)
-    if handle is not None and version is not None and version != handle.version():
-        handle = None if version < 0 else lake.open(spec, version)
-    if handle is None or (keys is not None and not keys):
+    if keys is not None and not keys:
         return Miscounted(table)
+    spec, pinned = lake.specs[table], lake.pin(table)
+    if version is not None and version != pinned.version:
+        pinned = lake.pin(table, version)
     files: dict[str, list[StoredFile]] = defaultdict(list)
-    for file in stored_files(spec, handle, None if keys is None else _crawls(spec, keys)):
+    for file in pinned.stored_files(None if keys is None else _crawls(spec, keys)):
         files[file.partition.get("crawl") or ""].append(file)
     named = _by_crawl(spec, keys) if keys is not None else None
     every = _by_crawl(spec, _counted_keys(lake, spec)) if named is None else {}
     slices: dict[SliceKey, tuple[int | None, int]] = {}
     broken: list[str] = []
     for crawl, own in (named or every).items():
-        found = _compared(lake, spec, files[crawl], own, handle.version(), footers=named is not None)
+        found = _compared(lake, spec, files[crawl], own, pinned.version, footers=named is not None)
         if found.broken and named is not None:
             # a broken file has rows of others too
             rest = {*own, *_counted_keys(lake, spec, crawl)}
-            found = _compared(lake, spec, files[crawl], rest, handle.version(), footers=True)
+            found = _compared(lake, spec, files[crawl], rest, pinned.version, footers=True)
         slices |= found.slices
         broken += found.broken
     return Miscounted(table, slices, tuple(broken))
@@ -299,8 +298,7 @@ def _counted_keys(lake: Lake, spec: TableSpec, crawl: str = "") -> list[SliceKey
     try:
         names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and only else ''}")
     except DigestsUnknown:
-        handle = lake.open(spec)
-        files = [] if handle is None else stored_files(spec, handle, _crawls(spec, [(crawl,)]) if crawl else None)
+        files = lake.pin(spec.name).stored_files(_crawls(spec, [(crawl,)]) if crawl else None)
         return [*count_in_files(lake, spec, _sound(lake, spec, files, footers=True)[0])]
     return [key for key in (key_of(spec, name) for name in names) if key is not None]
 

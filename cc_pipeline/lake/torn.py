@@ -8,7 +8,7 @@ can be taken back: ``upkeep/torn_tables.py``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,26 +187,29 @@ def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
     last bytes of each too. Raises ``EnvironmentFault`` and ``OSError``."""
     spec = lake.specs[table]
     handle = lake.open(spec)
-    if handle is None:
-        return []
+    named = [] if handle is None else stored_files(spec, handle)
+    return [] if handle is None else _torn_of(lake, table, handle.version(), named, read_ends=read_ends)
+
+
+def _torn_of(lake: Lake, table: str, version: int, named: Sequence[StoredFile], *, read_ends: bool) -> list[Torn]:
+    """Those of the files ``named`` by a version of a table that are not there as it says."""
     folder = lake.address(table).removeprefix("s3://")
     files = lake.file_system()
     sizes = _sizes(lake, table)
-    named = stored_files(spec, handle)
     broken = {file.path: state for file in named if (state := _state_of_size(sizes.get(file.path), file.size))}
     if read_ends:
         rest = [file for file in named if file.path not in broken]
         with ThreadPoolExecutor(_AHEAD) as pool:
             ends = pool.map(lambda file: _last_bytes(files, f"{folder}/{file.path}"), rest)
             broken |= {file.path: "unreadable" for file, end in zip(rest, ends, strict=True) if end != _MAGIC}
-    last = _named_by(files, folder, handle.version()) if broken else set()
+    last = _named_by(files, folder, version) if broken else set()
     return [
         Torn(
             table,
             ROWS,
             f"{folder}/{file.path}",
             broken[file.path],
-            handle.version(),
+            version,
             0 if file.path in last else 1,
             file,
         )
@@ -218,7 +221,11 @@ def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
 def torn_paths(lake: Lake, table: str) -> list[str]:
     """The paths, below the folder of a table, of its files that are not there as it says: one look a file. None of a
     place on S3, where an object is there whole or not at all. Raises ``EnvironmentFault`` and ``OSError``."""
-    torn = [] if "://" in lake.root else torn_rows(lake, table, read_ends=False)
+    if "://" in lake.root:
+        return []
+    pinned = lake.pin(table)
+    named = pinned.stored_files()
+    torn = _torn_of(lake, table, pinned.version, named, read_ends=False) if named else []
     return [one.file.path for one in torn if one.file is not None]
 
 

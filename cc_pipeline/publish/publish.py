@@ -54,16 +54,15 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     they were committed with are left out (``workspace/miscounts.py``). Raises ``EnvironmentFault`` where
     it cannot be built; the file of before then stays. Raises ``UserInputError`` in a home that publishes nothing.
     """
-    settings = workspace.settings
+    settings, lake = workspace.settings, workspace.lake
     if settings.publish == "none":
         raise UserInputError(
             "this home publishes no cc.duckdb: CC_PIPELINE_PUBLISH is none. Publish on the host that does, or set it "
             "to views or copy here"
         )
     copied = settings.publish == "copy"
-    with locked(settings.home / "publish.lock"):
+    with locked(settings.home / "publish.lock"), lake.still():
         clear_debris(settings)
-        lake = workspace.lake
         lake.look_again()  # whoever had the lock may have committed, or purged
         pinned = [lake.pin(name) for name in _shown_tables(workspace)]
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
@@ -182,7 +181,8 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     found: dict[Slice, tuple[str, ...]] = {}
     for table in PER_CAPTURE:
         # before the look: what is committed meanwhile is looked at the next time
-        version, commit = lake.newest(table)
+        pinned = lake.pin(table)
+        version, commit = pinned.version, pinned.commit_id
         if version < 0:
             continue
         slices: set[Slice] | None = None
@@ -270,7 +270,7 @@ def behind(workspace: Workspace) -> Behind | None:
         since, fault = None, f"{settings.published_path} cannot be read: {error}"
     # what the last publication showed, or all there is
     names = [name for name in shown if name in lake.specs] or [*lake.specs]
-    now = {name: lake.commit_id(name) for name in names}
+    now = {name: lake.pin(name).commit_id for name in names}
     if not any([*now.values(), *shown.values()]):
         return None
     commits = {name: commit for name, commit in now.items() if shown.get(name) != commit}

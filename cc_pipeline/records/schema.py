@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.capture_columns import RECORD_KEY_COLUMNS, TIMESTAMP
+from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_COLUMNS, TIMESTAMP
 from cc_pipeline.columns import Column, schema_of
 
 #: What became of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: bytes read
@@ -49,3 +49,13 @@ RECORD_COLUMNS: Final = (
     Column("served_by", pa.string(), "The place of the source that gave the bytes"),
 )
 RECORD_SCHEMA: Final = schema_of(RECORD_COLUMNS)
+#: What a parse takes of a record: where its bytes are, or why there are none, and what its page repeats.
+PARSED_SCHEMA: Final = pa.schema(
+    [
+        RECORD_SCHEMA.field(name)
+        for name in (
+            *KEY_NAMES,
+            *("archive_format", "outcome", "reason", "detail", "stored_file", "stored_offset", "stored_length"),
+        )
+    ]
+)

@@ -87,7 +87,7 @@ def test_every_library_takes_rows(used: Home) -> None:
     with duckdb.connect() as connection:
         assert connection.execute("SELECT count(*) FROM rows").fetchone() == (wanted.num_rows,)
     assert list(rows) == wanted.to_pylist()
-    assert rows.head(2) == wanted.to_pylist()[:2]
+    assert list(rows.head(2)) == wanted.to_pylist()[:2]
     assert rows.columns == ["crawl", "url", "fetch_time"]
 
 

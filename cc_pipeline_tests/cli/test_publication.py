@@ -5,11 +5,16 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import dagster as dg
 import duckdb
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
+from cc_pipeline.defs.instance import instance_in
+from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.repeats import PER_CAPTURE
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.snapshot import Publication
@@ -18,6 +23,8 @@ from cc_pipeline_tests.world import workspace_of
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 SITE, OTHER = "example.com", "example.org"
+#: How often a run of few captures opens tables, and what of it is the publication and all after it.
+MOST_OPENED, MOST_OPENED_AFTER_RUNS = 200, 60
 
 
 @pytest.fixture
@@ -85,11 +92,40 @@ def test_after_a_failed_publication_nothing_ends_well_until_the_next(
     assert cli("doctor", "--home", home).status == 0
     # a publication that shows nothing of it is no success
     with monkeypatch.context() as patch:
-        patch.setattr("cc_pipeline.defs.assets.warehouse.merge_and_publish", _publish_nothing(home))
+        patch.setattr("cc_pipeline.upkeep.upkeep.merge_and_publish", _publish_nothing(home))
         path.unlink()
         refused = cli(*run)
     assert refused.status == 1
     assert "is not there" in refused.told
+
+
+@pytest.mark.process
+def test_a_command_publishes_without_a_run_and_opens_each_table_a_few_times(
+    cli: Cli, home: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    after_runs: list[int] = []
+    real, publish = Lake.open, Launcher.publish_what_is_new
+
+    def noted(lake: Lake, spec: TableSpec, version: int | None = None) -> DeltaTable | None:
+        opened.append(spec.name)
+        return real(lake, spec, version)
+
+    def publishing(launcher: Launcher) -> Publication | None:
+        after_runs.append(len(opened))
+        return publish(launcher)
+
+    monkeypatch.setattr(Lake, "open", noted)
+    monkeypatch.setattr(Launcher, "publish_what_is_new", publishing)
+    assert cli("run", "-c", NEW, OTHER, "--home", home).status == 0
+    assert len(opened) <= MOST_OPENED
+    assert len(opened) - after_runs[0] <= MOST_OPENED_AFTER_RUNS
+    instance = instance_in(home / "dagster")
+    try:
+        assert "publish" not in {run.job_name for run in instance.get_runs()}
+        assert instance.get_latest_materialization_event(dg.AssetKey("warehouse")) is not None
+    finally:
+        instance.dispose()
 
 
 def _publish_nothing(home: Path) -> object:

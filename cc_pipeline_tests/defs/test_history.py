@@ -123,7 +123,7 @@ def what_is_there(instance: dg.DagsterInstance) -> dict[str, object]:
 
 
 def newest_runs(instance: dg.DagsterInstance) -> set[str]:
-    """The runs of the newest records, asset by asset and partition by partition."""
+    """The runs of the newest records, asset by asset and partition by partition; a command publishes outside of any."""
     found: set[str] = set()
     for key in instance.get_asset_keys():
         seen: set[str | None] = set()
@@ -131,7 +131,7 @@ def newest_runs(instance: dg.DagsterInstance) -> set[str]:
             if record.partition_key not in seen:
                 found.add(record.run_id)
             seen.add(record.partition_key)
-    return found
+    return found - {""}
 
 
 def test_runs_go_and_nothing_else_changes(settings: Settings) -> None:

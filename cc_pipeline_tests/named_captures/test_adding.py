@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cc_pipeline
-from cc_pipeline.api.giving import Given, add_captures
+from cc_pipeline.api.giving import AddedCaptures, add_captures
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.purging import forget_unfound
 from cc_pipeline.errors import EnvironmentFault, UserInputError
@@ -112,7 +112,7 @@ def test_nothing_is_added_or_taken_away_unasked(
     new, old = places(bucket, NEW), places(bucket, OLD)
     first = wrote(tmp_path / "first.parquet", [*new[:20], *old[:10]])
 
-    def add(file: Path, **how: bool) -> Given:
+    def add(file: Path, **how: bool) -> AddedCaptures:
         return add_captures(workspace.settings, file, "mine", **how)
 
     def version() -> str:

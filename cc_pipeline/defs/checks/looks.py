@@ -4,11 +4,11 @@ A check in a run over partitions looks at these alone. Alone, it looks at what c
 was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``) at the whole lake.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TypeAlias
 
 import dagster as dg
 
@@ -30,9 +30,27 @@ from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 
-Context: TypeAlias = dg.AssetCheckExecutionContext | StepContext
 #: Metadata of a result: the note for the next look.
 _NOTE = "looked at"
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Who looks at checks: a step of ``run``, or a command outside of any run (``None``)."""
+
+    instance: dg.DagsterInstance
+    log: logging.Logger
+    run: dg.DagsterRun | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The run's id; empty where there is none."""
+        return "" if self.run is None else self.run.run_id
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The run's tags; none where there is no run."""
+        return {} if self.run is None else self.run.tags
 
 
 @dataclass(frozen=True)
@@ -56,9 +74,10 @@ def results(
     """The results of those of ``group`` that the run has. Each table is looked at once for all of them."""
     memo: dict[object, dict[object, object]] = {}
     workspace = at.workspace(context)
+    looking = Looking(context.instance, context.log, context.run)
     with workspace.lake.still():
         evaluations = [
-            _evaluation(context, workspace, at, check, memo)
+            _evaluation(looking, workspace, at, check, memo)
             for check in group
             if check_key(at, check) in context.selected_asset_check_keys
         ]
@@ -90,21 +109,21 @@ def look_at_made(
     checks = [
         check for asset in assets for check in checks_of(asset) if selected is None or check_key(at, check) in selected
     ]
-    part = _Part(made, failed)
+    part, looking = _Part(made, failed), Looking(context.instance, context.log, context.run)
     with workspace.lake.still():
-        evaluations = [_evaluation(context, workspace, at, check, memo, part) for check in checks]
+        evaluations = [_evaluation(looking, workspace, at, check, memo, part) for check in checks]
     yield from evaluations
 
 
-def look_at_publication(context: StepContext, workspace: Workspace, at: Placement, failed: Mapping[str, str]) -> None:
+def look_at_publication(looking: Looking, workspace: Workspace, at: Placement, failed: Mapping[str, str]) -> None:
     """Evaluates the checks of ``warehouse`` for a publication that no run of it made. ``failed`` are the partitions
     (keys) that failed in the run that publishes, with their reasons."""
-    instance, memo = context.instance, dict[object, dict[object, object]]()
+    instance, memo = looking.instance, dict[object, dict[object, object]]()
     with workspace.lake.still():
-        evaluations = [_evaluation(context, workspace, at, check, memo) for check in checks_of("warehouse")]
+        evaluations = [_evaluation(looking, workspace, at, check, memo) for check in checks_of("warehouse")]
     for evaluation in evaluations:
         instance.report_runless_asset_event(evaluation)
-    result = left_failed_result(instance, at, context.run.run_id, failed)
+    result = left_failed_result(instance, at, looking.run_id, failed)
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
             at.key("warehouse"),
@@ -118,7 +137,7 @@ def look_at_publication(context: StepContext, workspace: Workspace, at: Placemen
 
 
 def _evaluation(
-    context: Context,
+    looking: Looking,
     workspace: Workspace,
     at: Placement,
     check: Check,
@@ -128,26 +147,26 @@ def _evaluation(
     slices, mine, before = None, False, None
     try:
         if check.watched:
-            before = read_note(last_evaluation(context.instance, check_key(at, check), _NOTE))
-        slices = _of_run(context, workspace, at, check.unit) if part is None else part.slices(workspace, check.unit)
+            before = read_note(last_evaluation(looking.instance, check_key(at, check), _NOTE))
+        slices = _of_run(looking, workspace, at, check.unit) if part is None else part.slices(workspace, check.unit)
         mine = slices is not None
         # of a run's own partitions alone, nothing says that the others were looked at
         now = {} if mine else versions_of(workspace.lake, check.watched)
-        if not mine and before is not None and context.run.tags.get(LOOK_TAG) != EVERYTHING:
+        if not mine and before is not None and looking.tags.get(LOOK_TAG) != EVERYTHING:
             slices = _changed(workspace, check, before, now)
         shared = memo.setdefault(None if slices is None else tuple(slices), {})
         scope = Scope(slices, in_run=mine, memo=shared)
         if check.verdict is not None:
             found = check.verdict(workspace, scope)
         else:
-            found = none_left_failed(context.instance, at, context.run.run_id, part.failed if part is not None else {})
+            found = none_left_failed(looking.instance, at, looking.run_id, part.failed if part is not None else {})
         if slices == [] and not mine and found.passed:
             found = replace(found, message="nothing was committed since this last looked")
         verdict, note = noted(found, scope, before, now)
     except Exception as error:  # the run has made its partitions, and a check that breaks does not take that back
         why = str(error) if isinstance(error, CcPipelineError) else repr(error)
         verdict, note = CheckResult(check.name, "error", f"this could not be looked at: {why}"), before or Note()
-        context.log.exception(f"{check.name} broke")
+        looking.log.exception(f"{check.name} broke")
     if slices is None:
         what, of_these = "everything", ""
     else:
@@ -177,13 +196,13 @@ def _changed(workspace: Workspace, check: Check, before: Note, now: dict[str, in
     return sorted({*changed, *again})
 
 
-def _of_run(context: Context, workspace: Workspace, at: Placement, unit: Unit) -> list[Slice] | None:
+def _of_run(looking: Looking, workspace: Workspace, at: Placement, unit: Unit) -> list[Slice] | None:
     """The slices of the run's partitions; ``None`` for a run without any of this kind."""
-    tags, instance = context.run.tags, context.instance
-    first, last = range_of(tags)
+    instance = looking.instance
+    first, last = range_of(looking.tags)
     of_pairs = "|" in first
-    if unit == "partition" and of_pairs:
-        pairs = run_partitions(instance, [context.run], at=at)[context.run.run_id]
+    if unit == "partition" and of_pairs and looking.run is not None:
+        pairs = run_partitions(instance, [looking.run], at=at)[looking.run_id]
         return part_slices(workspace, [Slice(*pair) for pair in pairs])
     if unit == "crawl" and first and not of_pairs:
         return [Slice(crawl) for crawl in between(at.crawl_keys(instance), first, last)]

@@ -42,7 +42,7 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE
 from cc_pipeline.records.fetch import Left, RecordsResult
 from cc_pipeline.records.leases import lease, stop_note
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.schema import PARSED_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport.budget import Opening, openings, take_over
@@ -267,7 +267,7 @@ class TaskEngine(ABC):
     def parse(self, workspace: Workspace, asked: ToParse) -> None:
         storage, crawl, commit = workspace.storage, asked.crawl, uuid.uuid4().hex
         # in the order in which they were stored, so that neighbours are read together
-        rows = OrderedRows(RECORD_SCHEMA, STORED[:2], asked.folder)
+        rows = OrderedRows(PARSED_SCHEMA, STORED[:2], asked.folder)
         for batch in asked.records:
             rows.add(batch)
         cutter = parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))

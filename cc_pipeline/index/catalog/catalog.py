@@ -17,7 +17,6 @@ from uuid import uuid4
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, LocalFileSystem
 
@@ -219,6 +218,8 @@ class Catalog:
         if files and isinstance(self._system, LocalFileSystem):
             named = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
             return f"read_parquet([{named}], hive_partitioning = true, hive_types = {{'crawl': VARCHAR}})"
+        import pyarrow.dataset as ds  # noqa: PLC0415  # loads pandas, which only questions about many crawls need
+
         by_crawl = ds.partitioning(pa.schema([("crawl", pa.string())]), flavor="hive")
         nothing = CATALOG_SCHEMA.empty_table()
         rows = ds.dataset(files, CATALOG_SCHEMA, "parquet", self._system, by_crawl) if files else nothing

@@ -95,10 +95,9 @@ class Standings:
 
         Raises one of ``UNREADABLE``, as its iterator does.
         """
-        handle = self._lake.open(self._lake.specs[table])
-        if handle is None or (version is not None and version < 0):
+        wanted = self._lake.version(table) if version is None else version
+        if wanted < 0:
             return iter(())
-        wanted = handle.version() if version is None else version
         in_log = self.log(table).every(wanted)
         return UNKNOWN if in_log is UNKNOWN else self._every(table, wanted, starting, but, in_log)
 
