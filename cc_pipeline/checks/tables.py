@@ -435,8 +435,8 @@ def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = N
     figures: dict[str, int | float | str] = {"schemas": len(schemas), "columns": len(schemas[usual]), "digest": usual}
     if inside or since:
         advice = (
-            "A column that a file lacks is null in captures, one that is new stands in extra_columns. There is "
-            "nothing to mend"
+            "A column that a file lacks is null in captures, one that this version does not know stands in "
+            "extra_columns. There is nothing to mend"
         )
         return CheckResult("schema_drift", "warn", f"{'; '.join((*inside, *since))}. {advice}", figures)
     return CheckResult("schema_drift", "ok", f"all files have the same {len(schemas[usual])} columns", figures)

@@ -158,6 +158,7 @@ def test_runs_go_and_nothing_else_changes(settings: Settings) -> None:
     assert asked(settings) == []
 
 
+@pytest.mark.process
 def test_what_does_not_change_takes_the_same_space(settings: Settings) -> None:
     def rows() -> int:
         with sqlite3.connect(settings.dagster_home / "history" / "runs" / "index.db") as index:

@@ -142,8 +142,8 @@ def catalog() -> list[Step]:
             asset(
                 "row_groups",
                 ["deltalake", "duckdb"],
-                "One row per row group: where it is, how large, and which keys it holds. Builds the crawl's catalog "
-                "file.\n\nFails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything "
+                "One row per row group: where it is, how large, and which keys it holds. Replaces the crawl in the "
+                "catalog.\n\nFails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything "
                 "else is in the catalog.",
                 deps=["index_footers"],
                 columns=SHOWN_ROW_GROUPS_COLUMNS,

@@ -314,9 +314,8 @@ def _lines_of(text: bytes, member: Member, piece: Piece, ranges: RangeSet, unrea
     ``ranges`` are added to ``unread``. Raises ``DataFault`` for a member that is not the one that was to be read."""
     lines = split_records(text)
     if not lines or line_key(lines[0]) != member.first_key:
-        raise DataFault(
-            DataKind.MISMATCH, piece.key, piece.offset, f"a member does not begin with {member.first_key!r}"
-        )
+        first = member.first_key.decode("utf-8", "backslashreplace")
+        raise DataFault(DataKind.MISMATCH, piece.key, piece.offset, f"a member does not begin with {first!r}")
     if len(lines) == 1 and not text.endswith((b"\n", b"}")):
         raise DataFault(DataKind.TRUNCATED, piece.key, piece.offset, "a member ends inside its only line")
     if not all(map(_is_record, lines)):

@@ -57,11 +57,11 @@ def test_an_empty_index_is_a_root_and_one_empty_block() -> None:
 @pytest.mark.parametrize(
     ("items", "reason"),
     [
-        ([(b"b", bytes(32)), (b"a", bytes(32))], r"key b'a' \(item 2\) sorts before b'b'"),
-        ([(b"", bytes(32))], r"key b'' \(item 1\) is empty"),
-        ([(b"a\0b", bytes(32))], r"key b'a\\x00b' \(item 1\) has a NUL byte"),
-        ([(b"a", bytes(32)), (b"b" * 80, bytes(32))], r"key b'b+' \(item 2\) needs 113 bytes, a block has 64"),
-        ([(b"a", bytes(32)), (b"b", bytes(31))], r"key b'b' \(item 2\) has 31 bytes, not 32"),
+        ([(b"b", bytes(32)), (b"a", bytes(32))], r"key 'a' \(item 2\) sorts before 'b'"),
+        ([(b"", bytes(32))], r"key '' \(item 1\) is empty"),
+        ([(b"a\0b", bytes(32))], r"key 'a\\x00b' \(item 1\) has a NUL byte"),
+        ([(b"a", bytes(32)), (b"b" * 80, bytes(32))], r"key 'b+' \(item 2\) needs 113 bytes, a block has 64"),
+        ([(b"a", bytes(32)), (b"b", bytes(31))], r"key 'b' \(item 2\) has 31 bytes, not 32"),
         ([(b"a" * 60, b""), (b"a" * 60, b"")], r"needs 69 bytes"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
@@ -240,6 +241,8 @@ def test_checks_tell_good_from_bad():
     )
     assert check_sortedness(overlapping).figures == {"pairs": 1, "overlapping": 1}
     assert check_statistics(overlapping).figures["none"] == 1
+    assert "nothing to mend" in check_sortedness(overlapping).message
+    assert "job repair_statistics" in check_statistics(overlapping).message
     assert check_sortedness(row_groups([])).passed
 
 
@@ -274,7 +277,7 @@ def test_schema_drift_is_named_column_by_column():
     files = pa.Table.from_pylist(rows, schema=INDEX_FILES_SCHEMA)
     result = check_schema_drift(files)
     assert result.severity == "warn"
-    assert "1 files: new is new" in result.message
+    assert "1 files: new is new" in result.message and result.message.endswith("nothing to mend")
     same = files.slice(0, 2)
     assert check_schema_drift(same).passed
     assert "gone is gone" in check_schema_drift(files.slice(2), before).message
@@ -288,6 +291,10 @@ def test_pictures_are_pictures():
             for n in range(140)
         ]
     )
-    for png in (plot_key_ranges(groups), plot_key_ranges(row_groups([]))):
-        assert png.startswith(b"\x89PNG")
-        assert len(png) > 2000
+    drawn = ElementTree.fromstring(plot_key_ranges(groups, title="a < b"))
+    texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "a < b" and len([text for text in texts if text and text.startswith("part-")]) == 60
+    bars = [path.get("d", "").count("h") for path in drawn.iter("{http://www.w3.org/2000/svg}path")]
+    # two row groups a file of the 60 that are shown, and those of a file overlap in none
+    assert max(bars) == sum(bars) == 120
+    assert ElementTree.fromstring(plot_key_ranges(row_groups([]))) is not None
