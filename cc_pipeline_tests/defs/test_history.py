@@ -236,7 +236,7 @@ def test_it_is_the_same_on_postgresql(settings: Settings) -> None:
         with opened(settings) as instance:
             before = what_is_there(instance)
             count, newest = instance.get_runs_count(), newest_runs(instance)
-            assert count > 5
+            assert count >= 5
             report = forgotten(instance)
             assert (report.runs, report.done) == (count - len(newest), True)
             assert what_is_there(instance) == before
