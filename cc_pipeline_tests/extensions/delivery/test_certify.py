@@ -106,7 +106,6 @@ def test_a_hole_in_one_index_and_captures_of_the_other_alone_are_named(
     assert any(one.startswith("zipnum was not asked") for one in crawl["findings"])
     # nobody knows what it would have said
     assert (crawl["indexes"]["zipnum"]["captures"], crawl["indexes"]["zipnum"]["version"]) == (None, None)
-    assert crawl["indexes"]["parquet"]["version"]
 
 
 def test_a_record_that_is_gone_is_named(cli: Cli, certified: tuple[Path, Path], tmp_path: Path) -> None:
