@@ -11,9 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cc_pipeline import errors
+    from cc_pipeline.api.home import Home
     from cc_pipeline.api.home import open_home as open
 
-__all__ = ["open"]
+__all__ = ["Home", "errors", "open"]
 __version__ = "0.1.0"
 
 #: The name under which requests are sent and files are written.
@@ -79,6 +81,12 @@ def _warn_of_old_modules() -> None:
 
 def __getattr__(name: str) -> Any:
     # nothing else of the program is loaded by its import
-    if name == "open":
-        return import_module("cc_pipeline.api.home").open_home
+    if name == "errors":
+        return import_module("cc_pipeline.errors")
+    if name in ("Home", "open"):
+        return getattr(import_module("cc_pipeline.api.home"), {"open": "open_home"}.get(name, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -52,9 +52,14 @@ def test_duckdb_is_opened_in_one_place_which_fetches_no_extension_and_draws_noth
             assert connection.sql(f"SELECT current_setting('{name}')").fetchall() == [(False,)], name
 
 
-def test_the_readme_links_every_page() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    linked = set(re.findall(r"\]\(docs/([a-zA-Z0-9-]+\.md)\)", readme))
-    there = {path.name for path in (ROOT / "docs").glob("*.md")}
-    assert there - linked == set()
-    assert linked - there == set()
+def test_the_page_of_contents_links_every_page() -> None:
+    contents = (ROOT / "docs" / "contents.md").read_text("utf-8")
+    linked = set(re.findall(r"\]\(([a-zA-Z0-9-]+\.md)\)", contents))
+    there = {path.name for path in (ROOT / "docs").glob("*.md")} - {"contents.md"}
+    assert linked == there
+    assert "](docs/contents.md)" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_readme_is_one_screen() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(readme) <= 60 and max(map(len, readme)) <= 130

@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.api.asking import Question, captures_of, columns_to_read, each_crawl, refuse_failed
-from cc_pipeline.api.rows import Rows
+from cc_pipeline.api.rows import InMemoryRows, Rows
+from cc_pipeline.api.shown_rows import HTML_ROWS, count_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +26,7 @@ USUAL: Final = ("target", "crawl", "subset", "url", "fetch_time", "fetch_status"
                 "warc_record_length")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Capture:
     """A visit to a URL, as an index names it. ``captured`` is aware UTC, ``None`` where the index does not know; the
     record is ``length`` bytes from ``offset`` of ``filename``. ``row`` has all columns that were read."""
@@ -38,22 +39,34 @@ class Capture:
     filename: str
     offset: int
     length: int
-    row: dict[str, Any] = field(repr=False)
+    row: dict[str, Any]
+
+    def __repr__(self) -> str:
+        captured = "time not known" if self.captured is None else f"{self.captured:%Y-%m-%d %H:%M:%S} UTC"
+        status = "status not known" if self.status is None else f"status {self.status}"
+        return f"{self.url}, {self.crawl}, {captured}, {status}, {self.mime or 'type not known'}, {self.length:,} bytes"
 
 
 class Captures(Rows):
-    """Captures of targets in crawls. Nothing is asked until they are read; of several crawls the newest is asked first,
-    and each is held by itself. Iterating gives :class:`Capture`.
+    """Captures of targets in crawls. Nothing is asked until they are read, nor to show them; of several crawls the
+    newest is asked first, and each is held by itself. Iterating gives :class:`Capture`.
 
     Reading raises ``UserInputError`` for what is no target, crawl or condition, ``EnvironmentFault`` where no index can
     be asked, and at the end ``Incomplete`` where some crawls could not."""
 
     def __init__(
-        self, ask: Callable[[], AbstractContextManager[Question]], columns: Sequence[str], limit: int | None
+        self,
+        ask: Callable[[], AbstractContextManager[Question]],
+        columns: Sequence[str],
+        limit: int | None,
+        asked_for: str = "captures",
     ) -> None:
         self._ask = ask
         self._columns = tuple(columns)
         self._limit = limit
+        self._asked_for = asked_for
+        #: What the last reading gave: its first rows, and how many there were if it was read to the end.
+        self._last: tuple[list[pa.RecordBatch], int | None] | None = None
 
     def __iter__(self) -> Iterator[Capture]:
         for row in super().__iter__():
@@ -69,12 +82,28 @@ class Captures(Rows):
                 row,
             )
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._columns)
+
     def _read(self) -> Iterator[Any]:
         import pyarrow as pa
 
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
         yield pa.schema([NAMED_CAPTURES.field(name) for name in self._columns])
+        first: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in self._batches_of_crawls():
+            if rows < HTML_ROWS:
+                first.append(batch.slice(0, HTML_ROWS - rows))
+                self._last = first, None
+            rows += batch.num_rows
+            yield batch
+        self._last = first, rows
+
+    def _batches_of_crawls(self) -> Iterator[pa.RecordBatch]:
         left, failed = self._limit, list[str]()
         read = columns_to_read(self._columns)
         with self._ask() as question:
@@ -86,6 +115,20 @@ class Captures(Rows):
                     if left == 0:
                         return
             refuse_failed(question, failed)
+
+    def _shown(self) -> tuple[str, InMemoryRows | None]:
+        if self._last is None:
+            return f"{self._asked_for}; the index is asked when they are read, as by head()", None
+        import pyarrow as pa
+
+        from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
+
+        first, count = self._last
+        schema = pa.schema([NAMED_CAPTURES.field(name) for name in self._columns])
+        rows = InMemoryRows(pa.Table.from_batches(first, schema))
+        if count is None:
+            return f"{self._asked_for}; the first that were read", rows
+        return f"{self._asked_for}; {count_of(count, 'capture')} when they were last read", rows
 
 
 def _asked(question: Question, read: Sequence[str] | None, crawl: str) -> list[pa.Table]:
@@ -157,17 +200,20 @@ class Page:
         return rendered(self._found, form, self._extractor)[0]
 
     def __repr__(self) -> str:
-        return f"Page({self.url!r}, {self.crawl}, {self.captured:%Y-%m-%d %H:%M:%S}, status {self.status})"
+        captured = "time not known" if self.captured is None else f"{self.captured:%Y-%m-%d %H:%M:%S} UTC"
+        status = "status not known" if self.status is None else f"status {self.status}"
+        return f"{self.url}, {self.crawl}, {captured}, {status}, digest {self.digest_check}"
 
     def _repr_html_(self) -> str:
         from cc_pipeline.errors import DataFault
 
         try:
+            # the whole of it is parsed to show its beginning, in a process of its own
             text = self.text
         except DataFault as fault:
             text = str(fault)
         shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-        return f"<p><code>{html.escape(repr(self))}</code></p><p>{html.escape(shown)}</p>"
+        return f"<p>{html.escape(repr(self))}</p><p>{html.escape(shown)}</p>"
 
 
 #: Characters of a page's text that a notebook shows.

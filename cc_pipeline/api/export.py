@@ -15,7 +15,7 @@ from cc_pipeline.api.meaning import (
     crawl_ids,
     refuse_unknown,
 )
-from cc_pipeline.api.rows import Held
+from cc_pipeline.api.rows import InMemoryRows
 from cc_pipeline.api.voice import voice
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.export.format import ExportFormat, RecordFormat, RowFormat, Written
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cc_pipeline.export.table_files import Selection
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Export:
     """What was handed on. ``path`` is the file or folder, ``files`` are all that were written, those beside it too.
     ``rows`` say what is in it: of tables each with its rows and columns, of records how many of each crawl.
@@ -36,14 +36,23 @@ class Export:
 
     path: Path
     files: tuple[Path, ...]
-    rows: Held
+    rows: InMemoryRows
     notes: tuple[str, ...] = ()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.rows.__arrow_c_stream__(requested_schema)
 
+    def __repr__(self) -> str:
+        return self.rows.text_under(self._caption)
+
     def _repr_html_(self) -> str:
-        return self.rows._repr_html_()
+        return self.rows.html_under(self._caption)
+
+    @property
+    def _caption(self) -> str:
+        others = [str(file) for file in self.files if file != self.path]
+        beside = "" if not others else f", with {others[0]}" if len(others) == 1 else f", {len(self.files):,} files"
+        return "\n".join((f"{self.path}{beside}", *self.notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +207,7 @@ def _records(
 
 
 def _export_of(out: Path, written: Written) -> Export:
-    return Export(out, written.files, held(written.columns, written.rows), written.notes)
+    return Export(out, written.files, counts_by_name(written.columns, written.rows), written.notes)
 
 
 @contextmanager
@@ -227,9 +236,9 @@ def _query_of(folder: Path) -> str:
     return f"SELECT * FROM read_parquet([{', '.join(quoted(str(path.resolve())) for path in files)}])"
 
 
-def held(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> Held:
+def counts_by_name(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> InMemoryRows:
     """A name and counts."""
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.int64() if place else pa.string()) for place, name in enumerate(names)])
-    return Held(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema))
+    return InMemoryRows(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.api.asking import NoIndex, sources_for
 from cc_pipeline.api.meaning import STANDARD_INPUT
+from cc_pipeline.api.shown_rows import count_of
 from cc_pipeline.api.voice import voice
 from cc_pipeline.commoncrawl.target_text import given
 from cc_pipeline.errors import UserInputError
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 _MOST_NAMED: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+@dataclass(frozen=True, slots=True, repr=False)
+class AddedCaptures:
     """What became of a file: the target its captures are now, how many that has by crawl, how they compare with those
     of before, rows that could not be used, and captures of blocked sites, which no run fetches."""
 
@@ -42,6 +43,13 @@ class Given:
     counts: Counts
     wrong: Wrong
     blocked: int
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
+        wrong = [f"row {row}: {why}" for row, why in self.wrong.first]
+        odd = [f"{count_of(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"] if self.wrong.count else []
+        blocked = [f"{count_of(self.blocked, 'capture')} of blocked sites"] if self.blocked else []
+        return "\n".join((f"{self.target.definition}: {held or 'no captures'}", *odd, *blocked))
 
     @property
     def run(self) -> str:
@@ -60,7 +68,7 @@ def add_captures(
     replace: bool = False,
     harvest: bool = False,
     yes: bool = False,
-) -> Given:
+) -> AddedCaptures:
     """Makes the captures that a file names (``-``: standard input) the target ``captures:NAME``; by default it has the
     file's name. ``columns`` maps columns of a capture to the file's where they have names of their own.
 
@@ -116,7 +124,7 @@ def add_captures(
             )
         adding.commit()
         held = {crawl: one.new + (one.both if replace else one.before) for crawl, one in by_crawl.items()}
-        return Given(target, {crawl: count for crawl, count in held.items() if count}, counts, wrong, out)
+        return AddedCaptures(target, {crawl: count for crawl, count in held.items() if count}, counts, wrong, out)
 
 
 def _name_of(file: str) -> str:

@@ -13,38 +13,52 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from cc_pipeline.api.facade import in_python, public
+from cc_pipeline.api.shown_rows import count_of
 from cc_pipeline.api.voice import Plain, Voice, told_to
-from cc_pipeline.errors import Incomplete, UserInputError
+from cc_pipeline.errors import Incomplete, UserInputError, no_such
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.api.captures import Captures, Page
     from cc_pipeline.api.export import Export
-    from cc_pipeline.api.giving import Given
+    from cc_pipeline.api.giving import AddedCaptures
     from cc_pipeline.api.materializing import Part
-    from cc_pipeline.api.rows import Answer, Held
+    from cc_pipeline.api.rows import Answer, InMemoryRows
 
+Crawls = str | int | Sequence[str | int]
 Match = Literal["exact", "prefix", "host", "domain"]
 #: How a target is written that matches so.
 _WRITTEN: Final = {"exact": "url:", "prefix": "prefix:", "host": "host:", "domain": "domain:"}
 _NO_LIMIT: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunReport:
     """What a run did. ``rows`` has one for each crawl and target: ``change`` (new, updated, same, undone),
     ``captures``, ``new`` ones, ``open`` (to be asked for again) and ``lost`` ones. ``notes`` are the lines of the
     command; ``forgotten`` are new targets that were found nowhere, so not kept."""
 
-    rows: Held
+    rows: InMemoryRows
     notes: tuple[str, ...]
     forgotten: tuple[str, ...]
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.rows.__arrow_c_stream__(requested_schema)
 
+    def __repr__(self) -> str:
+        return self.rows.text_under(self._caption)
+
     def _repr_html_(self) -> str:
-        return self.rows._repr_html_()
+        return self.rows.html_under(self._caption)
+
+    @property
+    def _caption(self) -> str:
+        rows = list(self.rows)
+        captures, *others = (sum(row[name] for row in rows) for name in ("captures", "new", "open", "lost"))
+        counts = ", ".join(f"{count:,} {name}" for count, name in zip(others, ("new", "open", "lost"), strict=True))
+        forgotten = [f"{one} was found nowhere, and is not kept" for one in self.forgotten]
+        return "\n".join((f"{count_of(captures, 'capture')}: {counts}", *self.notes, *forgotten))
 
 
 class Home:
@@ -69,12 +83,13 @@ class Home:
     def __repr__(self) -> str:
         return f"Home({str(self.settings.home)!r}, source={self.settings.source_text!r})"
 
+    @public
     def lookup(
         self,
         target: str | Sequence[str],
         *,
         match: Match | None = None,
-        crawls: str | Sequence[str] = "newest",
+        crawls: Crawls = "newest",
         since: str | None = None,
         until: str | None = None,
         status: str | int | None = None,
@@ -97,6 +112,8 @@ class Home:
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
         named = [target] if isinstance(target, str) else list(target)
+        if match is not None and match not in _WRITTEN:
+            raise UserInputError(no_such("match", str(match), _WRITTEN))
         if match is not None:
             named = [f"{_WRITTEN[match]}{one}" for one in named]
         parts = in_words(
@@ -119,15 +136,18 @@ class Home:
             ):
                 yield question
 
-        return Captures(ask, tuple(dict.fromkeys((*USUAL, *(columns or ())))), limit)
+        asked_for = f"captures of {', '.join(named)} in {', '.join(_listed(crawls))}"
+        asked_for += f" where {condition}" if condition else ""
+        return Captures(ask, tuple(dict.fromkeys((*USUAL, *(columns or ())))), limit, asked_for)
 
+    @public
     def get(
         self,
         url: str,
         at: str | datetime | None = None,
         *,
         within: timedelta | None = None,
-        crawls: str | Sequence[str] | None = None,
+        crawls: Crawls | None = None,
         most_crawls: int = 10,
     ) -> Page:
         """One page: its newest capture, or the one nearest to ``at`` (a time as ``2019-05``, or a ``datetime``, naive
@@ -162,8 +182,9 @@ class Home:
             )
         return page
 
+    @public
     def run(
-        self, targets: str | Sequence[str], crawls: str | Sequence[str] = "newest", *, yes: bool = False, **choices: Any
+        self, targets: str | Sequence[str], crawls: Crawls = "newest", *, yes: bool = False, **choices: Any
     ) -> RunReport:
         """Gets targets out of crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
 
@@ -192,6 +213,7 @@ class Home:
             raise trouble
         return report
 
+    @public
     def add_captures(
         self,
         file: str | Path,
@@ -201,7 +223,7 @@ class Home:
         extend: bool = False,
         replace: bool = False,
         yes: bool = False,
-    ) -> Given:
+    ) -> AddedCaptures:
         """Makes the captures that a file names the target ``captures:NAME``, as the command ``files captures`` does
         (``extend`` is its ``--add``). Rows that cannot be used are in ``wrong`` of what it gives. Raises as it does."""
         from cc_pipeline.api.giving import add_captures
@@ -210,6 +232,7 @@ class Home:
         with told_to(self.voice):
             return add_captures(settings, file, name, columns=columns, extend=extend, replace=replace, yes=yes)
 
+    @public
     def sql(self, query: str, parameters: Sequence[object] = ()) -> Answer:
         """The rows of one query of what was published; ``?`` in it stands for ``parameters``. It is sent when the rows
         are read."""
@@ -217,11 +240,13 @@ class Home:
 
         return Answer(self.settings, query, parameters)
 
+    @public
     def tables(self) -> list[str]:
         """The names of the published tables."""
         return [row["name"] for row in self.sql("SELECT name FROM (SHOW TABLES) ORDER BY name")]
 
-    def extensions(self) -> Held:
+    @public
+    def extensions(self) -> InMemoryRows:
         """The installed extensions: ``name``, ``state``, ``origin``, ``summary``, what each ``adds``, and of those
         that are broken or lack libraries the ``problem``, with ``advice``."""
         from dataclasses import asdict
@@ -229,13 +254,16 @@ class Home:
         import pyarrow as pa
 
         from cc_pipeline.api.extensions import installed_extensions
-        from cc_pipeline.api.rows import Held
+        from cc_pipeline.api.rows import InMemoryRows
 
         texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
         schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
-        return Held(pa.Table.from_pylist([asdict(each) for each in installed_extensions(self.settings)], schema))
+        return InMemoryRows(
+            pa.Table.from_pylist([asdict(each) for each in installed_extensions(self.settings)], schema)
+        )
 
-    def table(self, name: str, targets: str | Sequence[str] = (), crawls: str | Sequence[str] = ()) -> Answer:
+    @public
+    def table(self, name: str, targets: str | Sequence[str] = (), crawls: Crawls = ()) -> Answer:
         """A published table, or its rows of some targets and crawls. Raises ``UserInputError`` for a table that is
         none, and a target that was not run here."""
         from cc_pipeline.api.meaning import chosen_targets, crawl_ids, refuse_unknown
@@ -249,11 +277,12 @@ class Home:
             [chosen] = select_tables(connection, [name], slugs, crawl_ids(_listed(crawls)))
         return self.sql(chosen.sql)
 
+    @public
     def export(
         self,
         out: str | Path,
         targets: str | Sequence[str] = (),
-        crawls: str | Sequence[str] = (),
+        crawls: Crawls = (),
         *,
         format: str | None = None,
         tables: str | Sequence[str] = (),
@@ -289,6 +318,7 @@ class Home:
             )
 
 
+@public
 def open_home(
     home: str | Path | None = None,
     *,
@@ -306,8 +336,9 @@ def open_home(
     return Home(home, {"source": source, **settings}, hearer or Plain(quiet=quiet))
 
 
-def _listed(texts: str | Sequence[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts)
+def _listed(texts: Crawls) -> list[str]:
+    """One or several texts as a list; a year may be a number."""
+    return [str(texts)] if isinstance(texts, str | int) else [str(text) for text in texts]
 
 
 def _aware(moment: datetime) -> datetime:
@@ -317,7 +348,7 @@ def _aware(moment: datetime) -> datetime:
 def _report(parts: Sequence[Part]) -> RunReport:
     import pyarrow as pa
 
-    from cc_pipeline.api.rows import Held
+    from cc_pipeline.api.rows import InMemoryRows
 
     schema = pa.schema(
         [("crawl", pa.string()), ("target", pa.string()), ("change", pa.string())]
@@ -338,6 +369,6 @@ def _report(parts: Sequence[Part]) -> RunReport:
         for part in parts
         for at, one in part.done.items()
     ]
-    notes = tuple(note for part in parts for note in part.notes)
+    notes = tuple(dict.fromkeys(in_python(note) for part in parts for note in part.notes))
     forgotten = sorted({definitions[slug] for part in parts for slug in part.forgotten})
-    return RunReport(Held(pa.Table.from_pylist(rows, schema)), notes, tuple(forgotten))
+    return RunReport(InMemoryRows(pa.Table.from_pylist(rows, schema)), notes, tuple(forgotten))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.addresses import scheme_of
+from cc_pipeline.api.facade import advice_for_python
+from cc_pipeline.api.shown_rows import HTML_ROWS, TEXT_ROWS, count_of, rows_as_html, rows_as_text
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
 
     from cc_pipeline.settings import Settings
 
-#: Rows that a notebook shows, and characters of a cell.
-_SHOWN: Final = 20
-_CELL: Final = 160
+#: Rows that are read to show some, one more than are shown.
+_LOOKED_AT: Final = HTML_ROWS + 1
+#: Characters of a query that is shown instead of its rows.
+_QUERY: Final = 200
 #: Rows of a batch: one of ``page_metadata`` holds all links of its page.
 _BATCH: Final = 2_000
 
@@ -38,8 +41,12 @@ class Rows(ABC):
         """A reader of the rows. Whatever it reads is closed when it has ended or is thrown away."""
         import pyarrow as pa
 
-        parts = self._read()
+        parts = self._read_from_python()
         return pa.RecordBatchReader.from_batches(next(parts), parts)
+
+    def _read_from_python(self) -> Iterator[Any]:
+        with advice_for_python():
+            yield from self._read()
 
     @property
     def columns(self) -> list[str]:
@@ -70,50 +77,33 @@ class Rows(ABC):
         """All rows as a frame of pandas, which has to be installed."""
         return self.to_arrow().to_pandas()
 
-    def head(self, count: int = _SHOWN) -> list[dict[str, Any]]:
+    def head(self, count: int = TEXT_ROWS) -> InMemoryRows:
         """The first ``count`` rows; no more are read than come with them."""
-        return self._first(count)[1]
+        import pyarrow as pa
 
-    def _first(self, count: int) -> tuple[list[str], list[dict[str, Any]]]:
-        found: list[dict[str, Any]] = []
+        found: list[pa.RecordBatch] = []
         with self.batches() as reader:
             for batch in reader:
-                found += batch.slice(0, count - len(found)).to_pylist()
-                if len(found) >= count:
+                found.append(batch.slice(0, count - sum(one.num_rows for one in found)))
+                if sum(one.num_rows for one in found) >= count:
                     break
-            return list(reader.schema.names), found
+            return InMemoryRows(pa.Table.from_batches(found, reader.schema))
+
+    @abstractmethod
+    def _shown(self) -> tuple[str, InMemoryRows | None]:
+        """A line on what this is, and its first rows as far as they cost nothing more than reading them."""
+
+    def __repr__(self) -> str:
+        caption, first = self._shown()
+        return first.text_under(caption) if first is not None and first.columns else caption
 
     def _repr_html_(self) -> str:
-        names, first = self._first(_SHOWN + 1)
-        return as_html(names, [[row[name] for name in names] for row in first])
+        caption, first = self._shown()
+        return first.html_under(caption) if first is not None else rows_as_html((), (), caption)
 
 
-class Answer(Rows):
-    """The rows of one query of the home's ``cc.duckdb``, as it is published when they are read.
-
-    Reading raises ``EnvironmentFault`` where nothing was published or it cannot be read, ``UserInputError`` for a query
-    that DuckDB refuses."""
-
-    def __init__(self, settings: Settings, query: str, parameters: Sequence[object] = ()) -> None:
-        self._settings = settings
-        self._query = query
-        self._parameters = tuple(parameters)
-
-    def _read(self) -> Iterator[Any]:
-        from cc_pipeline.lake.reading import open_answers
-
-        with open_answers(self._settings) as connection:
-            connection.execute("SET python_enable_replacements = false")
-            asked = connection.sql(self._query, params=self._parameters)
-            if asked is None:
-                raise UserInputError("the statement answers with no rows; ask a query")
-            reader = asked.to_arrow_reader(_BATCH)
-            yield reader.schema
-            yield from reader
-
-
-class Held(Rows):
-    """Rows that are in memory."""
+class InMemoryRows(Rows):
+    """Rows that are in memory, which also have a number, and each its place."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -121,23 +111,91 @@ class Held(Rows):
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"there is no row {place}; there are {len(self):,}")
+        [row] = self._table.slice(place % len(self), 1).to_pylist()
+        return dict(row)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._table.column_names)
+
+    def text_under(self, caption: str) -> str:
+        """The first rows as text, below a line that says what they are."""
+        return f"{caption}\n{rows_as_text(self.columns, self._values(TEXT_ROWS))}"
+
+    def html_under(self, caption: str) -> str:
+        """The same for a notebook."""
+        return rows_as_html(self.columns, self._values(HTML_ROWS), caption)
+
+    def _values(self, count: int) -> list[tuple[Any, ...]]:
+        # by columns: two of a query may have the same name
+        return [*zip(*(column.to_pylist() for column in self._table.slice(0, count).columns), strict=True)]
+
     def _read(self) -> Iterator[Any]:
         yield self._table.schema
         yield from self._table.to_batches(_BATCH)
 
-
-def as_html(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table for a notebook, cut to what one reads: what pages say is no markup."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    lines = "".join(f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in row)}</tr>" for row in rows[:_SHOWN])
-    more = f"<p>the first {_SHOWN} rows</p>" if len(rows) > _SHOWN else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}"
+    def _shown(self) -> tuple[str, InMemoryRows | None]:
+        return f"{count_of(len(self), 'row')}, {count_of(len(self.columns), 'column')}", self
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    # of a long text only what is shown is made into text
-    text = value[: _CELL + 1] if isinstance(value, str | bytes | list) else value
-    shown = text if isinstance(text, str) else str(text)
-    return html.escape(shown if len(shown) <= _CELL else f"{shown[:_CELL]}…")
+class Answer(Rows):
+    """The rows of one query of the home's ``cc.duckdb``, as it is published when they are read.
+
+    Reading raises ``EnvironmentFault`` where nothing was published or it cannot be read, ``UserInputError`` for a query
+    that DuckDB refuses. Shown are its first rows; of a lake on S3 none, since they would have to be fetched."""
+
+    def __init__(self, settings: Settings, query: str, parameters: Sequence[object] = ()) -> None:
+        self._settings = settings
+        self._query = query
+        self._parameters = tuple(parameters)
+        self._first: tuple[int, InMemoryRows] | None = None
+
+    def _read(self) -> Iterator[Any]:
+        yield from self._rows_of_query(None)
+
+    def _rows_of_query(self, limit: int | None) -> Iterator[Any]:
+        from cc_pipeline.lake.reading import open_answers
+
+        with open_answers(self._settings) as connection:
+            connection.execute("SET python_enable_replacements = false")
+            asked = connection.sql(self._query, params=self._parameters)
+            if asked is None:
+                raise UserInputError("the statement answers with no rows; ask a query")
+            reader = (asked if limit is None else asked.limit(limit)).to_arrow_reader(_BATCH)
+            yield reader.schema
+            yield from reader
+
+    def _shown(self) -> tuple[str, InMemoryRows | None]:
+        query = " ".join(self._query.split())
+        if scheme_of(self._settings.lake) and self._settings.publish == "views":
+            return f"a query that is sent when its rows are read: {query[:_QUERY]}", None
+        try:
+            first = self._first_rows()
+        except CcPipelineError as error:
+            what = error.what if isinstance(error, EnvironmentFault) else str(error)
+            return f"a query without an answer: {what}", None
+        columns = count_of(len(first.columns), "column")
+        if len(first) < _LOOKED_AT:
+            return f"{count_of(len(first), 'row')}, {columns}", first
+        return f"the first rows of more than {HTML_ROWS}, {columns}", first
+
+    def _first_rows(self) -> InMemoryRows:
+        """The first rows, read once of each published file: a notebook asks for text and for HTML."""
+        path = self._settings.published_path
+        published = path.stat().st_mtime_ns if path.exists() else 0
+        if self._first is None or self._first[0] != published:
+            with advice_for_python():
+                parts = self._rows_of_query(_LOOKED_AT)
+                self._first = published, InMemoryRows(_table_of(parts))
+        return self._first[1]
+
+
+def _table_of(parts: Iterator[Any]) -> pa.Table:
+    import pyarrow as pa
+
+    schema = next(parts)
+    return pa.Table.from_batches(parts, schema)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
+from cc_pipeline.api.facade import in_python
 from cc_pipeline.terminal import escape_controls
 
 
@@ -42,12 +43,12 @@ class Plain:
 
     def note(self, text: str) -> None:
         """Always told."""
-        print(f"note: {escape_controls(text)}", file=sys.stderr)  # noqa: T201  # a cell shows it
+        print(f"note: {escape_controls(in_python(text))}", file=sys.stderr)  # noqa: T201  # a cell shows it
 
     def notice(self, text: str) -> None:
         """Told, unless quiet."""
         if not self._quiet:
-            print(escape_controls(text), file=sys.stderr)  # noqa: T201
+            print(escape_controls(in_python(text)), file=sys.stderr)  # noqa: T201
 
     def answer(self, text: str) -> None:
         """Told, unless quiet."""

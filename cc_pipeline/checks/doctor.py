@@ -18,6 +18,7 @@ from cc_pipeline.automation.source_state import trouble_at
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.extensions import extension_findings
 from cc_pipeline.checks.finding import Finding
+from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import held_back_verdict, publication_verdict, published_files_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import shortfall_verdict
@@ -73,6 +74,7 @@ def _machine(settings: Settings) -> list[Finding]:
         *_home(settings),
         *_contact(settings),
         *_disk(settings.home),
+        *size_findings(settings.home),
         *_publishing(settings),
     ]
 

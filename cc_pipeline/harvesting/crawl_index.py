@@ -36,6 +36,7 @@ from cc_pipeline.harvesting.crawls import evidence, find_crawl, probe, unknown
 from cc_pipeline.harvesting.path_lists import read_path_list
 from cc_pipeline.index.archive_rows import SUBSET
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
+from cc_pipeline.index.catalog.pictures import plot_key_ranges
 from cc_pipeline.index.catalog.rows import sort_rows
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
@@ -392,16 +393,13 @@ def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
     when no bounds are known."""
     if not row_groups.num_rows or row_groups[f"{KEY_COLUMN}_min"].null_count == row_groups.num_rows:
         return None
-    # matplotlib takes as long to load as a small look-up takes; only a harvest draws
-    from cc_pipeline.index.catalog.pictures import plot_key_ranges  # noqa: PLC0415
-
-    png = plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}")
-    encoded = base64.b64encode(png).decode("ascii")
-    return f"![{key_ranges_digest(row_groups, crawl)}](data:image/png;base64,{encoded})"
+    drawn = plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}")
+    encoded = base64.b64encode(drawn.encode()).decode("ascii")
+    return f"![{key_ranges_digest(row_groups, crawl)}](data:image/svg+xml;base64,{encoded})"
 
 
 def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
     """What ``key_range_picture`` would show: equal digests, equal pictures."""
     shown = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
     rows = row_groups.select(shown).sort_by([(name, "ascending") for name in shown])
-    return input_digest({"drawing": 1, "crawl": crawl, "rows": rows.to_pydict()})
+    return input_digest({"drawing": 2, "crawl": crawl, "rows": rows.to_pydict()})

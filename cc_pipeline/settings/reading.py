@@ -55,6 +55,11 @@ def settable_names() -> tuple[str, ...]:
     return tuple(one.name for one in (*_BY_TYPE, *_declared_by_extensions()))
 
 
+def override_names() -> tuple[str, ...]:
+    """Names that ``load_settings`` takes as overrides: of the core, and of extensions in use."""
+    return tuple(one.name for one in (*declarations(Settings), *_declared_by_extensions()))
+
+
 def values_by_declaration(settings: Settings) -> Iterator[tuple[Declaration, object]]:
     """Each declared setting with its value, those of extensions last. An extension that was refused since the settings
     were read has none: its values would lie under other names."""

@@ -214,6 +214,7 @@ def test_pages_that_are_gone_with_their_parse_are_an_error_only_where_they_were_
     broken(home)
 
 
+@pytest.mark.process
 def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspace) -> None:
     """Also where the targets say different things of one capture: a fetched record counts before another."""
     counts = (

@@ -56,7 +56,7 @@ def sites(workspace: Workspace) -> set[str]:
         return {domain for (domain,) in connection.execute("SELECT DISTINCT domain FROM page_metadata").fetchall()}
 
 
-@pytest.mark.matrix
+@pytest.mark.process
 @pytest.mark.parametrize("mode", ["views", "copy"])
 def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
     reopened: Callable[..., Workspace], tmp_path: Path, mode: str
@@ -89,6 +89,7 @@ def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
     assert published_verdict(restored, Scope()).passed
 
 
+@pytest.mark.process
 def test_another_homes_file_is_not_taken_for_the_own(
     bucket: Bucket, reopened: Callable[..., Workspace], tmp_path: Path
 ) -> None:
@@ -111,7 +112,7 @@ def _half(path: Path) -> None:
 HARMS = (Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"no database"), _half)
 
 
-@pytest.mark.matrix
+@pytest.mark.process
 @pytest.mark.parametrize("mode", ["views", "copy"])
 def test_a_file_that_cannot_be_read_is_a_finding_and_the_next_publication_mends_it(
     reopened: Callable[..., Workspace], mode: str
@@ -170,6 +171,7 @@ def test_what_upkeep_deletes_afterwards_is_no_change(reopened: Callable[..., Wor
     assert published_verdict(workspace, Scope()).passed
 
 
+@pytest.mark.process
 def test_files_that_another_home_may_show_stay_where_its_version_is_of_another_log(
     bucket: Bucket, tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_password_is_sent_and_written_nowhere(
     assert stat.S_IMODE((home / "home.json").stat().st_mode) == 0o600
 
 
+@pytest.mark.process
 def test_a_token_is_sent_as_it_was_given_and_written_nowhere(
     bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 
-pytestmark = pytest.mark.xdist_group("cli")
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli")]
 
 
 def published(world: World, sql: str) -> list[tuple[object, ...]]:
@@ -34,6 +34,7 @@ def test_replay_brings_back_what_was_damaged_and_parses_it(cli: Cli, world: Worl
     assert published(world, title) == [(world.damaged.title,)]
 
 
+@pytest.mark.smoke
 def test_replay_of_what_was_never_fetched_says_what_to_run(cli: Cli, world: World) -> None:
     said = cli("run", "--refetch", "-c", OLD, "example.com", "--home", world.home)
     assert said.status == 1
@@ -64,6 +65,7 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
     assert look() == before
 
 
+@pytest.mark.smoke
 def test_url_index_is_built_searched_and_verified(cli: Cli, world: World) -> None:
     said = cli("index", "build", "--btree", "-c", NEW, "--home", world.home)
     assert said.status == 0, said.err

@@ -94,6 +94,7 @@ def test_what_defaults_leave_out_is_said(cli: Cli, world: World, tmp_path: Path)
         assert (said.status, "not asked for" in said.err) == (0, False)
 
 
+@pytest.mark.process
 def test_other_crawls_are_harvested_and_count_as_such(server: FaultServer, tmp_path: Path) -> None:
     server.set_rules([Rule("404", key=f"*crawl={OLD}/subset=warc/part-00000*", times=None)])
     workspace = workspace_of(server.url, tmp_path)

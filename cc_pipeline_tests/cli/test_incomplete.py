@@ -21,6 +21,7 @@ def outcomes(home: Path) -> dict[str, int]:
         return dict(connection.execute("SELECT outcome, count(*) FROM ledger GROUP BY ALL").fetchall())
 
 
+@pytest.mark.process
 def test_a_portal_that_answers_for_everybody_is_no_success_and_the_same_command_heals_it(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
 ) -> None:

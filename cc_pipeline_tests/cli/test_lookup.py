@@ -139,6 +139,7 @@ def _planned(said: Said) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said.out.splitlines()]
 
 
+@pytest.mark.process
 def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     asked = ("plan", "example.com", "-c", NEW, "-c", OLD, "--format", "jsonl", "--home", home)

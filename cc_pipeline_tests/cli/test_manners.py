@@ -18,11 +18,16 @@ from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World, split_source
 pytestmark = pytest.mark.xdist_group("cli homes")
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+WHOLE = get_command(app)
+NEEDS_EXAMPLES = ("plan", "lookup", "doctor",
+                  "catalog coverage", "catalog export", "catalog import",
+                  "index harvest", "index build", "index repair", "index search",
+                  "index verify")  # fmt: skip
 
 
 def commands() -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
-    for name, command in get_command(app).commands.items():
+    for name, command in WHOLE.commands.items():
         inner = getattr(command, "commands", None)
         found += [(name, each) for each in inner] if inner else [] if command.hidden else [(name,)]
     return found
@@ -33,6 +38,11 @@ def test_help_says_what_a_command_does(cli: Cli, command: tuple[str, ...]) -> No
     said = cli(*command, "--help")
     assert said.status == 0
     assert f"cc-pipeline {' '.join(command)}" in said.out
+    assert " ".join(command) not in NEEDS_EXAMPLES or "Examples" in said.out
+
+
+def test_what_needs_examples_is_there() -> None:
+    assert {*NEEDS_EXAMPLES} <= {" ".join(command) for command in commands()}
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
@@ -51,8 +61,7 @@ SHARED = {"--home", "--source", "--crawl", "--guard-formulas", "--help"}
 
 
 def test_the_core_is_small_and_begins_with_the_everyday_commands() -> None:
-    whole = get_command(app)
-    names = whole.list_commands(Context(whole))
+    names = WHOLE.list_commands(Context(WHOLE))
     everyday = ["run", "plan", "lookup", "get", "sql", "export", "targets", "doctor", "ui"]
     assert [name for name in names if name in everyday] == everyday
     assert {*names} >= {"index", "catalog", "files", "automation"}
@@ -62,7 +71,7 @@ def test_the_core_is_small_and_begins_with_the_everyday_commands() -> None:
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_a_command_has_at_most_thirteen_options_of_its_own(command: tuple[str, ...]) -> None:
-    found = get_command(app)
+    found = WHOLE
     for name in command:
         found = found.commands[name]
     named = [one.opts[0] for one in found.params if one.opts[0].startswith("-")]
@@ -71,23 +80,12 @@ def test_a_command_has_at_most_thirteen_options_of_its_own(command: tuple[str, .
 
 def test_no_command_takes_targets_or_crawls_in_another_way() -> None:
     for command in commands():
-        found = get_command(app)
+        found = WHOLE
         for name in command:
             found = found.commands[name]
         for one in found.params:
             assert not {"-d", "--domain", "--target"} & {*one.opts}, command
             assert one.name != "crawl" or "-c" in one.opts, command
-
-
-NEEDS_EXAMPLES = ("plan", "lookup", "doctor",
-                  "catalog coverage", "catalog export", "catalog import",
-                  "index harvest", "index build", "index repair", "index search",
-                  "index verify")  # fmt: skip
-
-
-@pytest.mark.parametrize("command", NEEDS_EXAMPLES)
-def test_help_has_examples(cli: Cli, command: str) -> None:
-    assert "Examples" in cli(*command.split(), "--help").out
 
 
 BAD_INPUT = {

@@ -131,6 +131,7 @@ def test_files_of_ones_own_become_a_crawl(cli: Cli, bucket: Path, tmp_path: Path
     )
 
 
+@pytest.mark.process
 def test_a_file_of_which_nothing_could_be_read_is_a_failure_that_says_why(
     cli: Cli, bucket: Path, tmp_path: Path
 ) -> None:

@@ -28,36 +28,6 @@ def source(world: World, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.mark.process
 @pytest.mark.usefixtures("source")
-def test_a_fresh_home_and_a_crawl_that_is_named(cli: Cli, world: World, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    said = cli("run", "--crawl", NEW, "example.com", "--home", home)
-    assert said.status == 0, said.err
-    assert "the list of crawls at" in said.told
-    pages = cli("sql", "SELECT count(*) AS pages FROM page_metadata", "--csv", "--home", home)
-    assert int(pages.out.split()[1]) > 5
-    for command in (("lookup", "--count", "example.com", "-c", NEW), ("plan", "example.com", "-c", NEW),
-                    ("index", "harvest", "-c", NEW),
-                    ("lookup", "example.com", "-c", NEW, "--format", "csv"),
-                    ("get", "http://example.com/", "-c", NEW, "--format", "text")):  # fmt: skip
-        said = cli(*command, "--home", home)
-        assert said.status == 0, (command, said.err)
-    # without a list nobody can say which crawls there are
-    for command in (
-        ("crawls",),
-        ("lookup", "--count", "example.com", "-c", "newest"),
-        ("lookup", "example.com", "-c", "all"),
-    ):
-        said = cli(*command, "--home", home)
-        assert said.status == 1, command
-        assert "could not be read" in said.told
-        assert "A crawl that is named" in said.told
-    said = cli("doctor", "--home", home)
-    assert said.status == 1
-    assert "could not be read" in said.shown
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("source")
 def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -76,6 +46,7 @@ def test_an_old_copy_and_every_command_says_how_old_it_is(cli: Cli, world: World
     assert (said.status, old in " ".join(said.out.split())) == (0, True), said.out
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("source")
 def test_a_crawl_without_path_lists_is_harvested_from_a_list_of_ones_own(
     cli: Cli, world: World, tmp_path: Path

@@ -47,6 +47,7 @@ def test_a_run_opens_each_place_once_and_reads_the_list_once(
     assert [hit.key for hit in server.hits].count("collinfo.json") == 1
 
 
+@pytest.mark.process
 def test_a_list_of_crawls_on_a_host_of_its_own_is_one_place_more(
     opened: Counter[str], bucket: Bucket, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def test_a_list_of_targets_is_told_of_by_what_it_names(cli: Cli, rich: Path, tmp
         assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes(), path
 
 
+@pytest.mark.process
 def test_each_table_of_an_export_is_a_configuration_and_a_record_set(cli: Cli, rich: Path, tmp_path: Path) -> None:
     out = tmp_path / "handed"
     assert cli("export", "example.com", "--format", "parquet", "--out", out, "--home", rich).status == 0
@@ -87,6 +88,7 @@ def everything_in(place: Path) -> Iterator[tuple[Path, bytes]]:
                     yield path, repr(connection.sql(f"FROM duckdb_{what}()").fetchall()).replace(str(path), "").encode()
 
 
+@pytest.mark.process
 def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path, world: World, tmp_path: Path) -> None:
     site, out = "example.com", tmp_path / "handed"
     out.mkdir()

@@ -39,6 +39,7 @@ def shown(home: Path, domain: str) -> int:
     return int(found[0])
 
 
+@pytest.mark.process
 def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, world: World, home: Path) -> None:
     run = ("run", "-c", NEW, SITE, "--home", home)
     # its damaged record is good by now

@@ -46,6 +46,7 @@ def test_lost_files_are_named_and_repaired(cli: Cli, home: Path) -> None:
     assert "nothing was to be repaired" in cli("doctor", "--repair", "--home", home).shown
 
 
+@pytest.mark.process
 def test_damaged_records_are_found_by_reading_them_and_repaired(cli: Cli, home: Path) -> None:
     [path, *_] = stored(home)
     data = bytearray(path.read_bytes())

@@ -45,7 +45,7 @@ def test_ticks_load_modules_one_after_the_other(module: ModuleType) -> None:
 
 
 def test_definitions_load_nothing_that_only_bodies_need() -> None:
-    heavy = {"duckdb", "deltalake", "aiohttp", "botocore", "jinja2", "matplotlib"}
+    heavy = {"duckdb", "deltalake", "aiohttp", "botocore", "jinja2"}
     code = (
         "import sys, dagster; before = set(sys.modules); from cc_pipeline.definitions import defs; "
         f"defs().get_repository_def(); print(sorted({heavy!r} & set(sys.modules) - before))"

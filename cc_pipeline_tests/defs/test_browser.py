@@ -150,7 +150,6 @@ def ui(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]
 
 
 @pytest.mark.process
-@pytest.mark.smoke
 def test_make_dev_opens_the_ui_on_a_home_wherever_it_is(ui: Ui) -> None:
     assert "warehouse" in ui.server.wait_until_loaded()
     ui.server.add_partition("target", "only-here.example")

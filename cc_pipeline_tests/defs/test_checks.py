@@ -22,7 +22,6 @@ from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
-INDEX_CHECKS = ("coverage", "row_counts", "plausible_rows", "statistics", "sortedness", "schema_drift")
 DECLARED: list[Check] = [check for part in parts(OURS) for check in part.checks]
 CHECKS = check_steps(OURS, DECLARED)
 NAMES = sorted(spec.key.to_user_string() for check in CHECKS for spec in check.check_specs)
@@ -144,6 +143,7 @@ def note_of(found: dict[str, dg.AssetCheckEvaluation], name: str) -> dict[str, A
     return found[name].metadata["looked at"].data
 
 
+@pytest.mark.process
 def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:

@@ -32,7 +32,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 LOCATION = {"repositoryLocationName": "cc_pipeline", "repositoryName": "__repository__"}
 #: Waiting ends here on the slowest machine; nothing waits longer than what it waits for.
-PATIENCE_SECONDS = 240
+PATIENCE_SECONDS = 480
 
 
 @pytest.fixture(scope="module")

@@ -158,6 +158,7 @@ def test_runs_go_and_nothing_else_changes(settings: Settings) -> None:
     assert asked(settings) == []
 
 
+@pytest.mark.process
 def test_what_does_not_change_takes_the_same_space(settings: Settings) -> None:
     def rows() -> int:
         with sqlite3.connect(settings.dagster_home / "history" / "runs" / "index.db") as index:
@@ -235,7 +236,7 @@ def test_it_is_the_same_on_postgresql(settings: Settings) -> None:
         with opened(settings) as instance:
             before = what_is_there(instance)
             count, newest = instance.get_runs_count(), newest_runs(instance)
-            assert count > 5
+            assert count >= 5
             report = forgotten(instance)
             assert (report.runs, report.done) == (count - len(newest), True)
             assert what_is_there(instance) == before

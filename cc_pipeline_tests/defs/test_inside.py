@@ -174,6 +174,7 @@ def run(of: dg.Definitions, instance: dg.DagsterInstance, job: str, **given: Any
     return done
 
 
+@pytest.mark.process
 def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
     bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,11 +15,7 @@ from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import assets_behind, end_run, last_evaluation
 
-_KEYS = ["a", "b"]
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"
-
-
-_PARTITIONED = dg.StaticPartitionsDefinition(_KEYS)
 
 
 def test_assets_behind_a_step_of_a_run_are_known() -> None:

@@ -92,6 +92,7 @@ def test_a_second_run_gives_the_same_rows_and_fetches_nothing(bucket: Bucket, wh
     assert sorted((whole / "lake" / "records").rglob("*")) == stored
 
 
+@pytest.mark.process
 def test_upkeep_merges_and_sweeps_and_changes_no_row(bucket: Bucket, whole: Path) -> None:
     workspace = workspace_of(bucket[0], whole)
     # another file of each table

@@ -31,7 +31,7 @@ from cc_pipeline_tests.defs.graph import (
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.world import NEW, extract, harvest, publish, workspace_of
 
-pytestmark = pytest.mark.xdist_group("odd_domains")
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("odd_domains")]
 
 #: What a person types, and which hosts (with their ports) of the bucket are meant.
 MEANT: dict[str, set[str]] = {
@@ -173,6 +173,7 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
     assert query(home, "SELECT kind FROM targets WHERE slug = 'kunst-example.museum'") == [("domain",)]
 
 
+@pytest.mark.smoke
 def test_a_condition_is_a_partition_whose_definition_reads_back(
     run, world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
 ) -> None:

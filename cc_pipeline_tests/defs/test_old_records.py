@@ -46,6 +46,7 @@ def test_runs_under_way_and_those_of_open_backfills_stay(
     assert forgotten(instance).runs == len(of_backfill) + 1
 
 
+@pytest.mark.process
 def test_what_something_was_made_of_stays_beside_a_newer_record(empty: dg.DagsterInstance) -> None:
     """Dagster compares the version of an input then and now; where the first is gone, it calls the input changed."""
 

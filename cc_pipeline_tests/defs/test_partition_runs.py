@@ -216,6 +216,7 @@ def test_a_range_records_the_good_and_shows_the_bad_as_failed(
     assert {status(instance, table, f"{NEW}|example.org") for table in ("records", "page_links")} == {"FAILED"}
 
 
+@pytest.mark.process
 def test_some_of_the_tables(bucket: Bucket, home: Path, instance: dg.DagsterInstance) -> None:
     records = {"captures", "records"}
     for made in (records, set(TABLES) - records):
@@ -286,6 +287,7 @@ def test_a_command_takes_scattered_targets_of_several_crawls_in_one_run(bucket: 
         assert len(recorded(launcher.instance, "page_metadata")) == 4
 
 
+@pytest.mark.process
 def test_records_of_a_home_whose_dagster_knows_no_crawl_are_parsed(bucket: Bucket, home: Path) -> None:
     settings, target = settings_of(bucket[0], home), parse_target("example.org")
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
@@ -298,6 +300,7 @@ def test_records_of_a_home_whose_dagster_knows_no_crawl_are_parsed(bucket: Bucke
         assert list(recorded(launcher.instance, "page_text")) == [f"{NEW}|example.org"]
 
 
+@pytest.mark.process
 def test_a_command_makes_all_it_can_and_then_says_what_failed(
     bucket: Bucket, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

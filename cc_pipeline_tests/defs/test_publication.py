@@ -88,6 +88,7 @@ def test_a_run_publishes_at_its_end_unless_others_go_on_or_a_command_does_it(
     assert flight(instance, but_made=True).is_any
 
 
+@pytest.mark.process
 def test_a_long_run_publishes_while_it_goes_on(
     workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_long_run_publishes_while_it_goes_on(
     assert seen == [1], "there was no file, so the first partition was published; then it was young"
 
 
+@pytest.mark.process
 def test_a_publication_is_of_all_it_shows_also_of_what_was_recorded_after_it(
     workspace: Workspace, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +132,7 @@ def test_of_runs_that_end_together_the_last_publishes(workspace: Workspace, inst
     assert flight(instance).pairs == {(NEW, "no-such.example")}, "nobody asks for it before it has ended"
 
 
+@pytest.mark.process
 def test_a_publication_counts_what_failed_in_the_run_that_publishes(
     workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from unittest import mock
 
@@ -17,22 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import flight as flights
 from cc_pipeline.defs.flight import flight
 from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes, instance_in
-from cc_pipeline.defs.launch import Launcher
 from cc_pipeline.defs.notes import note, noted
 from cc_pipeline.defs.partitions import KIND_TAG, partition_key, range_tags
-from cc_pipeline.defs.placement import WORKSPACE
 from cc_pipeline.defs.run_notes import listed_partitions, note_tried, run_partitions, tried_in
-from cc_pipeline.settings import load_settings
-from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.defs.graph import EXTRACT, listed_run, schedule
+from cc_pipeline_tests.defs.graph import listed_run
 from cc_pipeline_tests.postgres import postgres_server
-from cc_pipeline_tests.world import NEW, OLD, Bucket
-
-backfill_missing = schedule("backfill_missing")
 
 _SLUGS = st.text("abz.-_~09é", min_size=1, max_size=60)
 
@@ -122,7 +114,6 @@ def on_postgresql(home: Path) -> Iterator[dg.DagsterInstance]:
 
 
 @pytest.mark.process
-@pytest.mark.smoke
 @pytest.mark.xdist_group("dagster_process")
 def test_postgresql_takes_a_run_of_as_many_long_names_as_there_may_be(tmp_path: Path) -> None:
     keys = long_names("CC-MAIN-2024-18")
@@ -182,26 +173,3 @@ def a_run_whose_tags_were_refused_is_nobodys(instance: dg.DagsterInstance, keys:
     assert ended is not None
     assert ended.status is dg.DagsterRunStatus.CANCELED
     assert "dagster/will_retry" not in ended.tags
-
-
-@pytest.mark.process
-@pytest.mark.xdist_group("dagster_process")
-def test_a_command_makes_and_a_schedule_asks_for_as_many_long_names_on_postgresql(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "home"
-    slugs = [key.partition("|")[2] for key in long_names(NEW)]
-    monkeypatch.setenv("CC_PIPELINE_CRAWLS", "all")
-    with on_postgresql(home) as instance, open_workspace(load_settings(source=str(bucket[0]), home=str(home))) as own:
-        with Launcher(own) as launcher:
-            launcher.harvest([NEW, OLD])
-            list(launcher.extract([NEW], [parse_target(slug) for slug in slugs]))
-        assert len(instance.get_materialized_partitions(dg.AssetKey("page_metadata"))) == 200
-        own.settings.watch_list_path.write_text("".join(f"{slug}\n" for slug in slugs), "utf-8")
-        with dg.build_schedule_context(instance, datetime.now(UTC), resources={WORKSPACE: own}) as context:
-            asked = backfill_missing(context)
-        assert isinstance(asked, list)
-        started = dg.DagsterRunStatus.STARTED
-        for one in asked:
-            instance.add_run(dg.DagsterRun(EXTRACT, run_config=one.run_config, tags=dict(one.tags), status=started))
-        assert flight(instance).pairs == {(OLD, slug) for slug in slugs}

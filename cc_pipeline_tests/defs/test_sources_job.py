@@ -58,6 +58,7 @@ def damaged_file(folder: Path) -> str:
     return str(path)
 
 
+@pytest.mark.process
 def test_an_exported_partition_and_a_damaged_file_are_read_in_a_home_of_their_own(
     workspace: Workspace, tmp_path: Path
 ) -> None:

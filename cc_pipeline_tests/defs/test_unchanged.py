@@ -74,12 +74,14 @@ def test_nothing_is_started_when_nothing_changed_and_what_changed_is_run_alone(s
         assert asked(settings) == [f"{NEW}|set-pair"]
 
 
+@pytest.mark.process
 def test_another_setting_makes_all_again(settings: Settings) -> None:
     other = replace(settings, extractor="resiliparse")
     assert asked(other) == KEYS
     assert asked(other) == []
 
 
+@pytest.mark.process
 def test_captures_that_may_still_come_are_asked_for_again(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
         # so much may be missing that no partition counts as failed
@@ -94,6 +96,7 @@ def test_captures_that_may_still_come_are_asked_for_again(bucket: Bucket, tmp_pa
         assert asked(settings, one=True) == []
 
 
+@pytest.mark.process
 def test_a_lost_stored_file_heals(settings: Settings) -> None:
     def loses(workspace: Workspace, _: Launcher) -> None:
         where = {"crawl": NEW, "target": "example.org"}
@@ -107,6 +110,7 @@ def test_a_lost_stored_file_heals(settings: Settings) -> None:
     assert asked(settings) == []
 
 
+@pytest.mark.process
 def test_what_is_there_and_not_recorded_is_recorded(settings: Settings) -> None:
     shutil.rmtree(settings.home / "dagster")
     assert asked(settings) == KEYS

@@ -90,6 +90,7 @@ def test_a_domain_without_captures_is_an_empty_result_and_ends_with_status_1(run
     assert query(home, "SELECT count(*) FROM capture_targets WHERE target = 'no-such-site.org'") == [(0,)]
 
 
+@pytest.mark.process
 def test_a_full_disk_under_the_whole_home(run, home: Path, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 60_000) as disk:
         at = disk / "home"
@@ -134,7 +135,7 @@ _OF_A_RUN, _INDEX, _RUNS = r"runs/[0-9a-f]{8}-[0-9a-f-]+\.db$", r"index\.db$", r
 _RECORD = "ASSET_MATERIALIZATION'"
 
 
-@pytest.mark.matrix
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "word", "times"),
     [

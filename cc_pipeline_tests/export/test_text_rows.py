@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cc_pipeline
@@ -54,17 +54,17 @@ def test_bytes_are_those_of_duckdb(
     assert written(duck, f"{query}\n", format) == (tmp_path / "rows").read_bytes()
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(TEXTS, min_size=1, max_size=8))
-def test_texts_come_back(texts: list[str | None]) -> None:
-    with duckdb.connect(config={"threads": 1}) as duck:
-        duck.execute("CREATE TABLE rows (place INTEGER, text VARCHAR)")
-        duck.executemany("INSERT INTO rows VALUES (?, ?)", list(enumerate(texts)))
-        as_csv, as_json = (written(duck, "FROM rows ORDER BY place", format) for format in ("csv", "jsonl"))
-        back = csv.reader(io.StringIO(as_csv.decode(), newline=""))
-        assert list(back)[1:] == [[str(place), text or ""] for place, text in enumerate(texts)]
-        assert [json.loads(line)["text"] for line in as_json.splitlines()] == texts
-        empty = [text for text in texts if not text]
-        assert as_csv.count(b',""\n') >= sum(text == "" for text in empty), "an empty text is not a missing one"
+def test_texts_come_back(duck: duckdb.DuckDBPyConnection, texts: list[str | None]) -> None:
+    duck.execute("CREATE OR REPLACE TABLE rows (place INTEGER, text VARCHAR)")
+    duck.executemany("INSERT INTO rows VALUES (?, ?)", list(enumerate(texts)))
+    as_csv, as_json = (written(duck, "FROM rows ORDER BY place", format) for format in ("csv", "jsonl"))
+    back = csv.reader(io.StringIO(as_csv.decode(), newline=""))
+    assert list(back)[1:] == [[str(place), text or ""] for place, text in enumerate(texts)]
+    assert [json.loads(line)["text"] for line in as_json.splitlines()] == texts
+    empty = [text for text in texts if not text]
+    assert as_csv.count(b',""\n') >= sum(text == "" for text in empty), "an empty text is not a missing one"
 
 
 def test_a_row_that_fails_late_ends_the_query() -> None:

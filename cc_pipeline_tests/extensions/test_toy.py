@@ -22,6 +22,8 @@ _FILE = re.compile(r"^```(?:python|toml)\n# (\S+)\n(.*?)^```$", re.DOTALL | re.M
 _PROGRAM = Path(sys.executable).with_name("cc-pipeline")
 _SITE = "example.com"
 _COLUMNS = "url,warc_filename,warc_record_offset,warc_record_length"
+#: Variables of this run of the suite: its options may name plugins that are not beside the extension.
+_NOT_ITS_OWN = ("CC_PIPELINE_", "PYTHONPATH", "PYTEST_")
 
 
 def files() -> dict[str, str]:
@@ -43,7 +45,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(home: Path, source: Path, beside: Path | None) -> dict[str, str]:
-    own = {name: text for name, text in os.environ.items() if not name.startswith(("CC_PIPELINE_", "PYTHONPATH"))}
+    own = {name: text for name, text in os.environ.items() if not name.startswith(_NOT_ITS_OWN)}
     own |= {
         "CC_PIPELINE_HOME": str(home),
         "CC_PIPELINE_SOURCE": str(source),

@@ -113,6 +113,7 @@ def test_a_block_takes_captures_however_sets_are_divided(
             assert {(row["warc_filename"], row["warc_record_offset"]) for row in mine} == expected, (slug, off)
 
 
+@pytest.mark.process
 def test_what_a_wider_block_takes_goes_whoever_else_is_blocked(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path
 ) -> None:

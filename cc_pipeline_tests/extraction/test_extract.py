@@ -70,6 +70,7 @@ def test_a_refused_price_is_one_partitions(bucket: Bucket, tmp_path: Path) -> No
     assert all(set(found[slug].reports) == set(TABLES) for slug in set(domains) - dear)
 
 
+@pytest.mark.process
 def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(bucket: Bucket, tmp_path: Path) -> None:
     files: dict[str, list[str]] = {}
     for capture in bucket[1].of(NEW, subset="warc"):
@@ -100,6 +101,7 @@ def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(
         assert all(one.error is None for one in again.values())
 
 
+@pytest.mark.process
 def test_an_index_file_that_stays_refused_costs_the_targets_of_its_rows_alone(bucket: Bucket, tmp_path: Path) -> None:
     domains = sorted(bucket[1].domains())
     with FaultServer(bucket[0]) as server:

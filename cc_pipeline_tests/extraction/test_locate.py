@@ -123,6 +123,7 @@ def test_the_writer_is_handed_every_row_in_order_and_never_many_bytes(tmp_path: 
     assert all(batch.nbytes < _BYTES_AT_ONCE + widest for batch in handed)
 
 
+@pytest.mark.process
 def test_a_set_whose_members_change_is_looked_up_again_and_held_bytes_stay(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
         workspace = harvested(server.url, tmp_path)

@@ -151,13 +151,13 @@ def two_homes(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_two_homes_on_a_lake_publish_what_the_model_says(bucket: Bucket, two_homes: Path, seed: int) -> None:
     """More of them: ``python -m cc_pipeline_tests.extraction.sequences FIRST COUNT SECONDS``."""
     run_sequence(bucket[0], two_homes, bucket[1], seed)
 
 
-@settings(max_examples=8, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=3, max_size=6))
 @example([Step("run"), Step("run", subsets=("robotstxt",)), Step("run", subsets=("crawldiagnostics", "warc"))])
 @example([Step("run", OLD), Step("copy", OLD, subsets=("robotstxt",)), Step("upkeep"), Step("run", OLD, dies=2)])

@@ -34,6 +34,7 @@ def published(home: Path) -> set[tuple[object, ...]]:
         return set(connection.execute(query).fetchall())
 
 
+@pytest.mark.process
 def test_neither_another_subset_nor_what_is_handed_on_takes_anything_away(
     bucket: Bucket,
     tmp_path: Path,
@@ -113,6 +114,7 @@ def test_an_index_with_holes_takes_away_nothing_of_a_whole_one(bucket: Bucket, t
     assert {by for by, _ in rows(filled, NEW).values()} == {"parquet"}
 
 
+@pytest.mark.process
 def test_one_of_two_indexes_takes_away_nothing_that_the_other_named(tmp_path: Path) -> None:
     spec = replace(TEST, crawls=(CrawlSpec(ARC, cdx=True, segments=1, files_per_segment=2, zipnum_lines=15),))
     bucket, home = tmp_path / "bucket", tmp_path / "home"

@@ -102,6 +102,7 @@ def test_a_run_reads_no_records_of_targets_that_it_cannot_share_with(
     assert fetched.requests == 0
 
 
+@pytest.mark.process
 def test_a_large_lake_is_counted_by_its_log(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = harvested(bucket[0], tmp_path)
     extract(made, "example.com", "set:mine = example.com, example-foo.com", "host:www.example.com")

@@ -99,6 +99,7 @@ def offsets(workspace: Workspace, slug: str = SITE) -> list[int]:
     return sorted(offset for _, offset in places(workspace, slug=slug))
 
 
+@pytest.mark.process
 def test_a_list_that_lost_a_file_takes_nothing_away_until_it_is_accepted(bucket: Bucket, tmp_path: Path) -> None:
     cut, root = copy_of(bucket[0], tmp_path / "bucket"), tmp_path / "home"
     home = harvested(cut, root)
@@ -151,6 +152,7 @@ def test_other_kinds_of_index_are_doubted_too(kind: str) -> None:
     assert doubted({slice_: Removal(1_000, 999, Listing("parquet", 300), now)}, {}, 0.05, ()) == set()
 
 
+@pytest.mark.process
 def test_few_of_many_go_and_are_said_to_and_more_wait(bucket: Bucket, tmp_path: Path, index: Index) -> None:
     home = harvested(bucket[0], tmp_path / "home", max_lost=0.2)
     extract(home, SITE)
@@ -215,6 +217,7 @@ def _killed_at(lake, name: str):
     return killed
 
 
+@pytest.mark.process
 def test_what_is_new_beside_a_doubt_is_fetched_and_parsed(home: Workspace, index: Index) -> None:
     extract(home, SITE)
     every = offsets(home)
@@ -231,6 +234,7 @@ def test_what_is_new_beside_a_doubt_is_fetched_and_parsed(home: Workspace, index
     assert [len(places(home, table)) for table in TABLES] == [len(every)] * 3
 
 
+@pytest.mark.process
 def test_two_targets_that_are_doubted_are_named_with_their_own_numbers(
     home: Workspace, bucket: Bucket, index: Index
 ) -> None:

@@ -144,7 +144,7 @@ def purged_although(workspace: Workspace, said: list[str], slug: str = GOES) -> 
         said.append(str(fault))
 
 
-@pytest.mark.matrix
+@pytest.mark.process
 @pytest.mark.parametrize("table", COMMITS)
 def test_a_purge_waits_for_the_end_of_a_run_of_another_home_and_names_it(
     homes: tuple[Workspace, Workspace], table: str

@@ -167,6 +167,7 @@ def test_a_member_more_costs_itself_and_a_member_less_goes(
         assert rows(home, table) == truth_of(bucket, [second, third]), table
 
 
+@pytest.mark.process
 def test_pages_of_members_that_stay_are_not_parsed_again(
     bucket: Bucket, tmp_path: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +223,7 @@ def test_neither_the_order_of_the_file_nor_the_file_means_anything(
     assert locate_captures(home, NEW, [SET]).fresh_slices == 0
 
 
+@pytest.mark.process
 def test_a_set_that_is_divided_anew_keeps_its_bytes_and_shows_nothing_twice(
     bucket: Bucket, tmp_path: Path, home: Workspace
 ) -> None:
@@ -291,6 +293,7 @@ def test_sets_whose_names_differ_in_capitals_alone_are_not_one(
     assert home.lake.read("captures").num_rows > before
 
 
+@pytest.mark.process
 def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
     many, few = bucket[1].domains()[:2]
     pages = bucket[1].of(NEW, subset="warc", domain=few)
@@ -338,6 +341,7 @@ def test_what_was_not_asked_for_is_told_of_a_divided_set_that_has_become_small(
     assert not what_is_not_there(home, [NEW], [parse_target(f"{first} where status=200", tmp_path)])
 
 
+@pytest.mark.process
 def test_what_is_published_names_the_set_and_never_a_part(bucket: Bucket, tmp_path: Path, home: Workspace) -> None:
     first, second = bucket[1].domains()[:2]
     register(home, tmp_path, [first, second, *absent(100)])
@@ -424,6 +428,7 @@ def test_a_run_killed_between_parts_goes_on_there(
     assert rows(home) == truth_of(bucket, domains)
 
 
+@pytest.mark.process
 def test_a_dear_set_is_told_its_price_once_and_for_the_whole(bucket: Bucket, tmp_path: Path) -> None:
     domains = bucket[1].domains()[:5]
     harvest(workspace_of(bucket[0], tmp_path / "home"))

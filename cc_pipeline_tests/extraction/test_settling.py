@@ -87,10 +87,6 @@ class Home:
         rows = self.workspace().lake.read("fetches").to_pylist()
         self._write([row | {"asked_at": row["asked_at"] - timedelta(hours=hours)} for row in rows])
 
-    def change_notes(self, **columns: Any) -> None:
-        """The notes have these values."""
-        self._write([row | columns for row in self.workspace().lake.read("fetches").to_pylist()])
-
     def _write(self, rows: list[dict[str, Any]]) -> None:
         lake = self.workspace().lake
         slices = [{"crawl": row["crawl"], "target": row["target"]} for row in rows]
@@ -217,6 +213,7 @@ def test_what_is_doubted_stays_so_however_little_is_asked(
     assert home.run(max_lost=1.0, accept_losses=(home.note()["losses"],))[1] is None
 
 
+@pytest.mark.process
 def test_a_loss_is_a_targets_own_until_it_was_asked_for_within_a_day(
     server: FaultServer, mine: list[Capture], tmp_path: Path
 ) -> None:

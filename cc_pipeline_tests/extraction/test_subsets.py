@@ -24,6 +24,7 @@ SITE = "example.com"
 BOTH = ("warc", "robotstxt")
 
 
+@pytest.mark.process
 def test_targets_that_overlap_share_records_of_every_subset(bucket: Bucket, tmp_path: Path) -> None:
     import duckdb  # noqa: PLC0415
 
@@ -39,6 +40,7 @@ def test_targets_that_overlap_share_records_of_every_subset(bucket: Bucket, tmp_
             assert max(Counter(rows).values()) == 1, view
 
 
+@pytest.mark.process
 def test_dropping_a_subset_leaves_the_others(bucket: Bucket, tmp_path: Path) -> None:
     workspace = harvested(bucket[0], tmp_path, subsets=BOTH)
     extract(workspace, SITE)

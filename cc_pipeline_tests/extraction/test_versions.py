@@ -41,6 +41,7 @@ def again(workspace: Workspace, *slugs: str, crawl: str = NEW) -> list[StageRepo
     return [stage(workspace, crawl, slugs) for stage in (locate_captures, fetch_captures, parse_records)]
 
 
+@pytest.mark.process
 def test_the_same_rows_have_the_same_version_whenever_and_wherever_they_are_made(
     bucket: Bucket, home: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,6 +204,7 @@ def test_a_path_list_in_any_order_is_the_same_list(bucket: Bucket, tmp_path: Pat
     assert commit_manifest(later, NEW).written == 0
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "odd",
     [

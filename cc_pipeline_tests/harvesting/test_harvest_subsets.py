@@ -214,6 +214,7 @@ def test_without_another_index_the_advice_is_to_harvest_the_subset(bucket: Bucke
         assert catalog_gaps(workspace_of(server.url, tmp_path), [NEW]) == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("at", "is_there"), [("put_rows", False), ("commit_actions", False), ("commit_durably", False), ("sync_log", True)]
 )

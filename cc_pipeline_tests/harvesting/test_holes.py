@@ -47,6 +47,7 @@ def row_of(workspace: Workspace) -> dict[str, object]:
     return row
 
 
+@pytest.mark.process
 def test_another_index_that_is_whole_answers(bucket: Bucket, server: FaultServer, tmp_path: Path) -> None:
     workspace = harvested(server.url, tmp_path)
     located, *_ = extract(workspace, SITE)

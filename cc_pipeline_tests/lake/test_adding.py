@@ -317,7 +317,7 @@ COMMITS = st.lists(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(COMMITS)
 def test_any_commits_equal_a_plain_model_and_the_local_engine(
     commits: list[tuple[str, str, set[str], list[tuple[int, str, int]]]],

@@ -78,7 +78,7 @@ def there(lake: Lake, table: str = "things") -> dict[SliceKey, int]:
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cc_pipeline
-from cc_pipeline.api.giving import Given, add_captures
+from cc_pipeline.api.giving import AddedCaptures, add_captures
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.purging import forget_unfound
 from cc_pipeline.errors import EnvironmentFault, UserInputError
@@ -112,7 +112,7 @@ def test_nothing_is_added_or_taken_away_unasked(
     new, old = places(bucket, NEW), places(bucket, OLD)
     first = wrote(tmp_path / "first.parquet", [*new[:20], *old[:10]])
 
-    def add(file: Path, **how: bool) -> Given:
+    def add(file: Path, **how: bool) -> AddedCaptures:
         return add_captures(workspace.settings, file, "mine", **how)
 
     def version() -> str:
@@ -230,6 +230,7 @@ def test_of_two_at_once_none_loses_rows(
     assert len(there(workspace, "given_captures", "captures_both")) == 6
 
 
+@pytest.mark.process
 def test_urls_and_times_are_looked_up_first(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     harvest(workspace)

@@ -13,6 +13,7 @@ from cc_pipeline_tests.oracles.published import LEFT_OUT, main
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 
 
+@pytest.mark.process
 def test_two_homes_of_the_same_are_equal_and_others_are_not(
     bucket: tuple[Path, MiniCrawlTruth],
     tmp_path: Path,

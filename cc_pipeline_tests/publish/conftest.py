@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import duckdb
 import pytest
 
 from cc_pipeline.settings import Settings
+from cc_pipeline_tests.sharing import make_once
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
 SITE, OTHER, THIRD = "example.com", "example-foo.com", "example.org"
@@ -20,15 +22,21 @@ ONCE = "beispiel-example.de"
 @pytest.fixture(scope="session")
 def asked_home(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """The settings of the home. Errors and redirects were located in one crawl, in the others what comes by itself."""
-    home = tmp_path_factory.mktemp("asked")
-    wide = workspace_of(bucket[0], home, subsets=("warc", "crawldiagnostics", "robotstxt"))
-    plain = workspace_of(bucket[0], home)
+    prepared = make_once(tmp_path_factory, "asked", lambda folder: _fill(bucket[0], folder / "home"))
+    home = shutil.copytree(prepared / "home", tmp_path_factory.mktemp("asked") / "home")
+    return workspace_of(bucket[0], home).settings
+
+
+def _fill(source: Path, home: Path) -> None:
+    wide = workspace_of(source, home, subsets=("warc", "crawldiagnostics", "robotstxt"))
+    plain = workspace_of(source, home)
     for workspace, crawl in ((wide, NEW), (plain, OLD), (plain, ARC)):
         if crawl != ARC:
             harvest(workspace, crawl)
         extract(workspace, SITE, BOTH, *([ONCE] if crawl == NEW else []), crawl=crawl)
     publish(plain)
-    return plain.settings
+    wide.close()
+    plain.close()
 
 
 @pytest.fixture(scope="session")

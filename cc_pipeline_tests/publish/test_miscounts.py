@@ -111,6 +111,7 @@ def test_a_file_that_is_not_whole_costs_its_slices_and_no_publication(
     assert file.path in sentence and "records: 1 slices" in sentence
 
 
+@pytest.mark.process
 def test_a_torn_file_is_remembered_though_its_rows_were_not_counted(bucket: Bucket, tmp_path: Path) -> None:
     workspace = made(bucket, tmp_path / "home")
     for entry in Path(workspace.lake.address("records"), "_delta_log").glob("*.json"):
@@ -128,6 +129,7 @@ def test_a_torn_file_is_remembered_though_its_rows_were_not_counted(bucket: Buck
         assert (verdict.severity, path.name in verdict.message) == ("error", True)
 
 
+@pytest.mark.process
 def test_a_file_that_is_brought_back_is_published_again(bucket: Bucket, tmp_path: Path) -> None:
     workspace = made(bucket, tmp_path / "home")
     publish(workspace)
@@ -186,6 +188,7 @@ def test_a_note_that_says_nothing_has_all_looked_at(bucket: Bucket, tmp_path: Pa
         assert set(find_changed_miscounts(workspace.settings, workspace.lake)) == {"records"}
 
 
+@pytest.mark.process
 def test_doctor_repairs_a_slice_that_lost_rows_without_a_request_for_what_is_stored(
     bucket: Bucket, tmp_path: Path
 ) -> None:
@@ -203,7 +206,7 @@ def test_doctor_repairs_a_slice_that_lost_rows_without_a_request_for_what_is_sto
     assert [one.level for one in examine(workspace.settings) if one.topic == "rows"] == ["ok"]
 
 
-@pytest.mark.matrix
+@pytest.mark.process
 @pytest.mark.parametrize("table", ["index_manifest", "row_groups"])
 def test_doctor_makes_index_tables_again_that_lost_rows(bucket: Bucket, tmp_path: Path, table: str) -> None:
     workspace = made(bucket, tmp_path / "home")

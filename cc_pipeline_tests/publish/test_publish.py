@@ -122,6 +122,7 @@ def test_pages_of_an_interrupted_parse_are_held_back_until_it_has_run_again(
     assert grown["page_metadata"].total() > other["page_metadata"].total()
 
 
+@pytest.mark.process
 def test_a_slice_that_two_targets_share_is_held_back_for_the_interrupted_one_alone(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_slice_that_two_targets_share_is_held_back_for_the_interrupted_one_alo
     assert rows(workspace, "page_metadata").total() == rows(workspace, "captures").total()
 
 
+@pytest.mark.process
 def test_a_parse_that_ends_while_tables_are_pinned_is_not_shown_by_halves(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +165,7 @@ def test_a_parse_that_ends_while_tables_are_pinned_is_not_shown_by_halves(
     assert all(rows(workspace, name) > other[name] for name in ("page_metadata", "page_text", "page_links"))
 
 
+@pytest.mark.process
 def test_pages_of_a_target_that_lost_its_captures_are_not_shown_by_halves(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +194,7 @@ def test_a_capture_that_one_target_missed_is_shown_by_the_pages_of_another(bucke
         assert set(connection.execute(asked).fetchall()) == {("fetched",), (None,)}
 
 
+@pytest.mark.process
 def test_settings_set_back_after_an_interrupted_stage_are_not_taken_for_done(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@ statuses, once the pages are parsed."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.sharing import make_once
 from cc_pipeline_tests.world import NEW, OLD, Bucket, due, extract, publish, workspace_of
 
 SITE = "example.com"
@@ -33,7 +35,9 @@ def made(bucket: Path, home: Path) -> Workspace:
 
 @pytest.fixture(scope="module")
 def control(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    yield made(bucket[0], tmp_path_factory.mktemp("control"))
+    prepared = make_once(tmp_path_factory, "control", lambda folder: made(bucket[0], folder / "home").close())
+    home = shutil.copytree(prepared / "home", tmp_path_factory.mktemp("control") / "home")
+    yield workspace_of(bucket[0], home, via="zipnum", subsets=("warc", "crawldiagnostics"))
 
 
 @pytest.fixture(scope="module", params=[None, pytest.param(-1, marks=pytest.mark.matrix)], ids=["null", "of-before"])

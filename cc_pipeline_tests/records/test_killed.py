@@ -243,8 +243,7 @@ def _adopt_until(lake: Path, line: int) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.smoke
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.smoke)])
 def test_a_kill_at_any_step_of_adoption_loses_no_record(tmp_path: Path, again: bool) -> None:
     lake, left = tmp_path / "lake", tmp_path / "left"
     with shelf_at(left) as storage:

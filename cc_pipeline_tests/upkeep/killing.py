@@ -33,7 +33,7 @@ from cc_pipeline_tests.world import NEW, harvest
 KILLED, BESIDE, BEFORE = (
     parse_target(text) for text in ("example.com", "set:both = example.com, example-foo.com", "host:www.example.com")
 )
-KILLS = 30
+KILLS = 15
 #: What each child would import for itself.
 SHARED = ("aiohttp", "fsspec", "pandas", "pyarrow.dataset", "pyarrow.pandas_compat", "uvloop", "warcio")
 #: What no run leaves behind, below the home.
@@ -119,7 +119,7 @@ def run_and_check(workspace: Workspace, undisturbed: Path) -> None:
 def disturbed(number: int, folder: Path, url: str, moment: float) -> bool:
     """One round; whether the fetch still ran when it was killed."""
     home = Path(shutil.copytree(folder / "base", folder / f"round-{number}"))
-    whole = number % 5 == 0
+    whole = number % 3 == 0
     beside = [
         child(home, url, lambda workspace: upkeep(workspace, whole)),
         child(home, url, lambda workspace: (fetch_captures(workspace, NEW, [BESIDE.slug]), None)[1]),

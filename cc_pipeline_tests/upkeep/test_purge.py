@@ -208,6 +208,7 @@ def told_by_the_receipt(workspace: Workspace, plan: PurgePlan) -> None:
     assert text.count(plan.slug) == 2 and re.findall(r"http|www\.|records/", text) == []
 
 
+@pytest.mark.process
 def test_a_look_costs_the_crawls_of_the_receipt_and_waits_for_the_end(
     small: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +236,7 @@ def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
     monkeypatch.setattr(upkeep, "sweep", partial(sweep, clock=lambda: now))
 
 
+@pytest.mark.process
 def test_a_reader_of_before_reads_until_the_retention_has_passed(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +333,7 @@ def test_a_killed_process_finishes_the_next_time(small: Workspace, tmp_path: Pat
     told_by_the_receipt(workspace, plan)
 
 
+@pytest.mark.process
 def test_what_a_killed_fetch_left_goes_too(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = harvested(bucket[0], tmp_path / "home")
     targets = [parse_target(text) for text in (GOES, STAYS)]
@@ -367,6 +370,7 @@ def test_a_running_fetch_of_the_target_is_refused_and_others_are_not(small: Work
     assert workspace.lake.read("records", {"target": GOES}).num_rows == 0
 
 
+@pytest.mark.process
 def test_records_that_a_fetch_takes_over_meanwhile_stay(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another target's rows name records of the file that is being written again: they move along."""
     real = purging.move_records
@@ -392,6 +396,7 @@ def test_records_that_a_fetch_takes_over_meanwhile_stay(workspace: Workspace, mo
     assert verify(workspace.lake, workspace.storage, None).records == 0
 
 
+@pytest.mark.process
 def test_another_home_on_the_lake_keeps_what_it_shows_and_is_named(bucket: Bucket, tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     mine, other = (workspace_of(bucket[0], tmp_path / name, lake=lake) for name in ("mine", "other"))
@@ -419,6 +424,7 @@ def test_another_home_on_the_lake_keeps_what_it_shows_and_is_named(bucket: Bucke
     assert {target for path in left for target in pq.read_table(path)["target"].to_pylist()} == {STAYS}
 
 
+@pytest.mark.process
 def test_parts_of_a_set_go_and_its_members_targets_stay(bucket: Bucket, tmp_path: Path) -> None:
     root, truth = bucket
     workspace = harvested(root, tmp_path / "home")

@@ -142,12 +142,11 @@ Cell: TypeAlias = tuple[str, str, str]
 #: One of each kind for the first gear; all others are of the matrix.
 FIRST: tuple[Cell, ...] = (("captures", "entry", "empty"), ("records", "rows", "half"))
 EMPTY_HERE = {"given_captures", "feed_items", "source_files", "source_faults"}
+#: Both kinds of files of each table, cut to nothing and to half in turns.
 EVERY: tuple[Cell, ...] = tuple(
-    (spec.name, kind, to)
-    for spec in CORE_TABLES
-    if spec.name not in EMPTY_HERE
-    for kind in ("entry", "rows")
-    for to in ("empty", "half")
+    (spec.name, kind, ("empty", "half")[(number + turn) % 2])
+    for number, spec in enumerate(spec for spec in CORE_TABLES if spec.name not in EMPTY_HERE)
+    for turn, kind in enumerate(("entry", "rows"))
 )
 LOGS: tuple[Cell, ...] = tuple(
     (table, kind, to)

@@ -72,10 +72,12 @@ PROVES_NOT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AskedIndex:
-    """What one index said: how many captures, its version, the files it could not read, or why it was not asked."""
+    """What one index said: how many captures, its version, the files it could not read, or why it was not asked.
+    ``captures`` and ``version`` are ``None`` where they are not known: of an index that was not asked, which may list
+    captures, and ``version`` of one that names none."""
 
-    captures: int = 0
-    version: str = ""
+    captures: int | None = None
+    version: str | None = None
     holes: tuple[str, ...] = ()
     not_asked: str = ""
 
@@ -181,7 +183,7 @@ def _asked(
         found[kind] = rows.take(first["row_min"])
         gaps = [one.gaps for one in answers if one.gaps is not None]
         holes = tuple(dict.fromkeys(f"{one.what} could not be read: {one.named}" for one in gaps))
-        asked[kind] = AskedIndex(len(found[kind]), answers[0].index_version, holes)
+        asked[kind] = AskedIndex(len(found[kind]), answers[0].index_version or None, holes)
     left, right = found["parquet"], found["zipnum"]
     both = left.select(_KEY).append_column("in_parquet", pa.array([True] * len(left), pa.bool_())).join(
         right.select(_KEY).append_column("in_zipnum", pa.array([True] * len(right), pa.bool_())),

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from cc_pipeline.api.facade import public
+
 if TYPE_CHECKING:
     from cc_pipeline.api.export import Export
     from cc_pipeline.api.home import Home
 
 
+@public
 def dataset(
     home: Home,
     out: str | Path,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from cc_pipeline.api.export import Export, held
+from cc_pipeline.api.export import Export, counts_by_name
 from cc_pipeline.api.meaning import checked_format, chosen_targets, crawl_ids, refuse_unknown
 from cc_pipeline.api.voice import voice
 from cc_pipeline.documents.html.text import ISO_639_3
@@ -17,6 +17,7 @@ from cc_pipeline.export import table_files
 from cc_pipeline.export.cards import About
 from cc_pipeline.export.files import README, files_in, scratch_beside, whole_folder, write_papers
 from cc_pipeline.export.provenance import gather
+from cc_pipeline.extensions.policies.card import card_sections
 from cc_pipeline.extensions.policies.dataset import Recipe, datasheet, sieve
 from cc_pipeline.extensions.policies.respect import note_of_unread, wishes
 from cc_pipeline.lake.reading import explained, open_settled
@@ -87,6 +88,7 @@ def make_dataset(
             handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), format, data)
             with disk_trouble(folder):
                 (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            sheet = f"{sheet}\n{card_sections(data, recipe, targets, crawls, format, out)}"
             write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
     if unread is not None:
         voice().note(unread)
@@ -98,7 +100,7 @@ def make_dataset(
         )
     took = [*((step.name, step.came, step.took) for step in sieved.steps if step.took), ("left", sieved.left, None)]
     words = f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet"
-    return Export(out, files_in(out), held(("filter", "came", "taken"), took), (words,))
+    return Export(out, files_in(out), counts_by_name(("filter", "came", "taken"), took), (words,))
 
 
 def _as_of(text: str) -> Literal["fetch", "latest"]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cc_pipeline.api.facade import public
 from cc_pipeline.errors import UserInputError
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from cc_pipeline.settings import Settings
 
 
+@public
 def report(
     home: Home,
     targets: str | Sequence[str],
@@ -31,6 +33,7 @@ def report(
         return list(reports(home.settings, listed, None if out is None else Path(out), between))
 
 
+@public
 def changes(home: Home, target: str, before: str, after: str) -> str:
     """What changed between two crawls of a target, in words."""
     from cc_pipeline.commoncrawl.target_text import slug_meant

@@ -1,89 +1,105 @@
-"""Pictures of a catalog: which keys each row group spans, and how much of each crawl is harvested."""
+"""A picture of a catalog: which keys each row group spans."""
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
+from xml.sax.saxutils import escape
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
+from cc_pipeline.terminal import escape_controls
 
+_T = TypeVar("_T")
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 #: Blue and orange stay apart for colour-blind eyes.
 _SORTED, _OVERLAPPING = "#1f77b4", "#ff7f0e"
 _MOST_FILES: Final = 60
 _TICKS: Final = 9
+#: Pixels: of the whole, around the bars, and of the line of a file.
+_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _LINE = 960, 90, 24, 36, 90, 22
+_SVG: Final = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+    'font-family="sans-serif" font-size="11" fill="#333"><rect width="100%" height="100%" fill="#fff"/>{parts}</svg>'
+)
 
 
-def plot_key_ranges(row_groups: pa.Table, *, title: str = "") -> bytes:
-    """A PNG with one line for each file (at most ``_MOST_FILES``) and one bar for each row group: where its keys begin
+def plot_key_ranges(row_groups: pa.Table, *, title: str = "Keys of each row group") -> str:
+    """An SVG with one line for each file (at most ``_MOST_FILES``) and one bar for each row group: where its keys begin
     and end, in the order of all keys shown. A line's first row group is its topmost: those of a sorted file go down
     like stairs, overlapping ones (orange) lie above each other.
     """
     known = row_groups.filter(pc.and_(pc.is_valid(row_groups[_LOW]), pc.is_valid(row_groups[_HIGH])))
-    paths = _spread(pc.unique(known["path"]).to_pylist(), _MOST_FILES)
+    paths = _spread(sorted(pc.unique(known["path"]).to_pylist()), _MOST_FILES)
     known = known.filter(pc.is_in(known["path"], value_set=pa.array(paths, pa.string())))
     known = known.sort_by([("path", "ascending"), ("row_group", "ascending")])
-    low, high, owner = known[_LOW].to_pylist(), known[_HIGH].to_pylist(), known["path"].to_pylist()
-    keys = sorted({*low, *high})
+    keys = sorted({*known[_LOW].to_pylist(), *known[_HIGH].to_pylist()})
+    floor = _TOP + _LINE * max(1, len(paths))
+    unknown = len(row_groups) - len(known)
+    axis = f"{KEY_COLUMN}, in its order" + (f" ({unknown:,} row groups not shown)" if unknown else "")
+    parts = [
+        _text(_WIDTH / 2, 20, title, "middle", 'font-size="14"'),
+        f'<path d="M{_LEFT} {_TOP}V{floor}H{_WIDTH - _RIGHT}" fill="none" stroke="#999"/>',
+        *(
+            _text(_LEFT - 6, _TOP + _LINE * (at + 0.65), path.rsplit("/", 1)[-1][:10], "end")
+            for at, path in enumerate(paths)
+        ),
+        *_bars(known, paths, keys),
+        *_ticks(keys, floor),
+        _text(_WIDTH / 2, floor + _BOTTOM - 12, axis, "middle"),
+    ]
+    return _SVG.format(width=_WIDTH, height=floor + _BOTTOM, parts="".join(parts))
+
+
+def _bars(known: pa.Table, paths: Sequence[str], keys: Sequence[bytes]) -> list[str]:
+    """A path of each colour with a bar for each row group."""
     rank = {key: number for number, key in enumerate(keys)}
-    line = {path: number for number, path in enumerate(sorted(paths))}
-    size = Counter(owner)
-    bars: dict[str, list[list[tuple[float, float]]]] = {_SORTED: [], _OVERLAPPING: []}
+    line = {path: number for number, path in enumerate(paths)}
+    owners = known["path"].to_pylist()
+    size = Counter(owners)
+    drawn: dict[str, list[str]] = {_SORTED: [], _OVERLAPPING: []}
     last: dict[str, int] = {}
     seen: Counter[str] = Counter()
-    for path, first, end in zip(owner, low, high, strict=True):
-        overlapping = rank[first] < last.get(path, -1)
-        last[path] = max(last.get(path, -1), rank[end])
-        height = line[path] - 0.36 + 0.72 * (seen[path] + 0.5) / size[path]
+    for path, low, high in zip(owners, known[_LOW].to_pylist(), known[_HIGH].to_pylist(), strict=True):
+        colour = _OVERLAPPING if rank[low] < last.get(path, -1) else _SORTED
+        last[path] = max(last.get(path, -1), rank[high])
+        start, end = _x(rank[low], keys), _x(rank[high], keys)
+        height = _TOP + _LINE * (line[path] + 0.14 + 0.72 * (seen[path] + 0.5) / size[path])
         seen[path] += 1
-        bar = [(float(rank[first]), height), (max(rank[end], rank[first] + 0.4), height)]
-        bars[_OVERLAPPING if overlapping else _SORTED].append(bar)
-    width = max(0.5, min(3.0, 9.0 / max(size.values(), default=1)))
-    figure, axes = _figure(max(2.5, 1.2 + 0.2 * len(paths)))
-    for colour, segments in bars.items():
-        axes.add_collection(LineCollection(segments, colors=colour, linewidths=width))
-    axes.set_xlim(-1, max(1, len(keys)))
-    axes.set_ylim(len(paths) - 0.3, -0.7)
-    axes.set_yticks(range(len(paths)), [path.rsplit("/", 1)[-1][:10] for path in sorted(paths)], fontsize=6)
-    if keys:
-        ticks = np.unique(np.linspace(0, len(keys) - 1, min(_TICKS, len(keys))).astype(int))
-        axes.set_xticks(ticks, [_label(keys[tick]) for tick in ticks], rotation=25, ha="right", fontsize=7)
-    unknown = len(row_groups) - len(known)
-    axes.set_xlabel(f"{KEY_COLUMN}, in its order" + (f"  ({unknown} row groups not shown)" if unknown else ""))
-    axes.set_title(title or "Keys of each row group", fontsize=10)
-    return _png(figure)
+        drawn[colour].append(f"M{start:.0f} {height:.1f}h{max(1, end - start):.0f}")
+    width = max(1.2, min(4.0, 0.7 * _LINE / max(size.values(), default=1)))
+    paths_by_colour = {colour: "".join(bars) for colour, bars in drawn.items() if bars}
+    return [
+        f'<path d="{bars}" stroke="{colour}" stroke-width="{width:.1f}"/>' for colour, bars in paths_by_colour.items()
+    ]
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
-    # No pyplot: its global state is not for threads.
-    figure = Figure(figsize=(9, min(height, 14)), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+def _ticks(keys: Sequence[bytes], floor: float) -> list[str]:
+    parts = []
+    for key in _spread(keys, _TICKS):
+        at = _x(keys.index(key), keys)
+        parts.append(f'<path d="M{at:.0f} {floor}v4" stroke="#999"/>')
+        parts.append(_text(at, floor + 16, _label(key), "end", f'transform="rotate(-25 {at:.0f} {floor + 16})"'))
+    return parts
 
 
-def _png(figure: Figure) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out.getvalue()
+def _x(rank: int, keys: Sequence[bytes]) -> float:
+    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * rank / max(1, len(keys) - 1)
 
 
-def _spread(paths: Sequence[str], count: int) -> list[str]:
-    ordered = sorted(paths)
+def _text(x: float, y: float, words: str, anchor: str, more: str = "") -> str:
+    said = escape(escape_controls(words, one_line=True))
+    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" {more}>{said}</text>'
+
+
+def _spread(ordered: Sequence[_T], count: int) -> Sequence[_T]:
+    """At most ``count`` of them, from the first to the last at even distances."""
     if len(ordered) <= count:
         return ordered
-    return [ordered[int(index)] for index in np.linspace(0, len(ordered) - 1, count)]
+    return [ordered[round(place * (len(ordered) - 1) / (count - 1))] for place in range(count)]
 
 
 def _label(key: bytes) -> str:

@@ -81,6 +81,7 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
     assert "SHA-256 is not the certificate's" in cli(*verify).told
 
 
+@pytest.mark.process
 def test_a_hole_in_one_index_and_captures_of_the_other_alone_are_named(
     cli: Cli, certified: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -103,6 +104,9 @@ def test_a_hole_in_one_index_and_captures_of_the_other_alone_are_named(
     assert said.status == 3
     [crawl] = of(tmp_path / "one.json")["crawls"]
     assert any(one.startswith("zipnum was not asked") for one in crawl["findings"])
+    # nobody knows what it would have said
+    assert (crawl["indexes"]["zipnum"]["captures"], crawl["indexes"]["zipnum"]["version"]) == (None, None)
+    assert crawl["indexes"]["parquet"]["version"]
 
 
 def test_a_record_that_is_gone_is_named(cli: Cli, certified: tuple[Path, Path], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.visits import site
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.cli.conftest import cli, rich, world
+from cc_pipeline_tests.sharing import make_once
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
 
 __all__ = ["cli", "rich", "world"]
@@ -32,21 +34,25 @@ READ = "set:read = " + ", ".join(site(number).domain for number in range(SITES) 
 
 @pytest.fixture(scope="session")
 def policies_bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("policies") / "bucket"
-    ensure(root, SPEC)
-    return root
+    return make_once(tmp_path_factory, "policies", lambda folder: ensure(folder / "bucket", SPEC)) / "bucket"
 
 
 @pytest.fixture(scope="session")
 def asking(policies_bucket: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """The published home."""
-    home = tmp_path_factory.mktemp("asking")
-    pages = workspace_of(policies_bucket, home)
-    robots = workspace_of(policies_bucket, home, subsets=("warc", "robotstxt"))
+    prepared = make_once(tmp_path_factory, "asking", lambda folder: _fill(policies_bucket, folder / "home"))
+    home = shutil.copytree(prepared / "home", tmp_path_factory.mktemp("asking") / "home")
+    return workspace_of(policies_bucket, home)
+
+
+def _fill(source: Path, home: Path) -> None:
+    pages = workspace_of(source, home)
+    robots = workspace_of(source, home, subsets=("warc", "robotstxt"))
     for crawl in CRAWLS:
         harvest(robots, crawl)
         extract(pages, UNREAD, crawl=crawl)
         extract(robots, READ, crawl=crawl)
         fill_policies(robots, crawl, [parse_target(READ).slug])
     publish(pages)
-    return pages
+    pages.close()
+    robots.close()

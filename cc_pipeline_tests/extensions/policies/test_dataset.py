@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from cc_pipeline.extensions.policies.card import COLUMNS
 from cc_pipeline_tests.cli.conftest import Cli, World, commands_of
 
 pytestmark = pytest.mark.xdist_group("cli published")
@@ -84,6 +86,14 @@ def test_the_datasheet_says_what_each_filter_took(cli: Cli, home: Path, tmp_path
     assert "What each filter took" in readme and str(home) not in readme
     for one in sheet["filters"]:
         assert f"| {one['name']} |" in readme
+    # the card has each column with its meaning and a value, the limits, and the command, which makes the same again
+    assert list(COLUMNS) == list(rows[0]) and all(f"| `{name}` |" in readme for name in COLUMNS)
+    assert f"`{rows[0]['url']}`" in readme and "## Limits" in readme
+    [command] = re.findall(r"^cc-pipeline (dataset .*)$", readme, re.MULTILINE)
+    again = tmp_path / "again"
+    words = [again if word == out.name else word for word in shlex.split(command)]
+    assert cli(*words, "--home", home).status == 0
+    assert rows_of(again) == rows
 
 
 def test_without_filters_only_texts_and_no_copies_are_left(cli: Cli, home: Path, tmp_path: Path) -> None:
@@ -121,6 +131,7 @@ def test_a_recipe_that_cannot_be_is_refused(cli: Cli, home: Path, tmp_path: Path
     assert said.status == 0 and "no page is left" in said.err
 
 
+@pytest.mark.process
 def test_a_data_set_of_tables_whose_files_are_gone_says_so(cli: Cli, home: Path, tmp_path: Path) -> None:
     own = Path(shutil.copytree(home, tmp_path / "home"))
     assert cli("automation", "upkeep", "--home", own).status == 0  # publishes views on this lake

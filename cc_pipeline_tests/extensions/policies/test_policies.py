@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline_tests.cli.conftest import NEW, Cli
+from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli
 from cc_pipeline_tests.world import Bucket
 
 pytestmark = pytest.mark.xdist_group("cli homes")
@@ -17,7 +17,9 @@ PREFIX = "prefix:https://www.example.com/"
 
 
 @pytest.mark.process
-def test_robots_txt_is_asked_for_on_request_only(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
+def test_robots_txt_is_asked_for_on_request_only_where_a_crawl_keeps_it(
+    cli: Cli, bucket: Bucket, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     said = cli("run", "-c", NEW, PREFIX, "--source", bucket[0], "--home", home)
     assert said.status == 0, said.err
@@ -25,8 +27,9 @@ def test_robots_txt_is_asked_for_on_request_only(cli: Cli, bucket: Bucket, tmp_p
     assert unread.status == 0 and "cc-pipeline policies" in unread.told
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM captures WHERE subset = 'robotstxt'").fetchall() == [(0,)]
-    read = cli("policies", PREFIX, "--home", home, "--format", "jsonl")
+    read = cli("policies", PREFIX, "-c", NEW, "-c", ARC, "--home", home, "--format", "jsonl")
     assert read.status == 0, read.err
+    assert f"kept apart in {ARC}: what was asked there is unknown" in read.told
     [row] = [json.loads(line) for line in read.out.splitlines() if line.startswith("{")]
     truth = [one for one in bucket[1].of(NEW, subset="robotstxt") if "//www.example.com/" in one.url]
     assert (row["crawl"], row["target"], row["captures"]) == (NEW, "host_www.example.com", len(truth))
@@ -40,16 +43,3 @@ def test_robots_txt_is_asked_for_on_request_only(cli: Cli, bucket: Bucket, tmp_p
     # said again, nothing is read again
     again = cli("policies", PREFIX, "--home", home)
     assert again.status == 0 and "policies " not in again.told
-
-
-@pytest.mark.process
-def test_crawls_without_captures_of_robots_txt_are_named(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    crawls = ("-c", NEW, "-c", "CC-MAIN-2012")
-    assert cli("run", *crawls, "example.org", "--source", bucket[0], "--home", home).status == 0
-    said = cli("policies", *crawls, "example.org", "--home", home)
-    assert said.status == 0, said.err
-    assert "CC-MAIN-2012" in said.told and "is unknown" in said.told
-    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
-        [(crawls,)] = connection.execute("SELECT list(DISTINCT crawl) FROM site_policies").fetchall()
-    assert crawls == [NEW]

@@ -21,7 +21,7 @@ def test_a_report_says_what_is_missing_and_why(cli: Cli, world: World, tmp_path:
     assert (said.status, said.out.strip(), said.err) == (0, str(page), "")
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>")
-    assert "<h3>Why records are not here</h3>" in text
+    assert "<summary>Why records are not here: 1 reason</summary>" in text
     assert f'href="{world.damaged.url}"' in text
     assert [*page.parent.iterdir()] == [page]
 

@@ -23,6 +23,7 @@ from cc_pipeline.extensions.reports.page import month_of, page_of, write_report
 from cc_pipeline.lake.reading import open_bounded
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.defs.graph import asset
+from cc_pipeline_tests.defs.test_browser import browsing
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
 from cc_pipeline_tests.world import ARC, NEW, OLD, workspace_of
@@ -53,6 +54,31 @@ def texts(page: str, selector: str) -> list[str]:
     return [" ".join(node.text().split()) for node in LexborHTMLParser(page).css(selector)]
 
 
+def test_it_is_a_summary_until_somebody_opens_a_part(asked_home: Settings, found: Findings) -> None:
+    page = page_of(found)
+    parsed = LexborHTMLParser(page)
+    assert len(parsed.css("table")) == len(parsed.css("details table")) > 4
+    titles = texts(page, "h2")
+    assert titles[:3] == ["Completeness", "Captures over time", "What changed"]
+    assert not parsed.css("details[open]")
+    # what it advises for all changes is a command that there is
+    assert "cc-pipeline report example.com --from" in page.replace("\n", " ")
+
+
+@pytest.mark.process
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_closed_it_is_three_screens(asked_home: Settings, found: Findings, tmp_path: Path, scheme: Any) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(page_of(found), "utf-8")
+    with browsing(path.as_uri(), None, tmp_path / "failed.png") as tab:
+        tab.page.emulate_media(color_scheme=scheme)
+        tab.page.goto(path.as_uri())
+        closed = tab.page.evaluate("document.documentElement.scrollHeight")
+        tab.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+        assert closed < 3_000 < tab.page.evaluate("document.documentElement.scrollHeight")
+
+
 def test_its_figures_are_those_of_the_tables(
     asked_home: Settings, found: Findings, in_views: duckdb.DuckDBPyConnection
 ) -> None:
@@ -81,6 +107,7 @@ def test_its_figures_are_those_of_the_tables(
         for feed in [one["url"] for one in row["feed_links"] or []]
     }
     assert texts(page, "h2") == [
+        "Completeness",
         "Captures over time",
         "What changed",
         "The front page, version by version",
@@ -88,7 +115,6 @@ def test_its_figures_are_those_of_the_tables(
         "Link neighbours",
         "Feeds",
         "Pages seen most",
-        "Completeness",
         "Answers that are no pages",
     ]
 
@@ -105,7 +131,7 @@ def test_a_set_is_its_members_and_nothing_else(
     page = (tmp_path / "both.html").read_text("utf-8")
     assert "Members of the set" in texts(page, "h2")
     assert texts(page, "h1") == ["both"]
-    assert texts(page, "h3")[:2] == ["By member", "In words"]
+    assert [one.partition(":")[0] for one in texts(page, "summary")[2:4]] == ["By member", "In words"]
     assert {row["domain"] for row in found.changed_domains} == {OTHER, THIRD}
     said = "\n".join(in_words(asked_home, "set-both", OLD, NEW))
     for row in found.changed_pages:

@@ -24,6 +24,8 @@ TARGETS = (
     "prefix:https://www.example.com/", "url:https://www.example.com/", "suffix:com", "tld:org", "rev:com.example",
     "set:both = www.example.com, example.org", "example.com where status=200", "suffix:co.uk",
 )  # fmt: skip
+#: A domain, a set, a condition, and what is in one crawl alone.
+IN_FIRST_GEAR = ("example.com", "set:both = www.example.com, example.org", "example.com where status=200", ONCE)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,10 @@ def bridge(overlapping: Settings) -> Counter[tuple[str, str]]:
     return Counter({(target, crawl): count for target, crawl, count in rows})
 
 
-@pytest.mark.parametrize("text", [*TARGETS, ONCE])
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, marks=pytest.mark.smoke if text in IN_FIRST_GEAR else ()) for text in [*TARGETS, ONCE]]
+)
 def test_a_report_and_changes_are_of_the_targets_own_captures(
     overlapping: Settings, bridge: Counter[tuple[str, str]], text: str
 ) -> None:

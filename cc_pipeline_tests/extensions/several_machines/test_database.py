@@ -17,7 +17,7 @@ from cc_pipeline.defs.instance import DAGSTER_YAML
 from cc_pipeline.extensions.several_machines import database
 from cc_pipeline_tests.postgres import Postgres, postgres_server
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process")]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("team")]
 
 #: Longer than Dagster alone tries to connect: 6 seconds, 12 with its jitter.
 _AWAY_SECONDS = 20.0

@@ -26,7 +26,7 @@ from cc_pipeline_tests.transport.test_budget import most_in_a_second
 from cc_pipeline_tests.weedserver import weed_server
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("team"), pytest.mark.timeout(900)]
 
 #: Requests a second that the source allows both hosts together.
 RATE = 12

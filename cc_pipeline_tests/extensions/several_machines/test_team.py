@@ -35,7 +35,7 @@ from cc_pipeline_tests.postgres import Postgres, postgres_server
 from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
-pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("team"), pytest.mark.timeout(900)]
 
 SITES = ("example.com", "example.org", "example-foo.com")
 #: Of several crawls and in no order of theirs: no range holds just these.

@@ -49,6 +49,8 @@ from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.upkeep.test_purge import needles, traces
 from cc_pipeline_tests.world import NEW, Killed, workspace_of
 
+pytestmark = pytest.mark.process
+
 PAGES = TABLES[1:]
 
 
@@ -113,6 +115,7 @@ def twins(source: Path | str, folder: Path, targets: list[str], **more: object) 
     return workspace_of(source, folder / "local", **more), workspace_of(source, folder / "spark", **more)
 
 
+@pytest.mark.smoke
 def test_a_job_needs_no_home_and_tells_of_each_partition(
     bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

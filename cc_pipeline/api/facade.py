@@ -1,0 +1,165 @@
+"""What each function that people call from Python does beside its work: it refuses keywords that it does not have, and
+its errors advise keywords and methods where the command line advises flags and commands."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import partial, wraps
+from typing import Final, ParamSpec, TypeVar
+
+from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings.reading import override_names
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+#: Flags whose keyword has another name or a value of its own.
+_KEYWORDS: Final = {
+    "add": "extend=True",
+    "allow-gaps": "max_index_gaps=1",
+    "column": "columns",
+    "crawl": "crawls",
+    "home": "cc_pipeline.open(…)",
+    "language": "languages",
+    "table": "tables",
+    "wait": "wait=float('inf')",
+}
+#: Flags that take no value.
+_SWITCHES: Final = frozenset("yes replace allow-missing guard-formulas known-only keep-copies extend".split())
+#: Flags with their values, as advice writes them: of each what the value looks like.
+_VALUES: Final = {
+    "crawl": r"(?:CC-[\w-]+|newest|all|…)",
+    "subset": r"(?:warc|crawldiagnostics|robotstxt)",
+    "accept-losses": r"\d+",
+    "most-crawls": r"\d+",
+    "name": r"[\w-]+",
+    "via": r"(?:parquet|zipnum|btree)",
+    "home": r"FOLDER",
+    "format": r"[\w-]+(?:\|[\w-]+)+",
+}
+_LISTS: Final = {"crawl": "crawls", "subset": "subsets", "accept-losses": "accept_losses"}
+#: A run with its targets and crawls, and a flag after them, with which no method can be named.
+_RUN: Final = re.compile(
+    rf"cc-pipeline run (?P<targets>(?!-)\S+(?: (?!-)\S+)*?)(?P<crawls>(?: (?:--crawl|-c) {_VALUES['crawl']})+)(?! -)"
+)
+_ADD_CAPTURES: Final = re.compile(r"cc-pipeline files captures (?P<file>\S+) --name (?P<name>[\w-]+)")
+#: Commands that Python has no method for stay as they are, with their flags, up to the end of a clause.
+_COMMAND: Final = re.compile(r"(?:cc-pipeline (?!run\b(?! .*--)|sql\b)[^.,;()]*)")
+_FLAG: Final = re.compile(r"(?<![\w-])--(?P<name>[a-z][a-z-]*[a-z])")
+
+
+class WrongKeyword(UserInputError, TypeError):
+    """A keyword that the called function does not have."""
+
+
+def public(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Makes ``function`` one that people call from Python. One with ``**`` takes settings by their names."""
+    name = _called_as(function)
+    parameters = inspect.signature(function).parameters.values()
+    keywords = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    takes_settings = any(one.kind is one.VAR_KEYWORD for one in parameters)
+
+    @wraps(function)
+    def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        for given in kwargs:
+            if given not in keywords and not (takes_settings and given in override_names()):
+                known = [one for one in keywords if one not in ("self", "home", "hearer")]
+                raise WrongKeyword(_wrong_keyword(name, given, known, takes_settings=takes_settings))
+        with advice_for_python():
+            return function(*args, **kwargs)
+
+    return called
+
+
+@contextmanager
+def advice_for_python() -> Iterator[None]:
+    """Puts the errors that leave the block into Python's words."""
+    try:
+        yield
+    except EnvironmentFault as fault:
+        fault.what, fault.advice = in_python(fault.what), in_python(fault.advice)
+        fault.args = (f"{fault.what}\n{fault.advice}" if fault.advice else fault.what,)
+        raise
+    except UserInputError as error:
+        error.args = tuple(in_python(one) if isinstance(one, str) else one for one in error.args)
+        raise
+
+
+def in_python(text: str) -> str:
+    """A message with keywords and methods in the place of flags and commands. A command without a method stays."""
+    text = _RUN.sub(lambda found: _run_call(found["targets"], found["crawls"]), text)
+    text = _ADD_CAPTURES.sub(lambda found: f"home.add_captures({found['file']!r}, {found['name']!r})", text)
+    text = re.sub(r"cc-pipeline (run|sql)(?=[.,;):]| for these| then|$)", r"home.\1", text)
+    parts, end = [], 0
+    for command in _COMMAND.finditer(text):
+        parts += [_keywords_in(text[end : command.start()]), command[0]]
+        end = command.end()
+    return "".join([*parts, _keywords_in(text[end:])])
+
+
+def _called_as(function: Callable[..., object]) -> str:
+    """The name that a person wrote: ``home.run``, ``cc_pipeline.open``, ``dataset``."""
+    owner, _, name = function.__qualname__.rpartition(".")
+    return f"home.{name}" if owner == "Home" else {"open_home": "cc_pipeline.open"}.get(name, name)
+
+
+def _wrong_keyword(name: str, given: str, known: Sequence[str], *, takes_settings: bool) -> str:
+    candidates = [*known, *override_names()] if takes_settings else known
+    near = get_close_matches(given, candidates, 1, 0.5)
+    others = f"it takes {', '.join(known)}" if known else "it takes none"
+    if given in override_names():
+        others += f"; the setting {given} is a keyword of cc_pipeline.open()"
+    elif takes_settings:
+        others += ", and settings by their names (docs/settings.md)"
+    return f"{name}() has no keyword {given!r}; {f'did you mean {near[0]!r}? ' if near else ''}{others}"
+
+
+def _run_call(targets: str, crawls: str) -> str:
+    try:
+        named = shlex.split(targets)
+    except ValueError:
+        named = targets.split()
+    ids = re.findall(_VALUES["crawl"], crawls)
+    return f"home.run({_one_or_list(named)}, {_one_or_list(ids)})"
+
+
+def _one_or_list(values: Sequence[str]) -> str:
+    if values == ["…"]:
+        return "…"
+    return _quoted(values[0]) if len(values) == 1 else _list_of(values)
+
+
+def _list_of(values: Sequence[str]) -> str:
+    return f"[{', '.join(map(_quoted, values))}]"
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"'
+
+
+def _keywords_in(text: str) -> str:
+    text = re.sub(r"(?<![\w-])-c (?=CC-)", "--crawl ", text)
+    for flag, value in _VALUES.items():
+        pattern = rf"--{flag} ({value})(?: --{flag} (?:{value}))*"
+        text = re.sub(pattern, partial(_keyword_with_values, flag), text)
+    return _FLAG.sub(lambda found: _keyword(found["name"]), text)
+
+
+def _keyword_with_values(flag: str, found: re.Match[str]) -> str:
+    values = found[0].split()[1::2]
+    if flag == "home":
+        return f"cc_pipeline.open({_quoted(values[0])})"
+    if flag in _LISTS:
+        return f"{_LISTS[flag]}={_one_or_list(values) if flag == 'crawl' else _list_of(values)}"
+    [value] = values
+    return f"{flag.replace('-', '_')}={value if value.isdecimal() else _quoted(value)}"
+
+
+def _keyword(flag: str) -> str:
+    name = flag.replace("-", "_")
+    return f"{name}=True" if flag in _SWITCHES else _KEYWORDS.get(flag, name)

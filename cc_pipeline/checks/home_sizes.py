@@ -1,0 +1,59 @@
+"""How many bytes each part of a home has, and which parts may go while it stays."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from cc_pipeline.checks.finding import Finding
+from cc_pipeline.progress import human_bytes
+
+#: What is in each part of a home, and what becomes of the home without it. A part may go where that is no loss.
+_PARTS: Final = {
+    "lake/records": ("stored records", "stays: there is no other copy"),
+    "lake/tables": ("tables", "stays: there is no other copy"),
+    "lake": ("leases and notes", "stays"),
+    "cc.duckdb": ("what is published", "may go: the next run publishes it again"),
+    "footers": ("footers of index files", "may go: a harvest that is repeated fetches them again"),
+    "cache": ("lists and small answers of the source", "may go: they are fetched again"),
+    "keyed": ("data by host", "may go: it is fetched again"),
+    "url-index": ("B-trees built here", "stays: to build one again reads gigabytes"),
+    "arc-lists": ("lists of what they were built of", "stays"),
+    "dagster": ("history of runs", "shrinks with CC_PIPELINE_HISTORY_DAYS"),
+    "reports": ("reports", "may go: they are written again"),
+    "scratch": ("files of runs that go on", "may go while nothing runs"),
+    "spool": ("files of runs that go on", "may go while nothing runs"),
+    "minicrawl": ("the invented web of the demo", "goes with the demo: make clean"),
+}
+_OTHERS: Final = "others"
+
+
+def size_findings(home: Path) -> Iterator[Finding]:
+    """A finding for each part of a home that has bytes, the largest first; none where there is no home."""
+    sizes = _sizes(home)
+    for part, size in sizes.most_common():
+        holds, without = _PARTS.get(part, ("settings, locks and small files", "stays"))
+        yield Finding("ok", "size", f"{human_bytes(size)} in {part}: {holds}; {without}")
+
+
+def _sizes(home: Path) -> Counter[str]:
+    """Bytes by part, as they lie on the disk. Files that go away meanwhile are passed over."""
+    sizes: Counter[str] = Counter()
+    for folder, _, names in os.walk(home, onerror=lambda _: None):
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                size = os.lstat(path).st_blocks * 512
+            except OSError:
+                continue
+            sizes[_part_of(os.path.relpath(path, home))] += size
+    return sizes
+
+
+def _part_of(path: str) -> str:
+    """The part that a file belongs to, the longest of those that its path begins with."""
+    words = path.split(os.sep)
+    return next((part for part in ("/".join(words[:2]), words[0]) if part in _PARTS), _OTHERS)

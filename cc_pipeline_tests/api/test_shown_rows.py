@@ -1,0 +1,110 @@
+"""What Python shows of rows and results: text as wide as a terminal, and nothing is fetched for it."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import cc_pipeline
+from cc_pipeline.api.captures import Captures
+from cc_pipeline.api.export import Export
+from cc_pipeline.api.home import RunReport
+from cc_pipeline.api.rows import Answer, InMemoryRows
+from cc_pipeline.api.shown_rows import rows_as_text
+from cc_pipeline.settings import load_settings
+
+ROWS = InMemoryRows(pa.table({"url": ["https://example.com/" + "x" * 300] * 30, "pages": [*range(30)]}))
+
+
+def test_text_is_no_wider_than_asked_and_names_the_columns_that_do_not_fit() -> None:
+    names = ["url", "key", "status", "title"]
+    row = ["https://www.example.com/" + "a" * 50, "k" * 90, 200, "日本語のページ" * 20]
+    for width in (80, 120):
+        lines = rows_as_text(names, [row], width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert "more columns" in lines[-1]
+        assert "status" in lines[0] and "200" in lines[1]
+
+
+def test_values_are_shown_as_a_person_writes_them() -> None:
+    moment = datetime(2018, 1, 17, 12, 3, 4, 999, tzinfo=UTC)
+    row = [moment, None, b"GET \xff", {"a": [1], "at": moment}, "two\nlines \x1b[31m"]
+    shown = rows_as_text(["when", "none", "bytes", "nested", "text"], [row], 200)
+    assert "2018-01-17 12:03:04  " in shown and "datetime" not in shown and "None" not in shown
+    assert r"GET \xff" in shown and '{"a": [1], "at": "2018-01-17 12:03:04"}' in shown
+    assert r"two\nlines \x1b[31m" in shown and len(shown.splitlines()) == 2
+
+
+def test_rows_show_their_number_and_the_first_of_them() -> None:
+    assert repr(ROWS).splitlines()[0] == "30 rows, 2 columns"
+    assert len(repr(ROWS).splitlines()) == 12
+    assert ROWS._repr_html_().startswith("<p>30 rows, 2 columns</p><table>")
+    assert (len(ROWS), ROWS[-1]["pages"], ROWS.head(3)[2]["pages"]) == (30, 29, 2)
+    with pytest.raises(IndexError, match="no row 30"):
+        ROWS[30]
+
+
+def test_results_are_read_without_addresses_of_objects() -> None:
+    counts = pa.table({"crawl": ["CC-MAIN-2024-22"], "captures": [3], "new": [2], "open": [1], "lost": [0]})
+    report = RunReport(InMemoryRows(counts), ("a note",), ("typo.example",))
+    assert repr(report).splitlines()[:3] == [
+        "3 captures: 2 new, 1 open, 0 lost",
+        "a note",
+        "typo.example was found nowhere, and is not kept",
+    ]
+    export = Export(Path("x.csv"), (Path("x.csv"), Path("x.csv.README.md")), ROWS)
+    assert repr(export).startswith("x.csv, with x.csv.README.md\n")
+    for result in (report, export, ROWS):
+        assert not re.search(r"0x[0-9a-f]{6}|object at", repr(result) + result._repr_html_())
+
+
+def test_captures_are_not_asked_for_to_be_shown_and_show_what_was_read_last() -> None:
+    asked = []
+
+    def ask() -> Any:
+        asked.append(1)
+        raise AssertionError("asked")
+
+    captures = Captures(ask, ("url", "crawl"), None, "captures of example.com in newest")
+    assert "the index is asked when they are read" in repr(captures) and "head()" in captures._repr_html_()
+    assert captures.columns == ["url", "crawl"] and not asked
+    schema = pa.schema([pa.field("url", pa.string()), pa.field("crawl", pa.string(), nullable=False)])
+    batch = pa.record_batch([["https://example.com/"] * 25, ["CC-MAIN-2024-22"] * 25], schema=schema)
+    captures._batches_of_crawls = lambda: iter([batch, batch])  # type: ignore[method-assign]
+    assert captures.to_arrow().num_rows == 50
+    assert repr(captures).splitlines()[0].endswith("50 captures when they were last read")
+    assert captures._repr_html_().count("<tr>") == 21
+
+
+def test_a_query_is_sent_once_for_text_and_html_and_a_wrong_one_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = Answer(load_settings(home=str(tmp_path)), "SELECT 1")
+    assert "does not exist yet" in repr(answer)
+    sent = []
+    monkeypatch.setattr(Answer, "_rows_of_query", lambda self, limit: sent.append(limit) or iter(_parts(limit)))
+    assert repr(answer).splitlines()[0] == "the first rows of more than 20, 1 column"
+    answer._repr_html_()
+    assert sent == [21]
+
+
+def _parts(rows: int) -> list[Any]:
+    batch = pa.record_batch({"a": [*range(rows)]})
+    return [batch.schema, batch]
+
+
+def test_rows_on_a_lake_elsewhere_are_not_fetched_to_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Answer, "_rows_of_query", lambda *_: pytest.fail("sent"))
+    settings = load_settings(home=str(tmp_path), lake="s3://bucket/lake")
+    assert repr(Answer(settings, "SELECT  url\nFROM captures")).endswith("read: SELECT url FROM captures")
+
+
+def test_every_name_is_listed_and_typed() -> None:
+    assert {"open", "Home", "errors", "__version__"} <= {*dir(cc_pipeline)}
+    assert all(hasattr(cc_pipeline, name) for name in dir(cc_pipeline))
+    assert (Path(cc_pipeline.__file__).parent / "py.typed").exists()
