@@ -26,6 +26,7 @@ _CALLED = {
 #: Members that are used and not marked: an upgrade may take any of them. Fields of Dagster's data classes are not
 #: marked at all, and are left out.
 UNMARKED = {
+    "AssetCheckExecutionContext.run",
     "AssetExecutionContext.run",
     "DagsterInstance.add_instigator_state",
     "DagsterInstance.add_run_tags",
