@@ -26,7 +26,7 @@ setup:           ## .venv with what a run needs of the locked set, nothing else
 
 tools:           ## .venv with all of the locked set: what tests, linters and benchmarks need too
 	@.ci/setup dev
-	@$(VENV)/cc-pipeline automation init --quiet
+	@$(VENV)/cc-pipeline automation init > /dev/null
 
 demo: setup      ## a mini crawl, the whole graph through Dagster, and what it found
 	@$(VENV)/cc-pipeline demo
