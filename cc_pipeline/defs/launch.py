@@ -289,6 +289,8 @@ class Launcher:
     def publish_what_is_new(self) -> Publication | None:
         """Publishes, unless ``cc.duckdb`` can be read, shows everything already, and was recorded. Raises as
         :meth:`publish`."""
+        if self._workspace.settings.publish == "none":
+            return None
         # a file that is gone makes views fail that were published with it
         lake = self._workspace.lake
         with lake.still():
@@ -298,7 +300,13 @@ class Launcher:
                 and not any(torn_paths(lake, spec.name) for spec in lake.specs.values() if not spec.left_by)
                 and judge_publication(self._workspace, found).passed
             )
-        return None if is_shown and self._was_made("warehouse") else self.publish(found)
+        return None if is_shown and self._is_recorded() else self.publish(found)
+
+    def _is_recorded(self) -> bool:
+        """Whether ``cc.duckdb``, which is there, was recorded for ``warehouse``: that comes after the file."""
+        newest = self._instance.fetch_materializations(dg.AssetKey("warehouse"), limit=1).records
+        made = self._workspace.settings.published_path.stat().st_mtime
+        return bool(newest) and newest[0].timestamp >= made
 
     def refuse_too_many(self, crawls: Iterable[str], targets: Iterable[Target]) -> None:
         """Raises ``UserInputError`` where these beside those registered would be too many partitions. It comes before

@@ -52,6 +52,15 @@ def test_what_is_recorded_while_a_command_publishes_counts_as_newer(
     assert (newest.asset_materialization.tags or {})["dagster/input_event_pointer/captures"] == shown
 
 
+def test_a_publication_that_was_not_recorded_is_made_again(launcher: Launcher) -> None:
+    assert launcher.publish_what_is_new() is not None
+    assert launcher.publish_what_is_new() is None
+    # as where a command was killed in between
+    upkeep.merge_and_publish(launcher._workspace)
+    assert launcher.publish_what_is_new() is not None
+    assert launcher.publish_what_is_new() is None
+
+
 @pytest.mark.parametrize(
     ("place", "error", "family", "said"),
     [
