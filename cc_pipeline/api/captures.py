@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.api.asking import Question, captures_of, columns_to_read, each_crawl, refuse_failed
-from cc_pipeline.api.rows import InMemoryRows, Rows
+from cc_pipeline.api.rows import InMemoryRows, Rows, first_rows
 from cc_pipeline.api.shown_rows import HTML_ROWS, count_of
+from cc_pipeline.terminal import escape_controls
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,9 @@ class Capture:
     def __repr__(self) -> str:
         captured = "time not known" if self.captured is None else f"{self.captured:%Y-%m-%d %H:%M:%S} UTC"
         status = "status not known" if self.status is None else f"status {self.status}"
-        return f"{self.url}, {self.crawl}, {captured}, {status}, {self.mime or 'type not known'}, {self.length:,} bytes"
+        mime = self.mime or "type not known"
+        shown = f"{self.url}, {self.crawl}, {captured}, {status}, {mime}, {self.length:,} bytes"
+        return escape_controls(shown, one_line=True)
 
 
 class Captures(Rows):
@@ -97,7 +100,7 @@ class Captures(Rows):
         rows = 0
         for batch in self._batches_of_crawls():
             if rows < HTML_ROWS:
-                first.append(batch.slice(0, HTML_ROWS - rows))
+                first.append(first_rows(batch, HTML_ROWS - rows))
                 self._last = first, None
             rows += batch.num_rows
             yield batch
@@ -202,16 +205,17 @@ class Page:
     def __repr__(self) -> str:
         captured = "time not known" if self.captured is None else f"{self.captured:%Y-%m-%d %H:%M:%S} UTC"
         status = "status not known" if self.status is None else f"status {self.status}"
-        return f"{self.url}, {self.crawl}, {captured}, {status}, digest {self.digest_check}"
+        shown = f"{self.url}, {self.crawl}, {captured}, {status}, digest {self.digest_check}"
+        return escape_controls(shown, one_line=True)
 
     def _repr_html_(self) -> str:
-        from cc_pipeline.errors import DataFault
+        from cc_pipeline.errors import CcPipelineError
 
         try:
             # the whole of it is parsed to show its beginning, in a process of its own
             text = self.text
-        except DataFault as fault:
-            text = str(fault)
+        except CcPipelineError as error:
+            text = str(error)
         shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
         return f"<p>{html.escape(repr(self))}</p><p>{html.escape(shown)}</p>"
 

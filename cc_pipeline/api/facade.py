@@ -43,9 +43,11 @@ _VALUES: Final = {
     "format": r"[\w-]+(?:\|[\w-]+)+",
 }
 _LISTS: Final = {"crawl": "crawls", "subset": "subsets", "accept-losses": "accept_losses"}
+#: A word that is no flag and begins no other command, so that each word is read once.
+_TARGET: Final = r"(?!-|\S*?cc-pipeline )\S++"
 #: A run with its targets and crawls, and a flag after them, with which no method can be named.
 _RUN: Final = re.compile(
-    rf"cc-pipeline run (?P<targets>(?!-)\S+(?: (?!-)\S+)*?)(?P<crawls>(?: (?:--crawl|-c) {_VALUES['crawl']})+)(?! -)"
+    rf"cc-pipeline run (?P<targets>{_TARGET}(?: {_TARGET})*+)(?P<crawls>(?: (?:--crawl|-c) {_VALUES['crawl']})++)(?! -)"
 )
 _ADD_CAPTURES: Final = re.compile(r"cc-pipeline files captures (?P<file>\S+) --name (?P<name>[\w-]+)")
 #: Commands that Python has no method for stay as they are, with their flags, up to the end of a clause.

@@ -17,6 +17,7 @@ from cc_pipeline.api.voice import voice
 from cc_pipeline.commoncrawl.target_text import given
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings
+from cc_pipeline.terminal import escape_controls
 from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class AddedCaptures:
         wrong = [f"row {row}: {why}" for row, why in self.wrong.first]
         odd = [f"{count_of(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"] if self.wrong.count else []
         blocked = [f"{count_of(self.blocked, 'capture')} of blocked sites"] if self.blocked else []
-        return "\n".join((f"{self.target.definition}: {held or 'no captures'}", *odd, *blocked))
+        shown = (f"{self.target.definition}: {held or 'no captures'}", *odd, *blocked)
+        return "\n".join(escape_controls(line, one_line=True) for line in shown)
 
     @property
     def run(self) -> str:

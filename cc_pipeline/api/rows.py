@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.api.facade import advice_for_python
 from cc_pipeline.api.shown_rows import HTML_ROWS, TEXT_ROWS, count_of, rows_as_html, rows_as_text
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError, disk_trouble
+from cc_pipeline.terminal import escape_controls
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
 
     from cc_pipeline.settings import Settings
 
@@ -84,7 +86,7 @@ class Rows(ABC):
         found: list[pa.RecordBatch] = []
         with self.batches() as reader:
             for batch in reader:
-                found.append(batch.slice(0, count - sum(one.num_rows for one in found)))
+                found.append(first_rows(batch, count - sum(one.num_rows for one in found)))
                 if sum(one.num_rows for one in found) >= count:
                     break
             return InMemoryRows(pa.Table.from_batches(found, reader.schema))
@@ -95,11 +97,20 @@ class Rows(ABC):
 
     def __repr__(self) -> str:
         caption, first = self._shown()
-        return first.text_under(caption) if first is not None and first.columns else caption
+        if first is not None and first.columns:
+            return first.text_under(caption)
+        return escape_controls(caption, one_line=True)
 
     def _repr_html_(self) -> str:
         caption, first = self._shown()
         return first.html_under(caption) if first is not None else rows_as_html((), (), caption)
+
+
+def first_rows(batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    """At most ``count`` rows of the beginning of a batch, copied: a slice would keep the whole batch in memory."""
+    import pyarrow as pa
+
+    return batch if batch.num_rows <= count else batch.take(pa.array(range(count), pa.int64()))
 
 
 class InMemoryRows(Rows):
@@ -124,7 +135,7 @@ class InMemoryRows(Rows):
 
     def text_under(self, caption: str) -> str:
         """The first rows as text, below a line that says what they are."""
-        return f"{caption}\n{rows_as_text(self.columns, self._values(TEXT_ROWS))}"
+        return f"{escape_controls(caption)}\n{rows_as_text(self.columns, self._values(TEXT_ROWS))}"
 
     def html_under(self, caption: str) -> str:
         """The same for a notebook."""
@@ -146,7 +157,8 @@ class Answer(Rows):
     """The rows of one query of the home's ``cc.duckdb``, as it is published when they are read.
 
     Reading raises ``EnvironmentFault`` where nothing was published or it cannot be read, ``UserInputError`` for a query
-    that DuckDB refuses. Shown are its first rows; of a lake on S3 none, since they would have to be fetched."""
+    that DuckDB refuses. Text shows the query, which is not sent for that. A notebook shows its first rows; of a lake on
+    S3 none, since they would have to be fetched."""
 
     def __init__(self, settings: Settings, query: str, parameters: Sequence[object] = ()) -> None:
         self._settings = settings
@@ -155,24 +167,31 @@ class Answer(Rows):
         self._first: tuple[int, InMemoryRows] | None = None
 
     def _read(self) -> Iterator[Any]:
-        yield from self._rows_of_query(None)
-
-    def _rows_of_query(self, limit: int | None) -> Iterator[Any]:
         from cc_pipeline.lake.reading import open_answers
 
         with open_answers(self._settings) as connection:
-            connection.execute("SET python_enable_replacements = false")
-            asked = connection.sql(self._query, params=self._parameters)
-            if asked is None:
-                raise UserInputError("the statement answers with no rows; ask a query")
-            reader = (asked if limit is None else asked.limit(limit)).to_arrow_reader(_BATCH)
-            yield reader.schema
-            yield from reader
+            yield from self._rows_of(connection, self._query)
+
+    def _rows_of(self, connection: DuckDBPyConnection, query: str) -> Iterator[Any]:
+        connection.execute("SET python_enable_replacements = false")
+        asked = connection.sql(query, params=self._parameters)
+        if asked is None:
+            raise UserInputError("the statement answers with no rows; ask a query")
+        reader = asked.to_arrow_reader(_BATCH)
+        yield reader.schema
+        yield from reader
+
+    def __repr__(self) -> str:
+        # a query may take minutes, and a debugger or a log asks for text without anybody wanting rows
+        return escape_controls(self._unsent(), one_line=True)
+
+    def _unsent(self) -> str:
+        return f"a query that is sent when its rows are read: {' '.join(self._query.split())[:_QUERY]}"
 
     def _shown(self) -> tuple[str, InMemoryRows | None]:
-        query = " ".join(self._query.split())
-        if scheme_of(self._settings.lake) and self._settings.publish == "views":
-            return f"a query that is sent when its rows are read: {query[:_QUERY]}", None
+        is_elsewhere = scheme_of(self._settings.lake) and self._settings.publish == "views"
+        if is_elsewhere or not _can_be_limited(self._query):
+            return self._unsent(), None
         try:
             first = self._first_rows()
         except CcPipelineError as error:
@@ -184,18 +203,36 @@ class Answer(Rows):
         return f"the first rows of more than {HTML_ROWS}, {columns}", first
 
     def _first_rows(self) -> InMemoryRows:
-        """The first rows, read once of each published file: a notebook asks for text and for HTML."""
+        """The first rows, read once of each published file: a notebook shows the same again and again."""
         path = self._settings.published_path
         published = path.stat().st_mtime_ns if path.exists() else 0
         if self._first is None or self._first[0] != published:
             with advice_for_python():
-                parts = self._rows_of_query(_LOOKED_AT)
-                self._first = published, InMemoryRows(_table_of(parts))
+                self._first = published, self._asked_for_first()
         return self._first[1]
 
+    def _asked_for_first(self) -> InMemoryRows:
+        """The first rows, with bounded memory. The limit is part of the statement: DuckDB then sorts no more than is
+        shown, and holds no answer whole."""
+        import pyarrow as pa
 
-def _table_of(parts: Iterator[Any]) -> pa.Table:
-    import pyarrow as pa
+        from cc_pipeline.lake.reading import explained, open_bounded, unended
 
-    schema = next(parts)
-    return pa.Table.from_batches(parts, schema)
+        # a line break: the query may end in a comment
+        limited = f"FROM (\n{unended(self._query)}\n) LIMIT {_LOOKED_AT}"
+        trouble = disk_trouble(self._settings.home / "scratch")
+        with trouble, explained(self._settings.published_path), open_bounded(self._settings) as connection:
+            parts = self._rows_of(connection, limited)
+            schema = next(parts)
+            return InMemoryRows(pa.Table.from_batches(parts, schema))
+
+
+def _can_be_limited(query: str) -> bool:
+    """Whether a query is one ``SELECT``, or what is written for one; text that is no SQL too, of which DuckDB then says
+    what is wrong."""
+    import duckdb
+
+    try:
+        return [one.type for one in duckdb.extract_statements(query)] == [duckdb.StatementType.SELECT]
+    except duckdb.Error:
+        return True

@@ -26,6 +26,7 @@ _PARTS: Final = {
     "reports": ("reports", "may go: they are written again"),
     "scratch": ("files of runs that go on", "may go while nothing runs"),
     "spool": ("files of runs that go on", "may go while nothing runs"),
+    "demo": ("the demo, a home of its own", "may go: make clean"),
     "minicrawl": ("the invented web of the demo", "goes with the demo: make clean"),
 }
 _OTHERS: Final = "others"

@@ -167,14 +167,15 @@ class _Found:
             self.captures[slug, one["member"]] += one["captures"]
 
 
+def name_of(target: Target) -> str:
+    """A target as it is named to others, of a set its name alone: what a person typed may be a path of theirs."""
+    if target.slug.startswith(SET_SLUG):
+        return f"set:{target.value}" + (f" where {target.where}" if target.where else "")
+    return target.definition
+
+
 def _said(targets: Sequence[Target]) -> str:
-    """The targets in words, of a set its name alone: what a person typed may be a path of theirs."""
-    names = [
-        f"set:{one.value}" + (f" where {one.where}" if one.where else "")
-        if one.slug.startswith(SET_SLUG)
-        else one.definition
-        for one in targets[:_SPELLED]
-    ]
+    names = [name_of(one) for one in targets[:_SPELLED]]
     more = len(targets) - len(names)
     return f"targets: {', '.join(names)}" + (f", and {more:,} more" if more else "")
 

@@ -7,15 +7,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 import cc_pipeline
-from cc_pipeline.api.captures import Captures
+from cc_pipeline.api.captures import Capture, Captures, Page
 from cc_pipeline.api.export import Export
+from cc_pipeline.api.giving import AddedCaptures
 from cc_pipeline.api.home import RunReport
 from cc_pipeline.api.rows import Answer, InMemoryRows
 from cc_pipeline.api.shown_rows import rows_as_text
+from cc_pipeline.commoncrawl.target_text import given
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.named_captures.adding import Counts
+from cc_pipeline.named_captures.reading import Wrong
 from cc_pipeline.settings import load_settings
 
 ROWS = InMemoryRows(pa.table({"url": ["https://example.com/" + "x" * 300] * 30, "pages": [*range(30)]}))
@@ -81,27 +87,70 @@ def test_captures_are_not_asked_for_to_be_shown_and_show_what_was_read_last() ->
     assert captures._repr_html_().count("<tr>") == 21
 
 
-def test_a_query_is_sent_once_for_text_and_html_and_a_wrong_one_is_said(
+def test_text_of_a_query_sends_nothing_and_a_notebook_asks_for_the_rows_that_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = Answer(load_settings(home=str(tmp_path)), "SELECT 1")
-    assert "does not exist yet" in repr(answer)
-    sent = []
-    monkeypatch.setattr(Answer, "_rows_of_query", lambda self, limit: sent.append(limit) or iter(_parts(limit)))
-    assert repr(answer).splitlines()[0] == "the first rows of more than 20, 1 column"
-    answer._repr_html_()
-    assert sent == [21]
+    settings, asked, rows_of = load_settings(home=str(tmp_path)), [], Answer._rows_of
+
+    def noted(answer: Answer, connection: duckdb.DuckDBPyConnection, query: str) -> Any:
+        asked.append((query, connection.sql("SELECT current_setting('memory_limit')").fetchall()))
+        return rows_of(answer, connection, query)
+
+    monkeypatch.setattr(Answer, "_rows_of", noted)
+    answer = Answer(settings, "SELECT i FROM range(100_000) r(i)\nWHERE i >= ? ORDER BY i DESC; -- all", [7])
+    assert "does not exist yet" in answer._repr_html_()
+    duckdb.connect(str(settings.published_path)).close()
+    assert repr(answer).startswith("a query that is sent when its rows are read: SELECT i FROM range(100_000) r(i)")
+    assert not asked
+    shown = answer._repr_html_()
+    assert "the first rows of more than 20, 1 column" in shown and ">99999<" in shown and answer._repr_html_() == shown
+    [(query, memory)] = asked
+    assert query.endswith("LIMIT 21") and memory == [("953.6 MiB",)]
+    # what is no SELECT is shown as text
+    assert "sent when its rows are read" in Answer(settings, "EXPLAIN SELECT 1")._repr_html_()
+    assert "DuckDB says" in Answer(settings, "SELEKT 1")._repr_html_()
 
 
-def _parts(rows: int) -> list[Any]:
-    batch = pa.record_batch({"a": [*range(rows)]})
-    return [batch.schema, batch]
+def test_what_strangers_wrote_gives_no_orders_to_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = "\x1b]0;x\x07"
+    page = object.__new__(Page)
+    page.url, page.crawl, page.captured, page.status, page.digest_check = order, "CC-MAIN-2024-22", None, 200, "ok"
+    wrong = Wrong(1, [(1, f"no time: {order}")])
+    for shown in (
+        Capture("https://example.com/", "CC-MAIN-2024-22", None, 200, order, "a.warc.gz", 0, 9, {}),
+        page,
+        AddedCaptures(given("mine"), {"CC-MAIN-2024-22": 1}, Counts(), wrong, 0),
+        Captures(lambda: pytest.fail("asked"), ("url",), None, f"captures of {order}"),
+        Answer(load_settings(home=str(tmp_path)), f"SELECT '{order}'"),
+        Export(Path(f"{order}.csv"), (), ROWS),
+    ):
+        text = repr(shown)
+        assert r"\x1b]0;x\x07" in text and not {"\x1b", "\x07"} & {*text}, text
+    monkeypatch.setattr(Page, "text", property(lambda _: _raise(EnvironmentFault("no process", "Wait."))))
+    assert "no process" in page._repr_html_()
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_rows_that_are_shown_do_not_keep_those_that_came_with_them() -> None:
+    batch = pa.record_batch({"url": ["https://example.com/" + "x" * 1_000] * 2_000})
+    captures = Captures(lambda: pytest.fail("asked"), ("url",), None)
+    captures._batches_of_crawls = lambda: iter([batch])  # type: ignore[method-assign]
+    assert captures.to_arrow().num_rows == 2_000
+    assert captures._last is not None
+    assert sum(one.get_total_buffer_size() for one in captures._last[0]) < 100_000
+    assert captures.head(3).to_arrow().get_total_buffer_size() < 10_000
+    assert captures.head(0).to_arrow().num_rows == 0
 
 
 def test_rows_on_a_lake_elsewhere_are_not_fetched_to_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Answer, "_rows_of_query", lambda *_: pytest.fail("sent"))
+    monkeypatch.setattr(Answer, "_rows_of", lambda *_: pytest.fail("sent"))
     settings = load_settings(home=str(tmp_path), lake="s3://bucket/lake")
-    assert repr(Answer(settings, "SELECT  url\nFROM captures")).endswith("read: SELECT url FROM captures")
+    answer = Answer(settings, "SELECT  url\nFROM captures")
+    for shown in (repr(answer), answer._repr_html_()):
+        assert "read: SELECT url FROM captures" in shown
 
 
 def test_every_name_is_listed_and_typed() -> None:

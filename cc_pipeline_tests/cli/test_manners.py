@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -191,3 +193,16 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_command_of_the_makefile_exists_with_its_flags() -> None:
+    makefile = (DOCS.parents[1] / "Makefile").read_text("utf-8")
+    lines = re.findall(r"^\t@?\$\(VENV\)/cc-pipeline (.*)$", makefile, re.MULTILINE)
+    assert len(lines) >= 5
+    for line in lines:
+        words = shlex.split(re.sub(r"\$\(if [^,]*,(.*)\)", r"\1", line).partition(" > ")[0])
+        command = WHOLE
+        while inner := getattr(command, "commands", None):
+            command, words = inner[words[0]], words[1:]
+        # raises for what is no flag of it, and runs nothing
+        command.make_context(line, words)

@@ -20,7 +20,7 @@ from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
 from dagster._core.storage.runs.schema import RunStorageSqlMetadata
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import history, launch
+from cc_pipeline.defs import history
 from cc_pipeline.defs.history import forget, needed_runs
 from cc_pipeline.defs.instance import instance_in
 from cc_pipeline.defs.internals import last_evaluation
@@ -313,8 +313,9 @@ def test_a_command_keeps_a_home_small_where_no_schedule_does(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = iter([False, True])
-    monkeypatch.setattr(launch, "is_trimmed", lambda _: next(left))
-    status, _, said = cc_pipeline(monkeypatch, capsys, "automation", "upkeep", "--home", str(settings.home))
+    with monkeypatch.context() as patched:
+        patched.setattr(history, "is_trimmed", lambda _: next(left))
+        status, _, said = cc_pipeline(monkeypatch, capsys, "automation", "upkeep", "--home", str(settings.home))
     assert (status, "upkeep" in said) == (0, True), said
     with opened(settings) as instance:
         newest = [run.job_name for run in instance.get_runs(limit=3)]

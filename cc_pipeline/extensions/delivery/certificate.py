@@ -273,7 +273,7 @@ def _miscounted(document: Mapping[str, Any], captures: pa.Table) -> Iterator[str
             yield f"{one['crawl']}: the certificate counts other outcomes than its file of captures has"
         for kind in INDEXES:
             count = pc.sum(own[f"in_{kind}"]).as_py() or 0
-            said = one["indexes"][kind]["captures"]
+            said = one["indexes"][kind]["captures"] or 0  # null: it was not asked
             if count != said:
                 yield f"{one['crawl']}: {kind} lists {said:,} captures, the file of captures has {count:,}"
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
+from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.export.provenance import name_of
 from cc_pipeline.extensions.policies.dataset import Recipe
 from cc_pipeline.terminal import escape_controls
 
@@ -45,7 +47,7 @@ _NOT_ASKED: Final = "Wishes of sites on the use of their texts were not consider
 
 
 def card_sections(
-    data: Path, recipe: Recipe, targets: Sequence[str], crawls: Sequence[str], format: str, out: Path
+    data: Path, recipe: Recipe, targets: Sequence[Target], crawls: Sequence[str], format: str, out: Path
 ) -> str:
     """Markdown with the columns and the first row of ``data``, the limits, and the command that made ``out``."""
     row = _first_row(data)
@@ -59,9 +61,10 @@ def card_sections(
     return "\n".join(lines)
 
 
-def command_of(recipe: Recipe, targets: Sequence[str], crawls: Sequence[str], format: str, out: Path) -> str:
-    """The command that makes a data set so, whole: what is the usual is said too."""
-    words: list[str] = ["cc-pipeline", "dataset", *targets]
+def command_of(recipe: Recipe, targets: Sequence[Target], crawls: Sequence[str], format: str, out: Path) -> str:
+    """The command that makes a data set so, whole: what is the usual is said too. It has the targets that a list
+    names, not the list."""
+    words: list[str] = ["cc-pipeline", "dataset", *map(name_of, targets)]
     words += [word for crawl in crawls for word in ("--crawl", crawl)]
     words += [word for language in recipe.languages for word in ("--language", language)]
     words += ["--words", f"{recipe.min_words}..{recipe.max_words}", "--rules", ",".join(recipe.rules) or "none"]

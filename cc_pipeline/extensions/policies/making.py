@@ -88,7 +88,7 @@ def make_dataset(
             handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), format, data)
             with disk_trouble(folder):
                 (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            sheet = f"{sheet}\n{card_sections(data, recipe, targets, crawls, format, out)}"
+            sheet = f"{sheet}\n{card_sections(data, recipe, meant, crawls, format, out)}"
             write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
     if unread is not None:
         voice().note(unread)

@@ -48,6 +48,7 @@ def test_what_is_complete_is_certified_and_borne_out_by_a_delivery(
     assert document["complete"] and not crawl["findings"]
     assert crawl["outcomes"] == {"fetched": len(truth)}
     assert [crawl["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")] == [len(truth)] * 2
+    assert crawl["indexes"]["zipnum"]["version"], "an index that was asked says which it is, where it can"
     listed = pq.read_table(tmp_path / "site.captures.parquet")
     assert {(row["warc_filename"], row["warc_record_offset"]) for row in listed.to_pylist()} == {
         (one.warc_filename, one.warc_record_offset) for one in truth
@@ -106,6 +107,11 @@ def test_a_hole_in_one_index_and_captures_of_the_other_alone_are_named(
     assert any(one.startswith("zipnum was not asked") for one in crawl["findings"])
     # nobody knows what it would have said
     assert (crawl["indexes"]["zipnum"]["captures"], crawl["indexes"]["zipnum"]["version"]) == (None, None)
+    bucket, made = certified
+    place = tmp_path / "place"
+    assert cli("delivery", "copy", SITE, "-c", NEW, "--to", place, "--home", made, "--source", bucket).status == 0
+    said = cli("delivery", "verify", place, "--certificate", tmp_path / "one.json")
+    assert said.status == 0, said
 
 
 def test_a_record_that_is_gone_is_named(cli: Cli, certified: tuple[Path, Path], tmp_path: Path) -> None:

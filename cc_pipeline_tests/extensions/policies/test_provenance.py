@@ -50,6 +50,11 @@ def test_of_a_list_those_that_are_not_here_are_told_of(cli: Cli, rich: Path, tmp
     with (out / "targets.csv").open(encoding="utf-8") as stream:
         told = {row["definition"]: row["outcome"] for row in csv.DictReader(stream)}
     assert told == {"example.com": "found", "nowhere-example.net": "not here"}
+    # the command to make it again has what the list names, and not where the list was
+    card = (out / "README.md").read_text("utf-8")
+    assert "\ncc-pipeline dataset example.com nowhere-example.net --words" in card
+    for path in out.iterdir():
+        assert str(tmp_path).encode() not in path.read_bytes(), path
     for alone in (["nowhere-example.net", f"@{sites}"], [f"@{tmp_path / 'none.txt'}"]):
         (tmp_path / "none.txt").write_text("nowhere-example.net\n")
         said = cli(*words, *alone)
