@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,12 @@ import dagster as dg
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from cc_pipeline.checks.check import Check
+from cc_pipeline.defs.checks import looks
+from cc_pipeline.defs.checks.looks import Looking, look_at_publication
+from cc_pipeline.defs.checks.steps import LEFT_FAILED
 from cc_pipeline.defs.launch import Launcher
+from cc_pipeline.defs.placement import OURS
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.upkeep import upkeep
@@ -89,3 +95,31 @@ def test_whatever_fails_of_a_publication_is_a_fault(
         launcher.publish()
     assert type(caught.value) is family
     assert "INSERT" not in str(caught.value)
+
+
+def test_checks_that_break_outside_of_a_run_say_so_in_a_line_each(
+    bucket: Bucket,
+    tmp_path: Path,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise EnvironmentFault("it is broken", "Mend it.")
+
+    broken = Check(asset="warehouse", name="sound", description="", step="looks", verdict=fail)
+    monkeypatch.setattr(looks, "checks_of", lambda _: [broken])
+    monkeypatch.setattr(looks, "left_failed_result", fail)
+    look_at_publication(Looking(instance, logging.getLogger("looks")), workspace_of(bucket[0], tmp_path), OURS, {})
+    told = [record for record in caplog.records if record.name == "looks"]
+    assert [one.getMessage() for one in told] == [
+        f"the check {name} broke: it is broken. Mend it." for name in ("sound", LEFT_FAILED)
+    ]
+    assert all(one.exc_info is None for one in told)
+    keys = [dg.AssetCheckKey(WAREHOUSE, name) for name in ("sound", LEFT_FAILED)]
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    for key in keys:
+        event = found[key].event
+        assert event is not None and event.dagster_event is not None
+        evaluation = event.dagster_event.asset_check_evaluation_data
+        assert (evaluation.passed, evaluation.severity) == (False, dg.AssetCheckSeverity.ERROR)

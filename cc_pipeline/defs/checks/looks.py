@@ -123,7 +123,11 @@ def look_at_publication(looking: Looking, workspace: Workspace, at: Placement, f
         evaluations = [_evaluation(looking, workspace, at, check, memo) for check in checks_of("warehouse")]
     for evaluation in evaluations:
         instance.report_runless_asset_event(evaluation)
-    result = left_failed_result(instance, at, looking.run_id, failed)
+    try:
+        result = left_failed_result(instance, at, looking.run_id, failed)
+    except Exception as error:  # as of any other check
+        why = _why_broken(looking, LEFT_FAILED, error)
+        result = dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.ERROR, description=plain(why))
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
             at.key("warehouse"),
@@ -134,6 +138,16 @@ def look_at_publication(looking: Looking, workspace: Workspace, at: Placement, f
             description=result.description,
         )
     )
+
+
+def _why_broken(looking: Looking, check: str, error: Exception) -> str:
+    """What a check that broke says. A run's log has all of the error; a terminal gets one line."""
+    why = str(error) if isinstance(error, CcPipelineError) else repr(error)
+    if looking.run is not None:
+        looking.log.error(f"{check} broke", exc_info=error)
+    else:
+        looking.log.warning(f"the check {check} broke: {'. '.join(why.splitlines())}")
+    return f"this could not be looked at: {why}"
 
 
 def _evaluation(
@@ -164,9 +178,8 @@ def _evaluation(
             found = replace(found, message="nothing was committed since this last looked")
         verdict, note = noted(found, scope, before, now)
     except Exception as error:  # the run has made its partitions, and a check that breaks does not take that back
-        why = str(error) if isinstance(error, CcPipelineError) else repr(error)
-        verdict, note = CheckResult(check.name, "error", f"this could not be looked at: {why}"), before or Note()
-        looking.log.exception(f"{check.name} broke")
+        verdict = CheckResult(check.name, "error", _why_broken(looking, check.name, error))
+        note = before or Note()
     if slices is None:
         what, of_these = "everything", ""
     else:
