@@ -37,8 +37,14 @@ from cc_pipeline.defs.partitions import (
 )
 from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.recording import said
-from cc_pipeline.defs.run_failures import FailedPartition, describe_failure, gravest_class, is_named
-from cc_pipeline.errors import Incomplete
+from cc_pipeline.defs.run_failures import (
+    FailedPartition,
+    database_trouble,
+    describe_failure,
+    gravest_class,
+    is_named,
+)
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, PlaceFault, disk_is_full
 from cc_pipeline.extraction.crawl_plan import CrawlPlan, current
 from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.harvesting.crawls import crawls_are_listed, find_crawl
@@ -242,20 +248,32 @@ class Launcher:
     def publish(self, before: Behind | None = None) -> Publication | None:
         """Publishes, and records it for ``warehouse`` with its checks: a run of a job for that one step would cost as
         much again. Not in a home that leaves it to another one. ``before`` is how far the file is behind (default: it
-        is looked at). Raises ``EnvironmentFault``, also where the file does not show then what was committed before."""
-        # they load what merges and what checks, which a command with nothing to do need not
-        from cc_pipeline.defs.checks.looks import Looking  # noqa: PLC0415
-        from cc_pipeline.defs.publication import record_checked  # noqa: PLC0415
-        from cc_pipeline.upkeep.upkeep import merge_and_publish  # noqa: PLC0415
-
+        is looked at). Raises ``EnvironmentFault`` for whatever fails, also where the file does not show then what was
+        committed before, and where Dagster's database does not take the record."""
         if self._workspace.settings.publish == "none":
             return None
         interruption.check()
-        before = before or behind(self._workspace)
-        published = merge_and_publish(self._workspace)
-        record_checked(Looking(self._instance, _LOG), self._workspace, published, OURS)
-        refuse_unpublished(self._workspace, before or Behind("", None))
+        try:
+            with database_trouble():
+                published = self._publish(before or behind(self._workspace))
+        except CcPipelineError:
+            raise
+        except Exception as error:  # of an extension, of a file: as a run that fails of it
+            family = PlaceFault if disk_is_full(error) else EnvironmentFault
+            raise family(f"cc.duckdb was not published: {type(error).__name__}: {error}", "") from error
         interruption.check()
+        return published
+
+    def _publish(self, before: Behind | None) -> Publication:
+        # they load what merges and what checks, which a command with nothing to do need not
+        from cc_pipeline.defs.checks.looks import Looking  # noqa: PLC0415
+        from cc_pipeline.defs.publication import find_inputs, record_checked  # noqa: PLC0415
+        from cc_pipeline.upkeep.upkeep import merge_and_publish  # noqa: PLC0415
+
+        made_of = find_inputs(self._instance, OURS)
+        published = merge_and_publish(self._workspace)
+        record_checked(Looking(self._instance, _LOG), self._workspace, published, OURS, made_of)
+        refuse_unpublished(self._workspace, before or Behind("", None))
         return published
 
     def keep_up(self) -> Iterator[LaunchedRun]:
@@ -271,6 +289,8 @@ class Launcher:
     def publish_what_is_new(self) -> Publication | None:
         """Publishes, unless ``cc.duckdb`` can be read, shows everything already, and was recorded. Raises as
         :meth:`publish`."""
+        if self._workspace.settings.publish == "none":
+            return None
         # a file that is gone makes views fail that were published with it
         lake = self._workspace.lake
         with lake.still():
@@ -280,7 +300,13 @@ class Launcher:
                 and not any(torn_paths(lake, spec.name) for spec in lake.specs.values() if not spec.left_by)
                 and judge_publication(self._workspace, found).passed
             )
-        return None if is_shown and self._was_made("warehouse") else self.publish(found)
+        return None if is_shown and self._is_recorded() else self.publish(found)
+
+    def _is_recorded(self) -> bool:
+        """Whether ``cc.duckdb``, which is there, was recorded for ``warehouse``: that comes after the file."""
+        newest = self._instance.fetch_materializations(dg.AssetKey("warehouse"), limit=1).records
+        made = self._workspace.settings.published_path.stat().st_mtime
+        return bool(newest) and newest[0].timestamp >= made
 
     def refuse_too_many(self, crawls: Iterable[str], targets: Iterable[Target]) -> None:
         """Raises ``UserInputError`` where these beside those registered would be too many partitions. It comes before
@@ -427,7 +453,7 @@ def unchanged(
     assets, and that did not fail since.
 
     What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,
-    is not among them. Asks Dagster once for each asset, however many partitions there are. ``looks`` are those that
+    is not among them. Asks Dagster twice for each asset, however many partitions there are. ``looks`` are those that
     were just taken at some of the crawls.
     """
     looked = {look.asked.crawl: look.current for look in looks}

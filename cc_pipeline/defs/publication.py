@@ -69,11 +69,13 @@ class PublishWhileRunning:
             with self._workspace.lake.still():
                 found = behind(self._workspace)
                 if found is not None and self._is_due(found, at_end=at_end):
+                    made_of = find_inputs(self._context.instance, self._at)
                     self._early = merge_and_publish(self._workspace)
-                    self._record(self._early, failed)
+                    self._record(self._early, made_of, failed)
                 elif found is None and at_end and self._early is not None:
                     # it showed partitions that were recorded after it, and would count as older than these
-                    self._record(self._early, failed)
+                    made_of = find_inputs(self._context.instance, self._at)
+                    self._record(self._early, made_of, failed)
         except CcPipelineError as fault:
             self._context.log.warning(f"cc.duckdb was not published: {fault}")
 
@@ -83,13 +85,13 @@ class PublishWhileRunning:
         old = found.longer_than(self._workspace.settings.publish_every)
         return old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
 
-    def _record(self, publication: Publication, failed: Mapping[str, str] | None) -> None:
+    def _record(self, publication: Publication, made_of: Mapping[str, str], failed: Mapping[str, str] | None) -> None:
         if failed is None:
             # the checks once a run, since one lists the files of the lake
-            record(self._context.instance, publication, self._at)
+            record(self._context.instance, publication, self._at, made_of)
         else:
             looking = Looking(self._context.instance, self._context.log, self._context.run)
-            record_checked(looking, self._workspace, publication, self._at, failed)
+            record_checked(looking, self._workspace, publication, self._at, made_of, failed)
 
 
 def record_checked(
@@ -97,28 +99,33 @@ def record_checked(
     workspace: Workspace,
     publication: Publication,
     at: Placement,
+    made_of: Mapping[str, str],
     failed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """As :func:`record`, with the checks of ``warehouse``; ``failed`` are the partitions (keys) that the run could not
     make, with their reasons. A check that breaks takes nothing back."""
-    record(looking.instance, publication, at)
+    record(looking.instance, publication, at, made_of)
     try:
         look_at_publication(looking, workspace, at, failed)
     except Exception as error:
         looking.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
 
 
-def record(instance: dg.DagsterInstance, publication: Publication, at: Placement) -> None:
-    """Notes a publication that no run of ``warehouse`` made, with what it was made of."""
+def record(instance: dg.DagsterInstance, publication: Publication, at: Placement, made_of: Mapping[str, str]) -> None:
+    """Notes a publication that no run of ``warehouse`` made. ``made_of`` is what :func:`find_inputs` gave before it was
+    published."""
     found = publication_metadata(publication)
     instance.report_runless_asset_event(
-        dg.AssetMaterialization(at.key("warehouse"), metadata=found, tags=_made_of(instance, at))
+        dg.AssetMaterialization(at.key("warehouse"), metadata=found, tags=dict(made_of))
     )
 
 
-def _made_of(instance: dg.DagsterInstance, at: Placement) -> dict[str, str]:
-    """The tags in which Dagster notes what an asset was made of, where a run makes it. Without them it takes each input
-    for a new one, and calls the asset unsynced as soon as it is there."""
+def find_inputs(instance: dg.DagsterInstance, at: Placement) -> dict[str, str]:
+    """The tags in which Dagster notes what ``warehouse`` was made of, where a run makes it. Without them it takes each
+    input for a new one, and calls the asset unsynced as soon as it is there.
+
+    What is recorded after this call counts as newer than the publication, so it comes before publishing: others go on
+    meanwhile."""
     found = {"dagster/code_version": WAREHOUSE_VERSION}
     for key in (at.key(asset.name) for asset in published_assets()):
         newest, asset = instance.fetch_materializations(key, limit=1).records, key.to_user_string()

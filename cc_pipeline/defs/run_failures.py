@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Final
 
 import dagster as dg
 
 from cc_pipeline.defs.metadata import as_table
-from cc_pipeline.errors import CcPipelineError, Incomplete
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, PlaceFault, disk_is_full
 
 _NOT_RECORDED: Final = (
     "Dagster could not record what the run did: its database does not take it\nFree some space, or look at the "
@@ -57,6 +58,22 @@ def describe_failure(events: Iterable[dg.DagsterEvent]) -> RunFailure:
                 return RunFailure(_NOT_RECORDED, raised.cls_name)
             return RunFailure(read_message(raised.message, raised.cls_name), raised.cls_name)
     return RunFailure(_NO_REASON)
+
+
+@contextmanager
+def database_trouble() -> Iterator[None]:
+    """Turns an error of Dagster's database inside the block into an ``EnvironmentFault``, that of a full disk into a
+    ``PlaceFault``."""
+    # code servers do not load SQLAlchemy for it
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
+
+    try:
+        yield
+    except DBAPIError as error:
+        what, _, advice = _NOT_RECORDED.partition("\n")
+        if disk_is_full(error):
+            raise PlaceFault(f"{what}, since the disk is full", advice) from error
+        raise EnvironmentFault(what, advice) from error
 
 
 def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:

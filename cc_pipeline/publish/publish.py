@@ -31,7 +31,7 @@ from cc_pipeline.lake.repeats import PER_CAPTURE, changed_slices, repeating
 from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
 from cc_pipeline.lake.snapshot import Addition, Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
 from cc_pipeline.lake.streaming import count_rows, stream_table
-from cc_pipeline.locks import locked
+from cc_pipeline.locks import LockHeld, locked
 from cc_pipeline.processes import is_gone, started
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.publish.views import Sharing, publication_views
@@ -45,6 +45,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 #: Seconds for which nobody has touched what is left, where nobody can know whether its process still lives.
 _UNTOUCHED = 86_400
+#: In the home; held by whoever publishes.
+_LOCK: Final = "publish.lock"
 
 
 def publish_warehouse(workspace: Workspace) -> Publication:
@@ -61,7 +63,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             "to views or copy here"
         )
     copied = settings.publish == "copy"
-    with locked(settings.home / "publish.lock"), lake.still():
+    with locked(settings.home / _LOCK), lake.still():
         clear_debris(settings)
         lake.look_again()  # whoever had the lock may have committed, or purged
         pinned = [lake.pin(name) for name in _shown_tables(workspace)]
@@ -102,6 +104,15 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         with suppress(OSError, duckdb.Error):
             _shown(settings)
         return published
+
+
+def is_being_published(settings: Settings) -> bool:
+    """Whether a process of this host publishes ``cc.duckdb`` now. Raises ``OSError`` where the home has no locks."""
+    try:
+        with locked(settings.home / _LOCK, 0):
+            return False
+    except LockHeld:
+        return True
 
 
 def _find_additions() -> tuple[list[Addition], dict[str, str]]:
@@ -270,7 +281,7 @@ def behind(workspace: Workspace) -> Behind | None:
         since, fault = None, f"{settings.published_path} cannot be read: {error}"
     # what the last publication showed, or all there is
     names = [name for name in shown if name in lake.specs] or [*lake.specs]
-    now = {name: lake.pin(name).commit_id for name in names}
+    now = {name: lake.commit_id(name) for name in names}
     if not any([*now.values(), *shown.values()]):
         return None
     commits = {name: commit for name, commit in now.items() if shown.get(name) != commit}

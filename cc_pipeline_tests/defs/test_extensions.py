@@ -14,7 +14,7 @@ import pytest
 from cc_pipeline import extension
 from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.scope import CheckResult, Scope
-from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, Schedule, Step, sensor
+from cc_pipeline.defs.declarations import Asset, AssetJob, HomeDefinitions, OpJob, RecordedAsset, Schedule, Step, sensor
 from cc_pipeline.defs.declared import collected
 from cc_pipeline.defs.declared.build import definitions, everything
 from cc_pipeline.defs.declared.jobs import PartitionsConfig
@@ -103,6 +103,7 @@ def test_an_extension_adds_assets_checks_jobs_and_automation_to_a_home(at: Place
     found = definitions(at)
     dg.Definitions.validate_loadable(found)
     specs = {spec.key: spec for spec in found.resolve_all_asset_specs()}
+    assert (specs[at.key("built_index")].description or "").endswith(f"launch the job {at.of('build_index')}.")
     titles_asset, warehouse = specs[at.key("titles")], specs[at.key("warehouse")]
     assert [dep.asset_key for dep in titles_asset.deps] == [at.key("page_text")]
     assert at.key("titles") in [dep.asset_key for dep in warehouse.deps]
@@ -146,6 +147,9 @@ WRONG = {
     ),
     "it names the asset 'tittles'": clash(jobs=[AssetJob(name="read_titles", description="", assets=["tittles"])]),
     "have different partitions": clash(jobs=[AssetJob(name="both", description="", assets=["records", "row_groups"])]),
+    "the job 'fill_tittles', which records the asset 'titles', is not there": HomeDefinitions(
+        recorded=[RecordedAsset(asset=TITLES, job="fill_tittles", partitions="pairs")]
+    ),
     "launches the job 'read_tittles'": clash(sensors=[replace(remind, job="read_tittles")]),
     "is not a valid asset group name": clash(
         steps=[Step(function=f"{HERE}.made", assets=[replace(TITLES, group="not a group")])]

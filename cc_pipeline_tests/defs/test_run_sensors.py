@@ -17,6 +17,7 @@ from cc_pipeline.defs.automation.sensors import partitions_named
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.placement import OURS, WORKSPACE
 from cc_pipeline.defs.resources import patience
+from cc_pipeline.locks import locked
 from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.budget import Budget
@@ -210,6 +211,11 @@ class TestPublication:
         assert tick("a", 9) == "runs go on, and cc.duckdb is not 10 minutes old"
         assert tick("a", 11).run_key == "a:0"
         assert tick("a", None).run_key == "a:0"
+
+    def test_not_while_a_command_publishes_without_a_run(self, tick, tmp_path: Path) -> None:
+        with locked(tmp_path / "publish.lock"):
+            assert tick("a") == "cc.duckdb is being published"
+        assert tick("a").run_key == "a:0"
 
     def test_one_at_a_time_and_what_fails_is_not_asked_for_for_ever(self, tick, instance: dg.DagsterInstance) -> None:
         for attempt in range(3):

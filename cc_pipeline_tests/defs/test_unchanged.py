@@ -6,9 +6,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
+import dagster as dg
 import pytest
+from dagster._core.events import AssetMaterializationPlannedData
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.declared.collected import listed_ops
@@ -19,7 +22,7 @@ from cc_pipeline.extraction import run as extract
 from cc_pipeline.lake.slice import PARSE, Slice, StageReport
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
-from cc_pipeline_tests.defs.graph import EXTRACT, began_listed, listed, settings_of
+from cc_pipeline_tests.defs.graph import EXTRACT, began, began_listed, listed, settings_of
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
@@ -136,6 +139,22 @@ def test_what_failed_since_it_was_made_is_recorded_again(settings: Settings, mon
             launcher._run(EXTRACT, "", config=config_of(listed_ops()[EXTRACT], [f"{NEW}|example.org"]))
 
     assert asked(settings, fails) == [f"{NEW}|example.org"]
+    assert asked(settings) == []
+
+
+def test_what_a_run_planned_and_did_not_make_is_recorded_again_however_long_ago(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cc_pipeline.defs.flight.REMEMBERED", timedelta(0))
+
+    def failed_long_ago(_: Workspace, launcher: Launcher) -> None:
+        run = began(launcher.instance, {"dagster/partition": KEYS[1]}, assets=["records"])
+        data = AssetMaterializationPlannedData(dg.AssetKey("records"), partition=KEYS[1])
+        planned = dg.DagsterEvent.build_asset_materialization_planned_event(run.job_name, "extract", data)
+        launcher.instance.report_dagster_event(planned, run.run_id)
+        launcher.instance.report_run_failed(run)
+
+    assert asked(settings, failed_long_ago) == [KEYS[1]], "Dagster shows it as failed"
     assert asked(settings) == []
 
 

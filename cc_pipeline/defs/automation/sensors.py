@@ -309,7 +309,7 @@ def publication(
     """Publishes cc.duckdb when it is behind: CC_PIPELINE_PUBLISH_EVERY minutes at most, or when all ended."""
     with LOADING:
         from cc_pipeline.defs.flight import UNFINISHED, flight
-        from cc_pipeline.publish.publish import behind
+        from cc_pipeline.publish.publish import behind, is_being_published
 
     try:
         found = behind(workspace)
@@ -318,7 +318,10 @@ def publication(
     if found is None:
         return dg.SkipReason("cc.duckdb shows all there is")
     instance, minutes, publish = context.instance, workspace.settings.publish_every, at.of("publish")
-    if instance.get_runs(dg.RunsFilter(job_name=publish, statuses=list(UNFINISHED)), limit=1):
+    # a command publishes without a run
+    if is_being_published(workspace.settings) or instance.get_runs(
+        dg.RunsFilter(job_name=publish, statuses=list(UNFINISHED)), limit=1
+    ):
         return dg.SkipReason("cc.duckdb is being published")
     if not found.longer_than(minutes) and flight(instance, at).is_any:
         return dg.SkipReason(f"runs go on, and cc.duckdb is not {minutes:g} minutes old")

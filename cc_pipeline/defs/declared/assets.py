@@ -160,8 +160,7 @@ def on_request() -> list[RecordedAsset]:
     """What reads gigabytes of a crawl, and is made only by the job that is named for it."""
 
     def recorded(job: str, name: str, kinds: Sequence[str], description: str, **more: Any) -> RecordedAsset:
-        told = f"{description}\n\nNo selection includes it: launch the job {job} for a crawl."
-        asset = Asset(name=name, group="catalog", kinds=kinds, description=told, **more)
+        asset = Asset(name=name, group="catalog", kinds=kinds, description=description, **more)
         return RecordedAsset(asset=asset, job=job, partitions="crawl")
 
     return [

@@ -231,8 +231,9 @@ def _recorded(at: Placement, recorded: RecordedAsset, owned_by: Sequence[str]) -
     metadata: dict[str, Any] = dict(described["metadata"] or {})
     if at.alone:
         metadata["made by the job"] = dg.MetadataValue.job(at.of(recorded.job), LOCATION)
+    told = f"{described['description']}\n\nNo selection includes it: launch the job {at.of(recorded.job)}."
     return dg.AssetSpec(
-        **described | {"metadata": metadata},
+        **described | {"description": told, "metadata": metadata},
         partitions_def=getattr(at, recorded.partitions),
         tags={"asked": "on-request"},
     )

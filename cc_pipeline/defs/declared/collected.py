@@ -110,6 +110,9 @@ def _problem(part: Part, others: list[Part]) -> str:
     if CHECK_EVERYTHING in {job.name for job in part.definitions.jobs}:
         return f"the core has the job {CHECK_EVERYTHING!r} already"
     jobs = {job.name for one in own for job in one.jobs} | {CHECK_EVERYTHING}
+    for one in part.definitions.recorded:
+        if one.job not in jobs:
+            return f"the job {one.job!r}, which records the asset {one.asset.name!r}, is not there"
     ticks: list[Sensor | Schedule] = [*part.definitions.sensors, *part.definitions.schedules]
     for tick in ticks:
         if tick.job is not None and tick.job not in jobs:

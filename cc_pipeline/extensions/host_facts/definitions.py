@@ -68,8 +68,7 @@ def make_definitions(added: Mapping[str, "Known"]) -> HomeDefinitions:
         group="facts",
         kinds=["deltalake", "parquet"],
         description="One row per host of the target, with what datasets keyed by host say of it in the crawl. "
-        "\n\nIt asks a server of others for each host, so no selection includes it: launch the job "
-        "fill_facts_of_targets.",
+        "\n\nIt asks a server of others for each host.",
         deps=[asset_of(name) for name in added],
         external=[*KEYED],
         columns=HOST_FACTS_COLUMNS,
