@@ -77,6 +77,10 @@ def test_closed_it_is_three_screens(asked_home: Settings, found: Findings, tmp_p
         closed = tab.page.evaluate("document.documentElement.scrollHeight")
         tab.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
         assert closed < 3_000 < tab.page.evaluate("document.documentElement.scrollHeight")
+        tab.page.goto(path.as_uri())
+        tab.page.emulate_media(media="print")
+        heights = "[...document.querySelectorAll('td')].map(cell => cell.checkVisibility() && cell.offsetHeight)"
+        assert all(tab.page.evaluate(heights)), "what is folded is on paper too"
 
 
 def test_its_figures_are_those_of_the_tables(
