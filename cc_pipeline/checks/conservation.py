@@ -71,9 +71,11 @@ def balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Ba
     """
     found = Balance()
     files = set(registered(workspace))
-    for crawl, targets in _by_crawl(workspace.lake, slices):
-        _look(workspace, _counted(workspace.lake, crawl, targets, files), found)
-    for slice_, tables in repeating_slices(workspace).items():
+    with workspace.lake.still():
+        for crawl, targets in _by_crawl(workspace.lake, slices):
+            _look(workspace, _counted(workspace.lake, crawl, targets, files), found)
+        twice = repeating_slices(workspace)
+    for slice_, tables in twice.items():
         if slices is None or slice_ in slices:
             # what the first of them is made of makes the others anew
             found.wrong[slice_] = Imbalance(_STAGE_OF[tables[0]], f"captures are there twice in {', '.join(tables)}")

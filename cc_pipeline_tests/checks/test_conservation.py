@@ -10,15 +10,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
-from cc_pipeline.checks.conservation import conservation_verdict
+from cc_pipeline.checks.conservation import balance, conservation_verdict
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.outputs import held_back_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import shortfall_verdict
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
 from cc_pipeline.lake.repeats import PER_CAPTURE, repeating
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, empty_slices
 from cc_pipeline.publish.publish import repeating_slices
@@ -83,6 +84,20 @@ def test_a_sound_home_balances_and_what_is_only_located_is_said(home: Workspace)
     assert (found.figures["partitions"], found.figures["only located"]) == (6, 1)
     assert found.figures["records"] == found.figures["pages"] == home.lake.row_count("records")
     assert "1 partitions are only located" in found.message
+
+
+def test_each_table_is_listed_once_for_all_crawls(home: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    read = Lake._pinned
+
+    def noted(lake: Lake, spec: TableSpec, handle: DeltaTable) -> PinnedTable:
+        listed.append(spec.name)
+        return read(lake, spec, handle)
+
+    monkeypatch.setattr(Lake, "_pinned", noted)
+    balance(home)
+    assert "captures" in listed
+    assert len(listed) == len(set(listed)), "two crawls, and one look"
 
 
 @pytest.mark.matrix
