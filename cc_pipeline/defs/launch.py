@@ -119,6 +119,7 @@ class Launcher:
         end_runs_of_dead_processes(self._instance, workspace.settings.hosts)
         clear_debris(workspace.settings)
         self._resources = {WORKSPACE: workspace}
+        self._listed_jobs: dict[str, dg.JobDefinition] = {}
         self._added: set[tuple[str, str]] = set()
         #: Keys of targets that nobody had registered before this launcher did.
         self.new_targets: set[str] = set()
@@ -135,6 +136,13 @@ class Launcher:
     def _definitions(self) -> dg.Definitions:
         # half a second, which a command with nothing to do need not spend
         return everything()
+
+    def _job(self, name: str) -> dg.JobDefinition:
+        if name not in listed_ops():
+            return self._definitions.resolve_job_def(name)
+        if name not in self._listed_jobs:
+            self._listed_jobs[name] = listed_job(name)
+        return self._listed_jobs[name]
 
     @property
     def instance(self) -> dg.DagsterInstance:
@@ -426,7 +434,7 @@ class Launcher:
         config: Mapping[str, object] | None = None,
     ) -> LaunchedRun:
         interruption.check()
-        definition = listed_job(job) or self._definitions.resolve_job_def(job)
+        definition = self._job(job)
         try:
             result = definition.execute_in_process(
                 instance=self._instance,

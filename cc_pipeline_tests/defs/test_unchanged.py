@@ -14,6 +14,7 @@ import pytest
 from dagster._core.events import AssetMaterializationPlannedData
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs import launch
 from cc_pipeline.defs.declared.collected import listed_ops
 from cc_pipeline.defs.launch import Launcher, RunFailed
 from cc_pipeline.defs.partitions import config_of
@@ -75,6 +76,18 @@ def test_nothing_is_started_when_nothing_changed_and_what_changed_is_run_alone(s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{__name__}.TEXTS", [*TEXTS[:2], "set:pair = example.co.uk"])
         assert asked(settings) == [f"{NEW}|set-pair"]
+
+
+def test_a_job_over_listed_partitions_is_defined_once_for_all_runs(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defined: list[str] = []
+    plain = launch.listed_job
+    monkeypatch.setattr(launch, "listed_job", lambda name: defined.append(name) or plain(name))
+    monkeypatch.setattr(launch, "everything", None)  # nor is anything else
+    with launching(replace(settings, partitions_per_run=1)) as (_, launcher):
+        assert len(list(launcher.make_listed(EXTRACT, [NEW], [parse_target(text) for text in TEXTS[:2]]))) == 2
+    assert defined == [EXTRACT]
 
 
 @pytest.mark.process
