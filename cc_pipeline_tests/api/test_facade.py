@@ -10,8 +10,6 @@ import pytest
 import cc_pipeline
 from cc_pipeline.api.facade import WrongKeyword, advice_for_python, in_python
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extensions.policies.api import dataset
-from cc_pipeline.extensions.reports.api import changes, report
 
 METHODS = [name for name in vars(cc_pipeline.Home) if not name.startswith("_")]
 
@@ -33,15 +31,6 @@ METHODS = [name for name in vars(cc_pipeline.Home) if not name.startswith("_")]
         (
             lambda home: cc_pipeline.open(engin="spark"),
             "cc_pipeline.open() has no keyword 'engin'; did you mean 'engine'?",
-        ),
-        (
-            lambda home: dataset(home, "out", language="en"),
-            "dataset() has no keyword 'language'; did you mean 'languages'?",
-        ),
-        (lambda home: report(home, "example.com", outt="x"), "report() has no keyword 'outt'; did you mean 'out'?"),
-        (
-            lambda home: changes(home, "example.com", befor="x"),
-            "changes() has no keyword 'befor'; did you mean 'before'?",
         ),
     ],
 )
