@@ -31,6 +31,6 @@ def test_words_and_pages_about_a_target(asked_home: Settings, tmp_path: Path) ->
 def test_a_wrong_keyword_names_the_nearest_right_one(tmp_path: Path) -> None:
     home = cc_pipeline.open(tmp_path)
     with pytest.raises(WrongKeyword, match=r"report\(\) has no keyword 'outt'; did you mean 'out'\?"):
-        report(home, "example.com", outt="x")  # type: ignore[call-arg]
+        report(home, "example.com", outt="x")
     with pytest.raises(WrongKeyword, match=r"changes\(\) has no keyword 'befor'; did you mean 'before'\?"):
-        changes(home, "example.com", befor="x")  # type: ignore[call-arg]
+        changes(home, "example.com", befor="x")
