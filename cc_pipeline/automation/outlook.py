@@ -131,7 +131,7 @@ def outlook(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], n
 def _state(workspace: Workspace) -> tuple[object, ...]:
     """All that decides what is to be done of given slices, but for the time."""
     lake, settings = workspace.lake, workspace.settings
-    handles = [lake.open(spec) for spec in lake.specs.values()]
+    handles = [lake.handle(spec) for spec in lake.specs.values()]
     built = sorted((settings.home / "url-index").glob(f"*/{ABOUT}"))
     return (
         settings,
