@@ -66,8 +66,8 @@ def asked_in(
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
-        chosen = resolve_crawls(workspace, crawls)
-        yield Question(workspace, tuple(chosen), parsed)
+        crawl_ids = resolve_crawls(workspace, crawls)
+        yield Question(workspace, tuple(crawl_ids), parsed)
 
 
 def sources_for(
@@ -87,8 +87,8 @@ def sources_for(
     subsets = workspace.settings.subsets
     columnar = crawl not in ARC_CRAWLS
     if via in (AUTO, PARQUET.name):
-        lacks = needs_harvest(workspace, crawl)
-        if harvest and (lacks or has_gaps(workspace, crawl)):
+        is_unharvested = needs_harvest(workspace, crawl)
+        if harvest and (is_unharvested or has_gaps(workspace, crawl)):
             try:
                 despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
             except NotNow as refusal:
@@ -96,7 +96,7 @@ def sources_for(
                     raise
                 # another index may be asked for a few targets with less
                 voice().note(refusal.what)
-        elif lacks and via == PARQUET.name:
+        elif is_unharvested and via == PARQUET.name:
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",
                 f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add --harvest to "
@@ -104,20 +104,20 @@ def sources_for(
             )
     sources = index_sources(workspace, crawl)
     kind = index_kinds().get(via)
-    asks = kind is not None and kind.way is not None
+    needs_kind = kind is not None and kind.way is not None
     with open_locators(crawl, subsets, sources, via) as available:
-        none = not available or (asks and via not in available)
-    if none:
-        what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
+        is_missing = not available or (needs_kind and via not in available)
+    if is_missing:
+        problem = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
         if kind is not None and kind.way is not None:
-            way = kind.way(crawl)
+            command = kind.way(crawl)
         elif index_is_built(crawl):
-            way = f"cc-pipeline index build --crawl {crawl}   (it says the price first)"
+            command = f"cc-pipeline index build --crawl {crawl}   (it says the price first)"
         elif columnar:
-            way = f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
+            command = f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
         else:
-            way = btree_way(crawl)
-        raise NoIndex(what, f"Make one: {way}")
+            command = btree_way(crawl)
+        raise NoIndex(problem, f"Make one: {command}")
     return replace(sources, columns=None if columns is None else tuple(columns))
 
 
@@ -131,9 +131,9 @@ def needs_harvest(workspace: Workspace, crawl: str) -> bool:
     if crawl in ARC_CRAWLS:
         return False
     with open_catalog(workspace.lake) as catalog:
-        asked = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
-        nothing = not any(row["harvested"] or not row["expected"] for row in asked)
-        return nothing or bool(unharvested(catalog, crawl, subsets))
+        coverage_rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
+        is_unharvested = not any(row["harvested"] or not row["expected"] for row in coverage_rows)
+        return is_unharvested or bool(unharvested(catalog, crawl, subsets))
 
 
 def has_gaps(workspace: Workspace, crawl: str) -> bool:
@@ -143,7 +143,7 @@ def has_gaps(workspace: Workspace, crawl: str) -> bool:
     return bool(catalog_gaps(workspace, [crawl]))
 
 
-def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:
+def captures_of(lookup_request: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:
     """A table of captures per target, in the targets' order, with a ``target`` column.
 
     Tells what the look-up cost.
@@ -153,24 +153,24 @@ def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harv
     from cc_pipeline.extraction.locate import captures_given
     from cc_pipeline.index.lookup import look_up
 
-    settings = question.settings
+    settings = lookup_request.settings
     started = time.monotonic()
-    given = [target for target in question.targets if target.kind == GIVEN_KIND]
-    answers = [captures_given(question.workspace, crawl, given)] if given else []
-    if others := [target for target in question.targets if target.kind != GIVEN_KIND]:
+    named_targets = [target for target in lookup_request.targets if target.kind == GIVEN_KIND]
+    answers = [captures_given(lookup_request.workspace, crawl, named_targets)] if named_targets else []
+    if indexed_targets := [target for target in lookup_request.targets if target.kind != GIVEN_KIND]:
         # a harvest has bars of its own
-        sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
+        sources = sources_for(lookup_request.workspace, crawl, settings.via, columns=read, harvest=harvest)
         with voice().bars():
             answers += [
-                look_up(crawl, subsets, some, sources, via=settings.via)
-                for subsets, some in by_subsets(others, settings.subsets).items()
+                look_up(crawl, subsets, group, sources, via=settings.via)
+                for subsets, group in by_subsets(indexed_targets, settings.subsets).items()
             ]
-    found = {slug: table for answer in answers for slug, table in answer.captures.items()}
-    tables = [_named(target, found[target.slug]) for target in question.targets]
+    captures_by_slug = {slug: table for answer in answers for slug, table in answer.captures.items()}
+    tables = [_named(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
     captures = sum(table.num_rows for table in tables)
     voice().notice(
-        f"{crawl}: {captures:,} captures; {sum(one.requests for one in answers):,} requests, "
-        f"{human_bytes(sum(one.bytes for one in answers))}, {time.monotonic() - started:.1f} s"
+        f"{crawl}: {captures:,} captures; {sum(lookup.requests for lookup in answers):,} requests, "
+        f"{human_bytes(sum(lookup.bytes for lookup in answers))}, {time.monotonic() - started:.1f} s"
     )
     for note in dict.fromkeys(note for answer in answers for note in answer.notes):
         voice().notice(f"{crawl}: {note}")
@@ -182,29 +182,32 @@ def _named(target: Target, table: pa.Table) -> pa.Table:
 
     from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
-    named = table.add_column(0, NAMED_CAPTURES.field("target"), pa.repeat(pa.scalar(target.slug), table.num_rows))
-    return named.select(NAMED_CAPTURES.names)
+    extended = table.add_column(0, NAMED_CAPTURES.field("target"), pa.repeat(pa.scalar(target.slug), table.num_rows))
+    return extended.select(NAMED_CAPTURES.names)
 
 
 def each_crawl(
-    crawls: Sequence[str], ask: Callable[[str], list[pa.Table]], failed: list[str]
+    crawls: Sequence[str], look_up: Callable[[str], list[pa.Table]], failed: list[str]
 ) -> Iterator[tuple[str, list[pa.Table]]]:
-    """What ``ask`` answers of each crawl, in turn. Of several crawls, one without an index is left out with a note, and
-    one whose index cannot be read is added to ``failed``: neither takes the others' answers along."""
+    """Calls ``look_up`` for each crawl in turn and yields the crawl with its tables.
+
+    Of several crawls, one without an index is left out with a note. One whose index cannot be read is added to
+    ``failed``. The other crawls are looked up all the same.
+    """
     for crawl in crawls:
         try:
-            found = ask(crawl)
+            tables = look_up(crawl)
         except (EnvironmentFault, DataFault) as fault:
             if len(crawls) == 1:
                 raise
-            said = fault.what if isinstance(fault, EnvironmentFault) else str(fault)
+            problem = fault.what if isinstance(fault, EnvironmentFault) else str(fault)
             if isinstance(fault, NoIndex):
-                voice().note(f"{crawl} is left out: {said}")
+                voice().note(f"{crawl} is left out: {problem}")
             else:
-                voice().note(f"{crawl} could not be asked: {said}")
+                voice().note(f"{crawl} could not be asked: {problem}")
                 failed.append(crawl)
             continue
-        yield crawl, found
+        yield crawl, tables
 
 
 def refuse_failed(question: Question, failed: Sequence[str]) -> None:
@@ -224,17 +227,17 @@ def columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys((*names, *PLACE, *derived)))
 
 
-def without_a_home(home: str | None, **given: Any) -> Settings:
+def without_a_home(home: str | None, **overrides: Any) -> Settings:
     """Settings of what needs no home: those of the home that was named, else of the usual home where there is one, else
     of a folder for caches. Claims a home that is there. Raises as ``load_settings`` and ``claim_home``."""
-    settings = load_settings(home=home, **given)
+    settings = load_settings(home=home, **overrides)
     if read_note(settings.home) is not None:
         claim_home(settings)
         return settings
     if home is None and in_environment("home") is None:
         name = hashlib.sha256(settings.source.encode()).hexdigest()[:12]
         base = os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache"
-        return load_settings(home=str(Path(base) / "cc_pipeline" / name), **given)
+        return load_settings(home=str(Path(base) / "cc_pipeline" / name), **overrides)
     return settings
 
 
@@ -245,13 +248,13 @@ def crawls_named(workspace: Workspace, texts: Sequence[str] | None) -> list[Craw
 
     if not texts:
         return None
-    chosen: dict[str, Crawl] = {}
+    crawls_by_id: dict[str, Crawl] = {}
     for text in texts:
         if text == "newest":
-            some = known_crawls(workspace).crawls[:1]
+            matches = known_crawls(workspace).crawls[:1]
         elif is_selection(text, workspace.crawl_list.crawls):
-            some = select(text, known_crawls(workspace).crawls)
+            matches = select(text, known_crawls(workspace).crawls)
         else:
-            some = (find_crawl(workspace, text),)
-        chosen |= {one.id: one for one in some}
-    return sorted(chosen.values(), key=age, reverse=True)
+            matches = (find_crawl(workspace, text),)
+        crawls_by_id |= {crawl.id: crawl for crawl in matches}
+    return sorted(crawls_by_id.values(), key=age, reverse=True)

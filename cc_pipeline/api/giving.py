@@ -46,18 +46,20 @@ class AddedCaptures:
     blocked: int
 
     def __repr__(self) -> str:
-        held = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
-        wrong = [f"row {row}: {why}" for row, why in self.wrong.first]
-        odd = [f"{count_of(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"] if self.wrong.count else []
+        counts_text = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
+        wrong = [f"row {row}: {reason}" for row, reason in self.wrong.first]
+        problems = (
+            [f"{count_of(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"] if self.wrong.count else []
+        )
         blocked = [f"{count_of(self.blocked, 'capture')} of blocked sites"] if self.blocked else []
-        shown = (f"{self.target.definition}: {held or 'no captures'}", *odd, *blocked)
-        return "\n".join(escape_controls(line, one_line=True) for line in shown)
+        lines = (f"{self.target.definition}: {counts_text or 'no captures'}", *problems, *blocked)
+        return "\n".join(escape_controls(line, one_line=True) for line in lines)
 
     @property
     def run(self) -> str:
         """The command that fetches them."""
         crawls = [*self.held] if len(self.held) <= _MOST_NAMED else ["all"]
-        return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {one}' for one in crawls)}"
+        return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {crawl}' for crawl in crawls)}"
 
 
 def add_captures(
@@ -104,9 +106,9 @@ def add_captures(
             adding.add(captures)
 
         for chunk in read_chunks(path, columns or {}, wrong):
-            captures, asked = places.of(chunk)
+            captures, unlocated = places.of(chunk)
             take(captures)
-            by_url.add(asked)
+            by_url.add(unlocated)
         if by_url.rows:
             rows = by_url.by_crawl(wrong)
             _agree(workspace, by_url, rows, harvest=harvest, yes=yes)
@@ -115,18 +117,23 @@ def add_captures(
         by_crawl = adding.counts()
         counts = sum(by_crawl.values(), Counts())
         if not counts.both + counts.new:
-            why = "".join(f"; row {row}: {said}" for row, said in wrong.first[:3])
-            raise UserInputError(f"no row of {file} names a capture that can be had{why}")
-        known = bool(definitions(workspace.lake, [target.slug]))
-        if known and (counts.new or counts.gone or counts.changed) and not (extend or replace):
+            problems = "".join(f"; row {row}: {reason}" for row, reason in wrong.first[:3])
+            raise UserInputError(f"no row of {file} names a capture that can be had{problems}")
+        is_defined = bool(definitions(workspace.lake, [target.slug]))
+        if is_defined and (counts.new or counts.gone or counts.changed) and not (extend or replace):
             raise UserInputError(
                 f"{target.definition} has {counts.before:,} captures; {file} names {counts.new:,} others, and not "
                 f"{counts.gone:,} of them, and says other things of {counts.changed:,}. Nothing was changed: --add "
                 "takes the others too, --replace makes it what the file says, --name NAME keeps it apart"
             )
         adding.commit()
-        held = {crawl: one.new + (one.both if replace else one.before) for crawl, one in by_crawl.items()}
-        return AddedCaptures(target, {crawl: count for crawl, count in held.items() if count}, counts, wrong, out)
+        counts_by_crawl = {
+            crawl: crawl_counts.new + (crawl_counts.both if replace else crawl_counts.before)
+            for crawl, crawl_counts in by_crawl.items()
+        }
+        return AddedCaptures(
+            target, {crawl: count for crawl, count in counts_by_crawl.items() if count}, counts, wrong, out
+        )
 
 
 def _name_of(file: str) -> str:
@@ -183,16 +190,16 @@ def _agree(workspace: Workspace, by_url: ByUrl, rows: OrderedRows, *, harvest: b
 
     settings = workspace.settings
     requests = 0
-    for crawl, some in together(rows):
+    for crawl, group in together(rows):
         try:
             sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
         except NoIndex:
             continue
-        price = price_lookup(crawl, settings.subsets, [target_of(some)], sources, via=settings.via)
+        price = price_lookup(crawl, settings.subsets, [target_of(group)], sources, via=settings.via)
         requests += price.requests
-    said = f"looking {by_url.rows:,} URLs up takes at most {requests:,} requests"
-    voice().notice(said)
+    estimate = f"looking {by_url.rows:,} URLs up takes at most {requests:,} requests"
+    voice().notice(estimate)
     if requests > settings.max_requests and not yes and not voice().agrees("Go on?"):
         raise UserInputError(
-            f"{said}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
         )

@@ -55,9 +55,11 @@ class RunReport:
     @property
     def _caption(self) -> str:
         rows = list(self.rows)
-        captures, *others = (sum(row[name] for row in rows) for name in ("captures", "new", "open", "lost"))
-        counts = ", ".join(f"{count:,} {name}" for count, name in zip(others, ("new", "open", "lost"), strict=True))
-        forgotten = [f"{one} was found nowhere, and is not kept" for one in self.forgotten]
+        captures, *other_counts = (sum(row[name] for row in rows) for name in ("captures", "new", "open", "lost"))
+        counts = ", ".join(
+            f"{count:,} {name}" for count, name in zip(other_counts, ("new", "open", "lost"), strict=True)
+        )
+        forgotten = [f"{target} was found nowhere, and is not kept" for target in self.forgotten]
         return "\n".join((f"{count_of(captures, 'capture')}: {counts}", *self.notes, *forgotten))
 
 
@@ -68,11 +70,11 @@ class Home:
     work has to say. Functions in the ``api`` module of an extension take a home.
     """
 
-    def __init__(self, home: str | Path | None, given: dict[str, Any], hearer: Voice) -> None:
+    def __init__(self, home: str | Path | None, overrides: dict[str, Any], reporter: Voice) -> None:
         self._named = None if home is None else str(home)
-        self._given = given
-        self.voice = hearer
-        self.settings: Settings = load_settings(home=self._named, **given)
+        self._given = overrides
+        self.voice = reporter
+        self.settings: Settings = load_settings(home=self._named, **overrides)
 
     def __enter__(self) -> Self:
         return self
@@ -111,11 +113,11 @@ class Home:
         from cc_pipeline.commoncrawl.filters import in_words, parse_condition
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
-        named = [target] if isinstance(target, str) else list(target)
+        texts = [target] if isinstance(target, str) else list(target)
         if match is not None and match not in _WRITTEN:
             raise UserInputError(no_such("match", str(match), _WRITTEN))
         if match is not None:
-            named = [f"{_WRITTEN[match]}{one}" for one in named]
+            texts = [f"{_WRITTEN[match]}{text}" for text in texts]
         parts = in_words(
             from_time=since, to_time=until, status=None if status is None else str(status), mime=mime, language=language
         )
@@ -126,7 +128,7 @@ class Home:
                 f"{wrong[0]!r} is not a column of a capture; these are: {', '.join(NAMED_CAPTURES.names)}"
             )
         settings = without_a_home(self._named, **self._given)
-        targets = read_targets(named, settings)
+        targets = read_targets(texts, settings)
 
         @contextmanager
         def ask() -> Iterator[Any]:
@@ -136,9 +138,9 @@ class Home:
             ):
                 yield question
 
-        asked_for = f"captures of {', '.join(named)} in {', '.join(_listed(crawls))}"
-        asked_for += f" where {condition}" if condition else ""
-        return Captures(ask, tuple(dict.fromkeys((*USUAL, *(columns or ())))), limit, asked_for)
+        description = f"captures of {', '.join(texts)} in {', '.join(_listed(crawls))}"
+        description += f" where {condition}" if condition else ""
+        return Captures(ask, tuple(dict.fromkeys((*USUAL, *(columns or ())))), limit, description)
 
     @public
     def get(
@@ -170,9 +172,9 @@ class Home:
         settings = without_a_home(self._named, **self._given)
         start_parser(None, settings.extractor)
         with told_to(self.voice), open_workspace(settings) as workspace:
-            chosen = crawls_named(workspace, None if crawls is None else _listed(crawls))
-            found = nearest_capture(workspace, target, span, crawls=chosen, most_crawls=most_crawls)
-        page = Page(found, None, settings.extractor)
+            named_crawls = crawls_named(workspace, None if crawls is None else _listed(crawls))
+            nearest = nearest_capture(workspace, target, span, crawls=named_crawls, most_crawls=most_crawls)
+        page = Page(nearest, None, settings.extractor)
         if span is not None and page.captured is not None:
             page.distance = apart(span, (page.captured, page.captured))
         if within is not None and (page.distance is None or page.distance > within):
@@ -203,9 +205,9 @@ class Home:
         find_engine(settings.engine).check_ready(settings)
         parts: list[Part] = []
         with told_to(self.voice):
-            named = read_targets(_listed(targets), settings)
+            parsed_targets = read_targets(_listed(targets), settings)
             settings = as_the_home_has_it(settings, yes=yes)
-            troubles = run_targets(settings, _listed(crawls), named, yes=yes, told=parts.append)
+            troubles = run_targets(settings, _listed(crawls), parsed_targets, yes=yes, told=parts.append)
         report = _report(parts)
         for trouble in troubles:
             if isinstance(trouble, Incomplete):
@@ -259,7 +261,7 @@ class Home:
         texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
         schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
         return InMemoryRows(
-            pa.Table.from_pylist([asdict(each) for each in installed_extensions(self.settings)], schema)
+            pa.Table.from_pylist([asdict(extension) for extension in installed_extensions(self.settings)], schema)
         )
 
     @public
@@ -270,12 +272,12 @@ class Home:
         from cc_pipeline.export.table_files import select_tables
         from cc_pipeline.lake.reading import open_answers
 
-        meant = chosen_targets(_listed(targets))
+        table_targets = chosen_targets(_listed(targets))
         with open_answers(self.settings) as connection:
-            refuse_unknown(connection, self.settings, meant)
-            slugs = [one.slug for one in meant]
-            [chosen] = select_tables(connection, [name], slugs, crawl_ids(_listed(crawls)))
-        return self.sql(chosen.sql)
+            refuse_unknown(connection, self.settings, table_targets)
+            slugs = [target.slug for target in table_targets]
+            [selection] = select_tables(connection, [name], slugs, crawl_ids(_listed(crawls)))
+        return self.sql(selection.sql)
 
     @public
     def export(
@@ -357,17 +359,17 @@ def _report(parts: Sequence[Part]) -> RunReport:
     definitions = {target.slug: target.definition for part in parts for target in part.targets}
     rows = [
         {
-            "crawl": at.crawl,
-            "target": definitions[at.target],
-            "change": one.change,
-            "captures": one.after.captures,
-            "new": one.after.captures - one.before.captures,
+            "crawl": slice_.crawl,
+            "target": definitions[slice_.target],
+            "change": change.change,
+            "captures": change.after.captures,
+            "new": change.after.captures - change.before.captures,
             # what was not even planned is open too
-            "open": one.after.captures - one.after.fetched - one.after.lost,
-            "lost": one.after.lost,
+            "open": change.after.captures - change.after.fetched - change.after.lost,
+            "lost": change.after.lost,
         }
         for part in parts
-        for at, one in part.done.items()
+        for slice_, change in part.done.items()
     ]
     notes = tuple(dict.fromkeys(in_python(note) for part in parts for note in part.notes))
     forgotten = sorted({definitions[slug] for part in parts for slug in part.forgotten})

@@ -83,13 +83,13 @@ class Rows(ABC):
         """The first ``count`` rows; no more are read than come with them."""
         import pyarrow as pa
 
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         with self.batches() as reader:
             for batch in reader:
-                found.append(first_rows(batch, count - sum(one.num_rows for one in found)))
-                if sum(one.num_rows for one in found) >= count:
+                batches.append(first_rows(batch, count - sum(part.num_rows for part in batches)))
+                if sum(part.num_rows for part in batches) >= count:
                     break
-            return InMemoryRows(pa.Table.from_batches(found, reader.schema))
+            return InMemoryRows(pa.Table.from_batches(batches, reader.schema))
 
     @abstractmethod
     def _shown(self) -> tuple[str, InMemoryRows | None]:
@@ -174,10 +174,10 @@ class Answer(Rows):
 
     def _rows_of(self, connection: DuckDBPyConnection, query: str) -> Iterator[Any]:
         connection.execute("SET python_enable_replacements = false")
-        asked = connection.sql(query, params=self._parameters)
-        if asked is None:
+        relation = connection.sql(query, params=self._parameters)
+        if relation is None:
             raise UserInputError("the statement answers with no rows; ask a query")
-        reader = asked.to_arrow_reader(_BATCH)
+        reader = relation.to_arrow_reader(_BATCH)
         yield reader.schema
         yield from reader
 
@@ -189,14 +189,14 @@ class Answer(Rows):
         return f"a query that is sent when its rows are read: {' '.join(self._query.split())[:_QUERY]}"
 
     def _shown(self) -> tuple[str, InMemoryRows | None]:
-        is_elsewhere = scheme_of(self._settings.lake) and self._settings.publish == "views"
-        if is_elsewhere or not _can_be_limited(self._query):
+        is_remote = scheme_of(self._settings.lake) and self._settings.publish == "views"
+        if is_remote or not _can_be_limited(self._query):
             return self._unsent(), None
         try:
             first = self._first_rows()
         except CcPipelineError as error:
-            what = error.what if isinstance(error, EnvironmentFault) else str(error)
-            return f"a query without an answer: {what}", None
+            problem = error.what if isinstance(error, EnvironmentFault) else str(error)
+            return f"a query without an answer: {problem}", None
         columns = count_of(len(first.columns), "column")
         if len(first) < _LOOKED_AT:
             return f"{count_of(len(first), 'row')}, {columns}", first
@@ -233,6 +233,6 @@ def _can_be_limited(query: str) -> bool:
     import duckdb
 
     try:
-        return [one.type for one in duckdb.extract_statements(query)] == [duckdb.StatementType.SELECT]
+        return [statement.type for statement in duckdb.extract_statements(query)] == [duckdb.StatementType.SELECT]
     except duckdb.Error:
         return True

@@ -76,10 +76,10 @@ def voice() -> Voice:
 
 
 @contextmanager
-def told_to(hearer: Voice) -> Iterator[None]:
-    """Has ``hearer`` hear of what the block does."""
-    _voices.append(hearer)
+def told_to(reporter: Voice) -> Iterator[None]:
+    """Has ``reporter`` hear of what the block does."""
+    _voices.append(reporter)
     try:
         yield
     finally:
-        _voices.remove(hearer)
+        _voices.remove(reporter)

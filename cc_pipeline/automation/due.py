@@ -72,15 +72,15 @@ def pace_of(fetches: pa.Table, runs: Sequence[tuple[float, int]], rate: float | 
     Runs measure everything at once: requests, bytes, parsing, and this machine. Without any, each capture counts as a
     request of its own, which is the most it can be.
     """
-    by_target: dict[str, float] = defaultdict(float)
+    captures_by_target: dict[str, float] = defaultdict(float)
     for row in fetches.group_by("target").aggregate([("planned", "mean")]).to_pylist():
         # a large set has its captures in parts
-        by_target[whole_slug(row["target"])] += row["planned_mean"]
-    usual = sum(by_target.values()) / len(by_target) if by_target else _UNKNOWN
-    seconds, partitions = sum(one[0] for one in runs), sum(one[1] for one in runs)
-    if partitions and by_target:
-        return Pace(by_target, usual, seconds / partitions / (usual + _FIXED), measured=True)
-    return Pace(by_target, usual, 1 / (_UNLIMITED if rate is None else min(rate, _UNLIMITED)), measured=False)
+        captures_by_target[whole_slug(row["target"])] += row["planned_mean"]
+    usual = sum(captures_by_target.values()) / len(captures_by_target) if captures_by_target else _UNKNOWN
+    seconds, partitions = sum(run[0] for run in runs), sum(run[1] for run in runs)
+    if partitions and captures_by_target:
+        return Pace(captures_by_target, usual, seconds / partitions / (usual + _FIXED), measured=True)
+    return Pace(captures_by_target, usual, 1 / (_UNLIMITED if rate is None else min(rate, _UNLIMITED)), measured=False)
 
 
 def spoken(seconds: float) -> str:
@@ -101,12 +101,12 @@ class CrawlDecision:
     waiting: tuple[str, ...]
 
 
-def select_crawls(listed: Sequence[str], selection: Sequence[str]) -> tuple[str, ...]:
-    """Crawls of ``listed`` (newest first) that the configured selection means: ``newest``, ``all`` or ids."""
+def select_crawls(listed_crawls: Sequence[str], selection: Sequence[str]) -> tuple[str, ...]:
+    """Crawls of ``listed_crawls`` (newest first) that the configured selection means: ``newest``, ``all`` or ids."""
     if "all" in selection:
-        return tuple(listed)
-    wanted = {listed[0] if word == "newest" and listed else word for word in selection}
-    return tuple(crawl for crawl in listed if crawl in wanted)
+        return tuple(listed_crawls)
+    selected_ids = {listed_crawls[0] if word == "newest" and listed_crawls else word for word in selection}
+    return tuple(crawl for crawl in listed_crawls if crawl in selected_ids)
 
 
 def decide_crawls(
@@ -125,8 +125,12 @@ def decide_crawls(
     new = tuple(crawl for crawl in listed if crawl not in registered)
     # oldest of the newest first, so that partitions appear in their own order
     register = tuple(reversed(new[:new_keys_per_tick]))
-    here = {*registered, *register}
-    candidates = [c for c in select_crawls(listed, selection) if c in here and c not in requested]
+    partition_crawls = {*registered, *register}
+    candidates = [
+        crawl_id
+        for crawl_id in select_crawls(listed, selection)
+        if crawl_id in partition_crawls and crawl_id not in requested
+    ]
     run: list[str] = []
     waiting: list[str] = []
     for crawl in candidates[:new_keys_per_tick]:
@@ -188,53 +192,53 @@ def decide_backfill(
     it, and when the last of these did.
     """
     by_kind: dict[str, list[Pair]] = {"watch": [], "repair": [], "backfill": []}
-    alone: list[Pair] = []
-    left: list[Pair] = []
+    single_tries: list[Pair] = []
+    abandoned: list[Pair] = []
     resting: list[Pair] = []
-    held: list[Pair] = []
+    postponed: list[Pair] = []
     for pair in missing:
-        times, last = failures.get(pair, (0, now))
-        if times >= (MOST_FAILURES_OF_DUE if pair in due else MOST_FAILURES):
-            left.append(pair)
+        failure_count, last_failure = failures.get(pair, (0, now))
+        if failure_count >= (MOST_FAILURES_OF_DUE if pair in due else MOST_FAILURES):
+            abandoned.append(pair)
         elif _held_until(*unreached.get(pair, (0, now))) > now:
-            held.append(pair)
+            postponed.append(pair)
         elif pair in due:
             by_kind["repair"].append(pair)
-        elif not times:
+        elif not failure_count:
             by_kind["watch" if pair[0] == newest else "backfill"].append(pair)
-        elif last + _FIRST_REST * 4 ** (times - 1) > now:
+        elif last_failure + _FIRST_REST * 4 ** (failure_count - 1) > now:
             resting.append(pair)
-        elif times == MOST_FAILURES - 1:
-            alone.append(pair)
+        elif failure_count == MOST_FAILURES - 1:
+            single_tries.append(pair)
         else:
             by_kind["repair"].append(pair)
     runs: list[AskedRun] = []
     room = _Room(bounds)
-    waiting: list[Pair] = alone[_ALONE:]
+    waiting: list[Pair] = single_tries[_ALONE:]
     for kind, pairs in by_kind.items():
-        for some in _together(pairs, lambda pair: unreached.get(pair, (0, now))[0], bounds.per_run):
-            chosen = room.take(some, seconds)
-            if chosen:
-                runs.append(AskedRun(kind, chosen, sum(map(seconds, chosen))))
-            waiting += some[len(chosen) :]
-        for pair in alone[:_ALONE] if kind == "repair" else ():
+        for group in _together(pairs, lambda pair: unreached.get(pair, (0, now))[0], bounds.per_run):
+            run_pairs = room.take(group, seconds)
+            if run_pairs:
+                runs.append(AskedRun(kind, run_pairs, sum(map(seconds, run_pairs))))
+            waiting += group[len(run_pairs) :]
+        for pair in single_tries[:_ALONE] if kind == "repair" else ():
             if room.take([pair], seconds):
                 runs.append(AskedRun("repair", (pair,), seconds(pair)))
             else:
                 waiting.append(pair)
     return BackfillDecision(
-        tuple(runs), len(waiting), sum(map(seconds, waiting)), tuple(left), tuple(resting), tuple(held)
+        tuple(runs), len(waiting), sum(map(seconds, waiting)), tuple(abandoned), tuple(resting), tuple(postponed)
     )
 
 
 def _together(pairs: Sequence[Pair], unreached: Callable[[Pair], int], per_run: int) -> Iterator[Sequence[Pair]]:
     """The pairs of each run. Those that runs did not get to, again and again, go in ever smaller ones, each time with
     other neighbours: one of them may be why their runs ended, and keeps those behind it from being made."""
-    for times, own in groupby(sorted(pairs, key=unreached), key=unreached):
-        some, most = list(own), max(1, per_run // 4 ** min(max(0, times - 1), _SMALLER))
-        first = times % most if times > 1 else 0
-        for start, stop in pairwise([*sorted({0, *range(first, len(some), most)}), len(some)]):
-            yield some[start:stop]
+    for times, group in groupby(sorted(pairs, key=unreached), key=unreached):
+        members, max_size = list(group), max(1, per_run // 4 ** min(max(0, times - 1), _SMALLER))
+        offset = times % max_size if times > 1 else 0
+        for start, stop in pairwise([*sorted({0, *range(offset, len(members), max_size)}), len(members)]):
+            yield members[start:stop]
 
 
 def _held_until(times: int, last: datetime) -> datetime:
@@ -253,13 +257,13 @@ class _Room:
 
     def take(self, pairs: Sequence[Pair], seconds: Callable[[Pair], float]) -> tuple[Pair, ...]:
         """The first of ``pairs`` that there is room for, in a run of their own. The first of all may be too large."""
-        taken: list[Pair] = []
+        accepted: list[Pair] = []
         for pair in pairs if self._runs > 0 else ():
             if self._partitions <= 0 or self._seconds <= 0:
                 break
-            taken.append(pair)
+            accepted.append(pair)
             self._partitions -= 1
             self._seconds -= seconds(pair)
-        if taken:
+        if accepted:
             self._runs -= 1
-        return tuple(taken)
+        return tuple(accepted)

@@ -37,12 +37,15 @@ def known_keys(workspace: Workspace) -> KnownKeys:
     """
     lake = workspace.lake
     slices = {slice_ for stage in (LOCATE, FETCH, PARSE) for slice_ in stage.here(lake)}
-    listed = workspace.crawl_list
-    known, note = {*(crawl.id for crawl in listed.crawls), *found_by_name(workspace.settings)}, listed.note or ""
-    made = {one.crawl for stage in (LIST, HARVEST) for one in stage.here(lake)}
-    domains = {*defined(lake), *(one.whole.target for one in slices)}
+    crawl_list = workspace.crawl_list
+    crawl_ids, note = (
+        {*(crawl.id for crawl in crawl_list.crawls), *found_by_name(workspace.settings)},
+        crawl_list.note or "",
+    )
+    harvested_crawls = {lake_slice.crawl for stage in (LIST, HARVEST) for lake_slice in stage.here(lake)}
+    domains = {*defined(lake), *(lake_slice.whole.target for lake_slice in slices)}
     domains |= {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
-    crawls = {*known, *made, *(one.crawl for one in slices)}
+    crawls = {*crawl_ids, *harvested_crawls, *(lake_slice.crawl for lake_slice in slices)}
     return KnownKeys(frozenset(domains), frozenset(crawls), note)
 
 
@@ -52,23 +55,23 @@ def defined(lake: Lake) -> list[str]:
     return sorted(slug for slug in slugs if SEPARATOR not in slug)
 
 
-def which_target(text: str, known: Collection[str]) -> str:
+def which_target(text: str, known_slugs: Collection[str]) -> str:
     """The slug of the target that a person means: by its slug, its definition, or the name of a set.
 
-    Raises ``UserInputError`` for what is none of ``known``, naming those that look like it.
+    Raises ``UserInputError`` for what is none of ``known_slugs``, naming those that look like it.
     """
     word = text.strip()
     for slug in (word, word.lower(), set_slug(word.lower())):
-        if slug in known:
+        if slug in known_slugs:
             return slug
     trouble = ""
     try:
         slug = slug_meant(word)
-        if slug in known:
+        if slug in known_slugs:
             return slug
     except UserInputError as error:
         trouble = str(error)
-    near = get_close_matches(word.lower(), sorted(known), _NAMED, 0.7)
+    near = get_close_matches(word.lower(), sorted(known_slugs), _NAMED, 0.7)
     hint = f"Did you mean {' or '.join(near)}?" if near else "See: cc-pipeline targets list"
     reason = f" ({trouble})" if trouble and not near else ""
     raise UserInputError(f"no target here is called {word!r}{reason}. {hint}")

@@ -49,9 +49,9 @@ def read_what_is_right(path: Path, copy: Path) -> Watched:
     targets, wrong = _what_is_right(text, path.parent)
     if not wrong:
         return Watched(targets)
-    named = "; ".join(wrong[:_NAMED]) + (f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else "")
+    wrong_lines = "; ".join(wrong[:_NAMED]) + (f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else "")
     return Watched(
-        targets, f"{path}, {named}. Correct or delete the wrong lines; the other {len(targets)} targets count"
+        targets, f"{path}, {wrong_lines}. Correct or delete the wrong lines; the other {len(targets)} targets count"
     )
 
 
@@ -81,13 +81,17 @@ def add(path: Path, targets: Sequence[Target]) -> tuple[Target, ...]:
     :func:`read` does.
     """
     text = _text(path)
-    known = {target.slug: target for target in _parsed(path, text)}
-    new = [t for t in {t.slug: t for t in targets}.values() if not _is_there(t, known.get(t.slug))]
+    listed_targets = {target.slug: target for target in _parsed(path, text)}
+    new = [
+        new_target
+        for new_target in {new_target.slug: new_target for new_target in targets}.values()
+        if not _is_there(new_target, listed_targets.get(new_target.slug))
+    ]
     if new:
-        before = _without(text, {target.slug for target in new})[0] or _HEAD
-        if not before.endswith("\n"):
-            before += "\n"
-        _write(path, before + "".join(f"{target.definition}\n" for target in new))
+        remaining_text = _without(text, {target.slug for target in new})[0] or _HEAD
+        if not remaining_text.endswith("\n"):
+            remaining_text += "\n"
+        _write(path, remaining_text + "".join(f"{target.definition}\n" for target in new))
     return tuple(new)
 
 
@@ -95,28 +99,28 @@ def remove(path: Path, slugs: Collection[str]) -> tuple[str, ...]:
     """Takes targets off the list (by slug) and gives the definitions of those that were on it; the file of a set
     stays. Raises as :func:`read` does."""
     text = _text(path)
-    known = {target.slug: target for target in _parsed(path, text)}
-    kept, gone = _without(text, slugs)
-    if gone:
-        _write(path, kept)
-    return tuple(known[slug].definition for slug in gone)
+    listed_targets = {target.slug: target for target in _parsed(path, text)}
+    remaining_text, removed_slugs = _without(text, slugs)
+    if removed_slugs:
+        _write(path, remaining_text)
+    return tuple(listed_targets[slug].definition for slug in removed_slugs)
 
 
-def _is_there(target: Target, known: Target | None) -> bool:
-    return known is not None and (known.version, known.file) == (target.version, target.file)
+def _is_there(target: Target, listed_target: Target | None) -> bool:
+    return listed_target is not None and (listed_target.version, listed_target.file) == (target.version, target.file)
 
 
 def _without(text: str, slugs: Collection[str]) -> tuple[str, tuple[str, ...]]:
     """The text without the lines of ``slugs``, and those that had one."""
-    kept: list[str] = []
-    gone: list[str] = []
+    kept_lines: list[str] = []
+    removed_slugs: list[str] = []
     for line in text.splitlines(keepends=True):
-        of_set = set_slug_in(line)
-        found = [slug for slug in ([of_set] if of_set else _slugs(line)) if slug in slugs]
-        gone.extend(found)
-        if not found:
-            kept.append(line)
-    return "".join(kept), tuple(dict.fromkeys(gone))
+        set_slug = set_slug_in(line)
+        line_slugs = [slug for slug in ([set_slug] if set_slug else _slugs(line)) if slug in slugs]
+        removed_slugs.extend(line_slugs)
+        if not line_slugs:
+            kept_lines.append(line)
+    return "".join(kept_lines), tuple(dict.fromkeys(removed_slugs))
 
 
 def _slugs(line: str) -> list[str]:

@@ -61,7 +61,7 @@ def check(
     the description. A module of checks is loaded with the definitions of a home, so the function imports what is
     heavy when it is called."""
 
-    def made(verdict: Verdict) -> Check:
+    def make_check(verdict: Verdict) -> Check:
         description = " ".join((verdict.__doc__ or "").split())
         return Check(
             asset=asset,
@@ -74,13 +74,13 @@ def check(
             stages=stages,
         )
 
-    return made
+    return make_check
 
 
 def checks_in(module: Mapping[str, object]) -> tuple[Check, ...]:
     """The checks among the values of a module, and in tuples there, in their order."""
-    found: list[Check] = []
+    checks: list[Check] = []
     for value in module.values():
-        several = value if isinstance(value, tuple) else (value,)
-        found += [one for one in several if isinstance(one, Check)]
-    return tuple(found)
+        members = value if isinstance(value, tuple) else (value,)
+        checks += [member for member in members if isinstance(member, Check)]
+    return tuple(checks)

@@ -24,7 +24,10 @@ _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
 def find_checks(settings: Settings) -> list[Check]:
     """The checks of the core, then those of extensions, of a home with these settings."""
-    return [*CHECKS, *(check for own in collect("checks", settings).values() for check in own)]
+    return [
+        *CHECKS,
+        *(check for extension_checks in collect("checks", settings).values() for check in extension_checks),
+    ]
 
 
 def evaluate_checks(workspace: Workspace) -> Iterator[Finding]:
@@ -41,8 +44,8 @@ def evaluate_checks(workspace: Workspace) -> Iterator[Finding]:
 def _evaluate(workspace: Workspace, check: Check, verdict: Verdict, memo: dict[object, Any]) -> Finding:
     topic = f"{check.asset}: {check.name}"
     try:
-        found = verdict(workspace, Scope(memo=memo))
+        check_result = verdict(workspace, Scope(memo=memo))
     except Exception as error:  # whatever it is: the other checks are evaluated
-        why = str(error) if isinstance(error, CcPipelineError) else repr(error)
-        return Finding("bad", topic, f"this could not be looked at: {why}")
-    return Finding(_LEVELS[found.severity], topic, found.message, found.advice)
+        reason = str(error) if isinstance(error, CcPipelineError) else repr(error)
+        return Finding("bad", topic, f"this could not be looked at: {reason}")
+    return Finding(_LEVELS[check_result.severity], topic, check_result.message, check_result.advice)

@@ -36,8 +36,8 @@ def size_findings(home: Path) -> Iterator[Finding]:
     """A finding for each part of a home that has bytes, the largest first; none where there is no home."""
     sizes = _sizes(home)
     for part, size in sizes.most_common():
-        holds, without = _PARTS.get(part, ("settings, locks and small files", "stays"))
-        yield Finding("ok", "size", f"{human_bytes(size)} in {part}: {holds}; {without}")
+        description, consequence = _PARTS.get(part, ("settings, locks and small files", "stays"))
+        yield Finding("ok", "size", f"{human_bytes(size)} in {part}: {description}; {consequence}")
 
 
 def _sizes(home: Path) -> Counter[str]:

@@ -58,7 +58,11 @@ def read_note(data: object) -> Note | None:
     if not isinstance(data, dict) or not isinstance(data.get("versions"), dict):
         return None
     severity: Severity = data["severity"] if data.get("severity") in _WORST else "warn"
-    return Note({str(k): int(v) for k, v in data["versions"].items()}, tuple(map(str, data.get("wrong", ()))), severity)
+    return Note(
+        {str(table): int(version) for table, version in data["versions"].items()},
+        tuple(map(str, data.get("wrong", ()))),
+        severity,
+    )
 
 
 def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
@@ -73,15 +77,15 @@ def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequen
     from cc_pipeline.lake.digests.log import UNKNOWN  # noqa: PLC0415
     from cc_pipeline.lake.slice import Slice  # noqa: PLC0415
 
-    found: set[Slice] = set()
+    slices: set[Slice] = set()
     for table, version in now.items():
         names = lake.changed_since(table, note.versions[table], version) if table in note.versions else UNKNOWN
         if names is UNKNOWN:
             return UNKNOWN
-        found.update(slice_ for stage in stages for slice_ in map(stage.slice_of, names) if slice_ is not None)
+        slices.update(slice_ for stage in stages for slice_ in map(stage.slice_of, names) if slice_ is not None)
         keys = (row_counts.key_of(lake.specs[table], name) for name in names)
-        found.update(Slice(*key) for key in keys if key)
-    return found
+        slices.update(Slice(*key) for key in keys if key)
+    return slices
 
 
 def key_of(slice_: Slice) -> str:
@@ -89,19 +93,25 @@ def key_of(slice_: Slice) -> str:
     return f"{slice_.crawl}|{whole_slug(slice_.target)}" if slice_.target else slice_.crawl
 
 
-def noted(verdict: CheckResult, scope: Scope, before: Note | None, now: Mapping[str, int]) -> tuple[CheckResult, Note]:
+def noted(
+    verdict: CheckResult, scope: Scope, previous_note: Note | None, now: Mapping[str, int]
+) -> tuple[CheckResult, Note]:
     """``verdict``, with what is wrong from before elsewhere, and the note for the next look. ``now`` is empty where the
     look was at a run's partitions alone: then the others are still to be looked at since the last time."""
-    own = set(verdict.wrong)
-    looked_at = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.is_judged else set()
-    others = [] if looked_at is None or before is None else [key for key in before.wrong if key not in looked_at]
+    wrong_keys = set(verdict.wrong)
+    checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.is_judged else set()
+    unchecked_keys = (
+        []
+        if checked_keys is None or previous_note is None
+        else [key for key in previous_note.wrong if key not in checked_keys]
+    )
     severity = verdict.severity
-    if others and before is not None:
-        severity = max(severity, before.severity, key=_WORST.index)
-        still = f"still not as it should be: {some(others)}"
-        verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{still}")
-    wrong = sorted({*own, *others})
-    versions = now or (before.versions if before is not None else {})
+    if unchecked_keys and previous_note is not None:
+        severity = max(severity, previous_note.severity, key=_WORST.index)
+        remark = f"still not as it should be: {some(unchecked_keys)}"
+        verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{remark}")
+    wrong = sorted({*wrong_keys, *unchecked_keys})
+    versions = now or (previous_note.versions if previous_note is not None else {})
     if len(wrong) > _MOST_NOTED:
         versions = {}
     return verdict, Note(versions, tuple(wrong[:_MOST_NOTED]), severity)
@@ -111,22 +121,22 @@ def joined(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:
     """One verdict from several, the worst first; figures only of one alone."""
     if not verdicts:
         return CheckResult(name, "ok", "nothing to check")
-    ordered = sorted(verdicts, key=lambda one: -_WORST.index(one.severity))
-    lines = [*dict.fromkeys(one.message for one in ordered)]
-    more = [f"and {len(lines) - 20:,} more"] if len(lines) > 20 else []
+    ordered = sorted(verdicts, key=lambda verdict: -_WORST.index(verdict.severity))
+    lines = [*dict.fromkeys(verdict.message for verdict in ordered)]
+    remainder = [f"and {len(lines) - 20:,} more"] if len(lines) > 20 else []
     return CheckResult(
         name,
         ordered[0].severity,
-        "\n".join(lines[:20] + more),
+        "\n".join(lines[:20] + remainder),
         verdicts[0].figures if len(verdicts) == 1 else {},
-        tuple(key for one in ordered for key in one.wrong),
+        tuple(key for verdict in ordered for key in verdict.wrong),
     )
 
 
 def some(keys: Collection[str]) -> str:
     """The first of ``keys``, and how many more there are."""
-    shown = ", ".join(sorted(keys)[:NAMED])
-    return f"{shown} and {len(keys) - NAMED:,} more" if len(keys) > NAMED else shown
+    first_keys = ", ".join(sorted(keys)[:NAMED])
+    return f"{first_keys} and {len(keys) - NAMED:,} more" if len(keys) > NAMED else first_keys
 
 
 Severity = Literal["ok", "warn", "error"]

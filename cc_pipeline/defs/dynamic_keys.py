@@ -43,38 +43,42 @@ def unfinished_runs_of(
     instance: dg.DagsterInstance,
     domains: Collection[str],
     ordered: tuple[Sequence[str], Sequence[str]] | None = None,
-    at: Placement = OURS,
+    namespace: Placement = OURS,
 ) -> dict[str, list[str]]:
     """Ids of runs that have not ended, by which of these domains they have (those without any are left out).
 
     ``ordered`` are the keys that ranges of runs go by, if not those of now: of before some were deleted.
     """
-    found: dict[str, list[str]] = {}
-    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if owns(at, run)]
-    for run_id, pairs in run_partitions(instance, runs, ordered, at).items():
+    runs_by_domain: dict[str, list[str]] = {}
+    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if owns(namespace, run)]
+    for run_id, pairs in run_partitions(instance, runs, ordered, namespace).items():
         for domain in {domain for _, domain in pairs} & {*domains}:
-            found.setdefault(domain, []).append(run_id)
-    return found
+            runs_by_domain.setdefault(domain, []).append(run_id)
+    return runs_by_domain
 
 
-def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
+def strange_keys(instance: dg.DagsterInstance, known_keys: KnownKeys) -> StrangeKeys:
     """The keys that mean nothing. Those that an unfinished run has are left out: it may define them yet."""
-    strange = sorted({*OURS.target_keys(instance)} - known.domains)
-    running = unfinished_runs_of(instance, strange)
+    unknown_domains = sorted({*OURS.target_keys(instance)} - known_keys.domains)
+    running = unfinished_runs_of(instance, unknown_domains)
     # months of CC-NEWS and collections are in no list; files of their indexes may be there before anything else is
-    unknown = {crawl for crawl in {*OURS.crawl_keys(instance)} - known.crawls if not index_is_built(crawl)}
-    crawls = sorted(unknown) if not known.unjudged else []
+    unknown_crawls = {crawl for crawl in {*OURS.crawl_keys(instance)} - known_keys.crawls if not index_is_built(crawl)}
+    crawls = sorted(unknown_crawls) if not known_keys.unjudged else []
     return StrangeKeys(
-        {key: "nobody defined it, and nothing was made of it" for key in strange if key not in running},
+        {key: "nobody defined it, and nothing was made of it" for key in unknown_domains if key not in running},
         dict.fromkeys(crawls, "the source does not list it, and nothing was made of it"),
-        known.unjudged,
+        known_keys.unjudged,
     )
 
 
 def delete_keys(
-    instance: dg.DagsterInstance, at: Placement = OURS, *, domains: Collection[str] = (), crawls: Collection[str] = ()
+    instance: dg.DagsterInstance,
+    namespace: Placement = OURS,
+    *,
+    domains: Collection[str] = (),
+    crawls: Collection[str] = (),
 ) -> None:
     """Takes keys away. Their events, which are names, counts and versions, go with the runs that wrote them."""
     for name, keys in (("target", domains), ("crawl", crawls)):
         for key in keys:
-            instance.delete_dynamic_partition(at.of(name), key)
+            instance.delete_dynamic_partition(namespace.of(name), key)

@@ -87,14 +87,16 @@ def find_engine(name: str) -> RunEngine:
     for engines in _engines_of_extensions().values():
         factories |= engines
     if name not in factories:
-        lacking = [
+        missing_libraries = [
             f"the extension {extension.name} lacks {', '.join(extension.missing)} "
             f"(pip install 'cc-pipeline[{','.join(dict.fromkeys(extension.missing.values()))}]')"
             for extension in extensions()
             if extension.missing
         ]
         text = f"there is no engine {name!r}; there are {', '.join(factories)}"
-        raise UserInputError("; ".join([text, *lacking, "cc-pipeline extensions lists all that is installed"]))
+        raise UserInputError(
+            "; ".join([text, *missing_libraries, "cc-pipeline extensions lists all that is installed"])
+        )
     return factories[name]()
 
 

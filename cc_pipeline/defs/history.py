@@ -64,32 +64,32 @@ def forget(
     now = now or datetime.now(UTC)
     old = _old_runs(instance, now - timedelta(days=days), now - 2 * timedelta(days=days))
     needed = needed_runs(instance) if old else set()
-    busy = open_backfill_ids(instance)
-    free = [run for run in old if run.run_id not in needed and run.tags.get(_BACKFILL_TAG) not in busy]
+    open_backfills = open_backfill_ids(instance)
+    deletable = [run for run in old if run.run_id not in needed and run.tags.get(_BACKFILL_TAG) not in open_backfills]
     # from here: each call deletes some runs, however long the rest took
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     runs = 0
-    for run in free:
-        if time.monotonic() >= until:
+    for run in deletable:
+        if time.monotonic() >= deadline:
             break
-        progress.report("old runs", runs, len(free), "")
+        progress.report("old runs", runs, len(deletable), "")
         instance.delete_run(run.run_id)
         delete_files(instance, run.run_id)
         delete_notes_of(instance, run.run_id)
         runs += 1
     delete_files(instance, before=now - _LOGS_OF_TICKS)
-    done = runs == len(free)
+    is_complete = runs == len(deletable)
     delete_strays(instance)
-    note(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": done})})
-    return Forgotten(runs, len(old) - len(free), done)
+    note(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": is_complete})})
+    return Forgotten(runs, len(old) - len(deletable), is_complete)
 
 
-def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
+def needed_runs(instance: dg.DagsterInstance, namespace: Placement = OURS) -> set[str]:
     """The runs that wrote the newest record of an asset or of a partition, or what such a record was made of.
 
     Partitions of ours that are none any more count for nothing.
     """
-    is_there = _known_keys(instance, at)
+    is_current = _known_keys(instance, namespace)
     needed: set[str] = set()
     pointed: dict[str, set[int]] = defaultdict(set)
     for asset in instance.get_asset_keys():
@@ -98,7 +98,7 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
             if record.partition_key in seen:
                 continue
             seen.add(record.partition_key)
-            if not asset_name(at, asset) or is_there(record.partition_key):
+            if not asset_name(namespace, asset) or is_current(record.partition_key):
                 needed.add(record.run_id)
                 for name, place in _pointers(record):
                     pointed[name].add(place)
@@ -107,29 +107,31 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
         needed |= {
             record.run_id
             for record in _newest_at(_records(instance, asset), sorted(places))
-            if not asset_name(at, asset) or is_there(record.partition_key)
+            if not asset_name(namespace, asset) or is_current(record.partition_key)
         }
     return needed - {""}
 
 
-def _known_keys(instance: dg.DagsterInstance, at: Placement) -> Callable[[str | None], bool]:
+def _known_keys(instance: dg.DagsterInstance, namespace: Placement) -> Callable[[str | None], bool]:
     """Tells whether a key is one of a partition now; ``None``, of an asset without partitions, always is."""
-    crawls, targets = {*at.crawl_keys(instance)}, {*at.target_keys(instance)}
-    others = {None, *crawls, *targets, *instance.get_dynamic_partitions(at.of("source_file"))}
+    crawls, targets = {*namespace.crawl_keys(instance)}, {*namespace.target_keys(instance)}
+    unpaired_keys = {None, *crawls, *targets, *instance.get_dynamic_partitions(namespace.of("source_file"))}
 
-    def is_there(key: str | None) -> bool:
+    def is_current(key: str | None) -> bool:
         crawl, of_pair, target = (key or "").partition("|")
-        return crawl in crawls and target in targets if of_pair else key in others
+        return crawl in crawls and target in targets if of_pair else key in unpaired_keys
 
-    return is_there
+    return is_current
 
 
 def _pointers(record: dg.EventLogRecord) -> list[tuple[str, int]]:
     """The assets that a record was made of, and where the record of each stands in the event log."""
-    made = record.asset_materialization
-    tags = (made.tags if made is not None else None) or {}
-    named = ((name.removeprefix(_POINTER_TAG), place) for name, place in tags.items() if name.startswith(_POINTER_TAG))
-    return [(name, int(place)) for name, place in named if place.isdigit()]
+    materialization = record.asset_materialization
+    tags = (materialization.tags if materialization is not None else None) or {}
+    pointer_tags = (
+        (name.removeprefix(_POINTER_TAG), place) for name, place in tags.items() if name.startswith(_POINTER_TAG)
+    )
+    return [(name, int(place)) for name, place in pointer_tags if place.isdigit()]
 
 
 def _newest_at(records: Iterable[dg.EventLogRecord], places: Sequence[int]) -> Iterator[dg.EventLogRecord]:
@@ -138,9 +140,9 @@ def _newest_at(records: Iterable[dg.EventLogRecord], places: Sequence[int]) -> I
     changed."""
     newer: dict[str | None, int] = {}
     for record in records:
-        at = bisect_left(places, record.storage_id)
-        after = newer.get(record.partition_key)
-        if at < len(places) and (after is None or places[at] < after):
+        position = bisect_left(places, record.storage_id)
+        newer_position = newer.get(record.partition_key)
+        if position < len(places) and (newer_position is None or places[position] < newer_position):
             yield record
         newer[record.partition_key] = record.storage_id
 
@@ -184,24 +186,24 @@ def is_recent(instance: dg.DagsterInstance) -> bool:
 
 
 def _last(instance: dg.DagsterInstance) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(noted(instance, [_NOTE]).get(_NOTE, "{}"))
-    return found
+    last_note: Mapping[str, Any] = json.loads(noted(instance, [_NOTE]).get(_NOTE, "{}"))
+    return last_note
 
 
-def _old_runs(instance: dg.DagsterInstance, before: datetime, failed_before: datetime) -> list[dg.DagsterRun]:
+def _old_runs(instance: dg.DagsterInstance, ended_before: datetime, failed_before: datetime) -> list[dg.DagsterRun]:
     """The runs that ended before then, the oldest first."""
-    old = (
-        dg.RunsFilter(statuses=list(_WELL), updated_before=before),
+    filters = (
+        dg.RunsFilter(statuses=list(_WELL), updated_before=ended_before),
         dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_before=failed_before),
     )
     return [
         record.dagster_run
-        for each in old
-        for record in instance.get_run_records(each, order_by="update_timestamp", ascending=True)
+        for run_filter in filters
+        for record in instance.get_run_records(run_filter, order_by="update_timestamp", ascending=True)
     ]
 
 
-def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> None:
+def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement) -> None:
     """Deletes runs that are older than CC_PIPELINE_HISTORY_DAYS."""
     with logged_progress(context.log):
         report = forget(context.instance, workspace.settings.history_days)

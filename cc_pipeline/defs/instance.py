@@ -135,10 +135,10 @@ def workspace_file(settings: Settings) -> Path:
     of_checkout = Path(__file__).resolve().parents[2] / "workspace.yaml"
     if of_checkout.exists():
         return of_checkout
-    own = settings.dagster_home / "workspace.yaml"
-    if not own.exists():
-        write_whole(own, _WORKSPACE)
-    return own
+    workspace_path = settings.dagster_home / "workspace.yaml"
+    if not workspace_path.exists():
+        write_whole(workspace_path, _WORKSPACE)
+    return workspace_path
 
 
 _WORKSPACE = f"""\
@@ -156,18 +156,20 @@ def instance_in(folder: Path) -> dg.DagsterInstance:
     place for it that ``dagster.yaml`` names is used.
     """
     keep_open(folder)
-    own = folder / "dagster.yaml"
-    chosen = (yaml.safe_load(own.read_text("utf-8")) if own.is_file() else None) or {}
-    if "compute_logs" in chosen:
+    config_path = folder / "dagster.yaml"
+    config = (yaml.safe_load(config_path.read_text("utf-8")) if config_path.is_file() else None) or {}
+    if "compute_logs" in config:
         return dg.DagsterInstance.from_config(str(folder))
     file = folder / _COMMANDS_YAML
     text = "# Written by cc-pipeline: dagster.yaml, for commands.\n" + yaml.safe_dump(
-        chosen | {"compute_logs": NO_OUTPUT}
+        config | {"compute_logs": NO_OUTPUT}
     )
     if not file.is_file() or file.read_text("utf-8") != text:
         # what only its owner may read stays so
-        with written_whole(file, mode=own.stat().st_mode & 0o777 if own.is_file() else None) as beside:
-            beside.write_text(text, "utf-8")
+        with written_whole(
+            file, mode=config_path.stat().st_mode & 0o777 if config_path.is_file() else None
+        ) as temporary_path:
+            temporary_path.write_text(text, "utf-8")
     return dg.DagsterInstance.from_config(str(folder), _COMMANDS_YAML)
 
 
@@ -187,15 +189,15 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
     except Exception as error:  # Dagster, its storages and its loggers have a class of error each
         # the text of an error of configuration is the whole schema; its first mistake names the variable
         mistakes = error.errors if isinstance(error, dg.DagsterInvalidConfigError) else []
-        why = (mistakes[0].message if mistakes else str(error.__cause__ or error)).strip().partition("\n")[0]
+        reason = (mistakes[0].message if mistakes else str(error.__cause__ or error)).strip().partition("\n")[0]
         raise EnvironmentFault(
-            f"the Dagster instance in {settings.dagster_home} cannot be opened: {why}",
+            f"the Dagster instance in {settings.dagster_home} cannot be opened: {reason}",
             "Look at its dagster.yaml: the variables that it names have to be set (set -a; . ./.env), and the database "
             "has to answer.",
         ) from error
 
 
-def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, at: Placement = OURS) -> list[str]:
+def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, namespace: Placement = OURS) -> list[str]:
     """Marks runs whose process was killed as failed and frees the pool slots they hold; gives their ids.
 
     Those of the command line, and those of a code server that was killed with them. Dagster watches neither: they would
@@ -205,31 +207,31 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, at:
     ended = []
     runs = instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED]))
     # one that waits to be started has no process yet, but for those of a command
-    begun = [
+    started_runs = [
         run
         for run in runs
-        if owns(at, run) and (run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run))
+        if owns(namespace, run) and (run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run))
     ]
-    workers = workers_of(instance, [run.run_id for run in begun])
-    for run in begun:
+    workers = workers_of(instance, [run.run_id for run in started_runs])
+    for run in started_runs:
         if not _lives(instance, run, hosts, workers.get(run.run_id, "")):
             number = _mark(run).partition("-")[0]
-            of_server = "its process, or the code server that it ran in, was killed"
-            why = f"its process {number} was killed" if of_a_command(run) else of_server
-            end_run(instance, run, why)
+            server_reason = "its process, or the code server that it ran in, was killed"
+            reason = f"its process {number} was killed" if of_a_command(run) else server_reason
+            end_run(instance, run, reason)
             ended.append(run.run_id)
-    return ended + _cancel_phantoms(instance, at)
+    return ended + _cancel_phantoms(instance, namespace)
 
 
-def _cancel_phantoms(instance: dg.DagsterInstance, at: Placement) -> list[str]:
+def _cancel_phantoms(instance: dg.DagsterInstance, namespace: Placement) -> list[str]:
     """Cancels runs that nobody will ever start; gives their ids. Failed ones the daemon would try again."""
-    nobodys = [run for run in phantoms(instance) if owns(at, run) and not of_a_command(run)]
+    orphaned_runs = [run for run in phantoms(instance) if owns(namespace, run) and not of_a_command(run)]
     # the daemon itself goes on with those of a backfill that it has not ended
-    open_ones = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in nobodys) else set()
-    nobodys = [run for run in nobodys if run.tags.get(_BACKFILL_TAG) not in open_ones]
-    for run in nobodys:
+    open_backfills = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in orphaned_runs) else set()
+    orphaned_runs = [run for run in orphaned_runs if run.tags.get(_BACKFILL_TAG) not in open_backfills]
+    for run in orphaned_runs:
         instance.report_run_canceled(run, "it was created and never queued: what asked for it failed, or was killed")
-    return [run.run_id for run in nobodys]
+    return [run.run_id for run in orphaned_runs]
 
 
 def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
@@ -237,8 +239,8 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
 
     For a process that is asked to end: Dagster marks a run that it interrupts itself, unless it was between steps.
     """
-    mine = {PROCESS_TAG: processes.this_process()}
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags=mine)):
+    process_tags = {PROCESS_TAG: processes.this_process()}
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags=process_tags)):
         end_run(instance, run, "its process was asked to end")
 
 
@@ -258,8 +260,8 @@ def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, 
     runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if made_by(run)]
     workers = workers_of(instance, [run.run_id for run in runs])
     runs = [run for run in runs if _lives(instance, run, hosts, workers.get(run.run_id, ""))]
-    of_run = run_partitions(instance, runs)
-    return {partition_key(*pair): run.run_id for run in runs for pair in of_run[run.run_id]}
+    pairs_by_run = run_partitions(instance, runs)
+    return {partition_key(*pair): run.run_id for run in runs for pair in pairs_by_run[run.run_id]}
 
 
 def lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
@@ -272,9 +274,9 @@ def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker:
     """Whether a run may still have a process; yes, where that cannot be told from here. ``worker`` is the mark of the
     process that executes it, if it noted one: it may outlive the server that started it."""
     if not of_a_command(run):
-        gone = processes.is_gone(worker)
-        lives = _has_server(instance, run, hosts) if gone is None else not gone
-        if gone is None and worker and hosts > 1 and not lives:
+        is_dead = processes.is_gone(worker)
+        lives = _has_server(instance, run, hosts) if is_dead is None else not is_dead
+        if is_dead is None and worker and hosts > 1 and not lives:
             # of another host: it goes on there when its server is killed, and says so by its events
             lives = not is_silent(instance, run)
         return lives or _has_ended(instance, run)
@@ -321,8 +323,8 @@ def _has_worker(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether the process lives that a server of this machine started for a run, and that has not noted itself yet: it
     goes on when its server is killed."""
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
-        told = entry.dagster_event.engine_event_data.metadata.get("pid") if entry.dagster_event is not None else None
-        if isinstance(told, dg.TextMetadataValue) and processes.lived_at(int(told.value or 0), entry.timestamp):
+        pid = entry.dagster_event.engine_event_data.metadata.get("pid") if entry.dagster_event is not None else None
+        if isinstance(pid, dg.TextMetadataValue) and processes.lived_at(int(pid.value or 0), entry.timestamp):
             return True
     return False
 
@@ -342,8 +344,8 @@ def _was_taken_out(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 def launcher_of(instance: dg.DagsterInstance) -> object:
     """What starts the queued runs of an instance."""
-    shown: Any = instance
-    return shown.run_launcher
+    untyped_instance: Any = instance
+    return untyped_instance.run_launcher
 
 
 def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
@@ -396,10 +398,10 @@ def answers(server: Mapping[str, Any]) -> bool:
     """Whether anything listens at the address of a code server. Raises ``OSError`` where that cannot be told."""
     path = server.get("socket")
     family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (server["host"], int(server["port"])))
-    with socket.socket(family, socket.SOCK_STREAM) as asked:
-        asked.settimeout(_CONNECT_SECONDS)
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_CONNECT_SECONDS)
         try:
-            asked.connect(address)
+            connection.connect(address)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
     return True

@@ -30,12 +30,12 @@ _ANSWER_SECONDS = 10
 NO_OUTPUT = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 
-def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
+def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> None:
     """Marks a run whose process is gone as failed and frees the pool slots it holds.
 
     The public interface can only ask the process of a run to end it.
     """
-    instance.report_run_failed(run, why)
+    instance.report_run_failed(run, reason)
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
@@ -50,9 +50,9 @@ def last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name:
         event = entry.dagster_event if entry is not None else None
         if event is None or event.event_type != dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             continue
-        found = event.asset_check_evaluation_data.metadata.get(name)
-        if isinstance(found, dg.JsonMetadataValue):
-            return found.data
+        note_value = event.asset_check_evaluation_data.metadata.get(name)
+        if isinstance(note_value, dg.JsonMetadataValue):
+            return note_value.data
     return None
 
 
@@ -76,18 +76,18 @@ def open_backfills(instance: dg.DagsterInstance) -> list[OpenBackfill]:
     """The backfills of the UI and of the daemon that are going on. Only runs can be asked for by public means."""
     backfills = import_module("dagster._core.execution.backfill")
     going_on = backfills.BulkActionsFilter(statuses=[backfills.BulkActionStatus.REQUESTED])
-    found = []
-    for one in instance.get_backfills(filters=going_on):
-        data = one.asset_backfill_data
+    open_ones = []
+    for backfill in instance.get_backfills(filters=going_on):
+        data = backfill.asset_backfill_data
         if data is not None:
-            left = _subsets(data.target_subset)
+            remaining = _subsets(data.target_subset)
             for subset in (data.materialized_subset, data.failed_and_downstream_subset):
                 ended = _subsets(subset)
-                left = {asset: keys - ended.get(asset, set()) for asset, keys in left.items()}
-            found.append(OpenBackfill(one.backfill_id, left, looked_at=data.latest_storage_id))
-        elif one.partition_names is not None and one.job_name is not None:
-            found.append(OpenBackfill(one.backfill_id, {}, one.job_name, tuple(one.partition_names)))
-    return found
+                remaining = {asset: keys - ended.get(asset, set()) for asset, keys in remaining.items()}
+            open_ones.append(OpenBackfill(backfill.backfill_id, remaining, looked_at=data.latest_storage_id))
+        elif backfill.partition_names is not None and backfill.job_name is not None:
+            open_ones.append(OpenBackfill(backfill.backfill_id, {}, backfill.job_name, tuple(backfill.partition_names)))
+    return open_ones
 
 
 def _subsets(subset: Any) -> dict[str, AbstractSet[str]]:
@@ -109,7 +109,7 @@ class LastTick:
     runs: tuple[str, ...]
 
 
-def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
+def switch(instance: dg.DagsterInstance, automation: Instigator, *, on: bool) -> None:
     """Turns a sensor or schedule on or off in the instance; a daemon that runs sees it with its next look.
 
     By public means only a UI that runs can do it.
@@ -117,21 +117,23 @@ def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
     instigation = import_module("dagster._core.scheduler.instigation")
     kinds, states = instigation.InstigatorType, instigation.InstigatorStatus
     status = states.RUNNING if on else states.STOPPED
-    origin, now = origin_of(one.name), time.time()
+    origin, now = origin_of(automation.name), time.time()
     state: Any = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     if state is not None and state.is_running == on:
         return
     data: Any
-    if isinstance(one, dg.ScheduleDefinition):
+    if isinstance(automation, dg.ScheduleDefinition):
         # what was due while it was off is not made up for
-        kind, data = kinds.SCHEDULE, instigation.ScheduleInstigatorData(one.cron_schedule, now if on else None)
+        kind, data = kinds.SCHEDULE, instigation.ScheduleInstigatorData(automation.cron_schedule, now if on else None)
     elif state is not None and state.instigator_data is not None:
         # its cursor stays
         kind, data = kinds.SENSOR, state.instigator_data.with_sensor_start_timestamp(now)
     else:
         kind = kinds.SENSOR
         data = instigation.SensorInstigatorData(
-            min_interval=one.minimum_interval_seconds, last_sensor_start_timestamp=now, sensor_type=one.sensor_type
+            min_interval=automation.minimum_interval_seconds,
+            last_sensor_start_timestamp=now,
+            sensor_type=automation.sensor_type,
         )
     if state is None:
         instance.add_instigator_state(instigation.InstigatorState(origin, kind, status, data))
@@ -139,16 +141,16 @@ def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
         instance.update_instigator_state(state.with_status(status).with_data(data))
 
 
-def is_on(instance: dg.DagsterInstance, one: Instigator) -> bool:
+def is_on(instance: dg.DagsterInstance, automation: Instigator) -> bool:
     """Whether a sensor or schedule is turned on."""
-    origin = origin_of(one.name)
+    origin = origin_of(automation.name)
     state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
-    return state.is_running if state is not None else one.default_status.value == "RUNNING"
+    return state.is_running if state is not None else automation.default_status.value == "RUNNING"
 
 
-def last_tick(instance: dg.DagsterInstance, one: Instigator) -> LastTick | None:
+def last_tick(instance: dg.DagsterInstance, automation: Instigator) -> LastTick | None:
     """The newest tick of a sensor or schedule; ``None`` where it had none."""
-    origin = origin_of(one.name)
+    origin = origin_of(automation.name)
     for tick in instance.get_ticks(origin.get_id(), origin.get_selector().get_id(), limit=1):
         words = tick.skip_reason or (tick.error.message if tick.error is not None else "")
         return LastTick(tick.timestamp, tick.status.value, words, tuple(tick.run_ids))
@@ -167,7 +169,7 @@ def open_backfill_ids(instance: dg.DagsterInstance) -> set[str]:
     backfills = import_module("dagster._core.execution.backfill")
     states = backfills.BulkActionStatus
     going_on = backfills.BulkActionsFilter(statuses=[states.REQUESTED, states.CANCELING, states.FAILING])
-    return {one.backfill_id for one in instance.get_backfills(filters=going_on)}
+    return {backfill.backfill_id for backfill in instance.get_backfills(filters=going_on)}
 
 
 def executes(server: Mapping[str, Any], run_id: str) -> bool:
@@ -184,8 +186,8 @@ def executes(server: Mapping[str, Any], run_id: str) -> bool:
         socket=server.get("socket"),
         use_ssl=bool(server.get("use_ssl")),
     )
-    asked = grpc.CanCancelExecutionRequest(run_id=run_id)
-    answer: Any = dg.deserialize_value(client.can_cancel_execution(asked, timeout=_ANSWER_SECONDS))
+    request = grpc.CanCancelExecutionRequest(run_id=run_id)
+    answer: Any = dg.deserialize_value(client.can_cancel_execution(request, timeout=_ANSWER_SECONDS))
     return bool(answer.can_cancel)
 
 
@@ -198,10 +200,10 @@ def health(*, found: bool) -> object:
     return launchers.CheckRunHealthResult(states.NOT_FOUND, "its process, or the host that it ran on, was killed")
 
 
-def unreachable(why: str) -> Exception:
+def unreachable(reason: str) -> Exception:
     """The error of a launcher after which Dagster puts a run back into the queue (``run_queue`` in ``dagster.yaml``);
     any other one fails the run."""
-    error: Exception = import_module("dagster._core.errors").DagsterUserCodeUnreachableError(why)
+    error: Exception = import_module("dagster._core.errors").DagsterUserCodeUnreachableError(reason)
     return error
 
 
@@ -217,17 +219,17 @@ def assets_behind(context: dg.AssetExecutionContext) -> set[dg.AssetKey]:
     """The assets of a run that depend on those of its step. The public interface knows the assets of a run only where
     somebody chose some of a job's."""
     layer: Any = context.job_def.asset_layer
-    own = {key for key in layer.selected_asset_keys if key in context.assets_def.keys}
-    children = {child for key in own for child in layer.get(key).child_keys}
-    return (children & layer.selected_asset_keys) - own
+    step_keys = {key for key in layer.selected_asset_keys if key in context.assets_def.keys}
+    children = {child for key in step_keys for child in layer.get(key).child_keys}
+    return (children & layer.selected_asset_keys) - step_keys
 
 
 def run_webserver(guarded: Callable[[Any], Any]) -> None:
     """``dagster-webserver`` with the options of this process; ``guarded`` makes of its ASGI application the one that is
     served. Does not return. Raises ``AttributeError`` where Dagster no longer makes it so: then nothing is served."""
     cli = import_module("dagster_webserver.cli")
-    plain = cli.create_app_from_workspace_process_context
-    cli.create_app_from_workspace_process_context = lambda *given, **more: guarded(plain(*given, **more))  # type: ignore[attr-defined]
+    create_app = cli.create_app_from_workspace_process_context
+    cli.create_app_from_workspace_process_context = lambda *args, **kwargs: guarded(create_app(*args, **kwargs))  # type: ignore[attr-defined]
     cli.main()
 
 
@@ -236,14 +238,14 @@ def run_dev(webserver: Sequence[str]) -> None:
     ``python -m dagster_webserver``. Does not return. Raises ``AttributeError`` where Dagster no longer starts it so,
     and ``RuntimeError`` where it starts anything else than that and its daemon."""
     dev = import_module("dagster._cli.dev")
-    plain = dev.open_ipc_subprocess
+    open_subprocess = dev.open_ipc_subprocess
 
     def started(parts: Sequence[str], **options: Any) -> Any:
         if "dagster_webserver" in parts:
             parts = [*webserver, *parts[parts.index("dagster_webserver") + 1 :]]
         elif "dagster._daemon" not in parts:
             raise RuntimeError(f"dagster dev starts its webserver in another way: {' '.join(parts)}")
-        return plain(parts, **options)
+        return open_subprocess(parts, **options)
 
     dev.open_ipc_subprocess = started  # type: ignore[attr-defined]
     dev.dev_command()

@@ -44,7 +44,7 @@ def _opened(connection: object, _: object) -> None:
             return
         if len(_kept) >= _MOST:
             _kept.pop(next(iter(_kept))).close()
-        kept = sqlite3.connect(file, check_same_thread=False)
+        keeper = sqlite3.connect(file, check_same_thread=False)
         # the log is open after the first look
-        kept.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        _kept[file] = kept
+        keeper.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        _kept[file] = keeper

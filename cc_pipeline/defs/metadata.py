@@ -77,8 +77,8 @@ def crawl_links(workspace: Workspace, crawl: str) -> dict[str, dg.MetadataValue]
     if crawl in ARC_CRAWLS:
         return {"cluster index": _link(workspace, cluster_key(crawl))}
     if index_is_built(crawl):
-        listed = published_key(crawl)
-        return {} if listed is None else {"archive files": _link(workspace, listed)}
+        list_key = published_key(crawl)
+        return {} if list_key is None else {"archive files": _link(workspace, list_key)}
     return {
         "index files": _link(workspace, path_list_key(crawl, "cc-index-table")),
         "archive files": _link(workspace, path_list_key(crawl, "warc")),

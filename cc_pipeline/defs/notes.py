@@ -49,8 +49,8 @@ def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str
     with _connected(instance) as connection:
         return {
             row.name: row.said
-            for some in _several(names)
-            for row in connection.execute(_NOTES.select().where(_NOTES.c.name.in_(some)))
+            for batch in _several(names)
+            for row in connection.execute(_NOTES.select().where(_NOTES.c.name.in_(batch)))
         }
 
 
@@ -63,8 +63,8 @@ def names_of_notes(instance: dg.DagsterInstance, prefix: str) -> list[str]:
 def delete_notes(instance: dg.DagsterInstance, names: Collection[str]) -> None:
     """Deletes texts by their names."""
     with _connected(instance) as connection:
-        for some in _several(names):
-            connection.execute(_NOTES.delete().where(_NOTES.c.name.in_(some)))
+        for batch in _several(names):
+            connection.execute(_NOTES.delete().where(_NOTES.c.name.in_(batch)))
 
 
 def _several(names: Collection[str]) -> Iterator[list[str]]:
@@ -94,21 +94,25 @@ def _engine(address: sql.URL) -> sql.Engine:
 def _address(folder: Path) -> sql.URL:
     """The database of the instance in ``folder``."""
     file = folder / "dagster.yaml"
-    chosen = (yaml.safe_load(file.read_text("utf-8")) if file.is_file() else None) or {}
-    postgres = (chosen.get("storage") or {}).get("postgres") or {}
+    config = (yaml.safe_load(file.read_text("utf-8")) if file.is_file() else None) or {}
+    postgres = (config.get("storage") or {}).get("postgres") or {}
     if url := _value(postgres.get("postgres_url")):
         return sql.make_url(url)
-    if named := postgres.get("postgres_db"):
-        port, known = _value(named.get("port")), {name: _value(named.get(name)) for name in named if name != "params"}
+    if postgres_db := postgres.get("postgres_db"):
+        port, url_parts = (
+            _value(postgres_db.get("port")),
+            {name: _value(postgres_db.get(name)) for name in postgres_db if name != "params"},
+        )
         return sql.URL.create(
-            known.get("scheme") or "postgresql", known.get("username"), known.get("password"), known.get("hostname"),
-            int(port) if port else None, known.get("db_name"), named.get("params") or {},
+            url_parts.get("scheme") or "postgresql", url_parts.get("username"), url_parts.get("password"),
+            url_parts.get("hostname"), int(port) if port else None, url_parts.get("db_name"),
+            postgres_db.get("params") or {},
         )  # fmt: skip
     return sql.URL.create("sqlite", database=str(folder / _FILE))
 
 
-def _value(given: Any) -> str | None:
+def _value(configured: Any) -> str | None:
     """A value of ``dagster.yaml``: a text or number, or the variable that has it."""
-    if isinstance(given, Mapping):
-        return os.environ.get(str(given.get("env")))
-    return None if given is None else str(given)
+    if isinstance(configured, Mapping):
+        return os.environ.get(str(configured.get("env")))
+    return None if configured is None else str(configured)

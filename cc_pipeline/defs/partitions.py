@@ -72,30 +72,30 @@ def partition_key(crawl: str, domain: str) -> str:
     return f"{crawl}|{domain}"
 
 
-def config_of(op: str, keys: Iterable[str], **more: object) -> dict[str, Any]:
+def config_of(op: str, keys: Iterable[str], **options: object) -> dict[str, Any]:
     """The configuration of a run of ``op`` over the partitions ``keys``."""
-    return {"ops": {op: {"config": {LISTED: by_crawl(keys), **more}}}}
+    return {"ops": {op: {"config": {LISTED: by_crawl(keys), **options}}}}
 
 
-def listed_keys(asked: Mapping[str, Iterable[str]]) -> list[str]:
+def listed_keys(targets_by_crawl: Mapping[str, Iterable[str]]) -> list[str]:
     """The keys of targets by crawl, each once."""
-    keys = [partition_key(crawl, target) for crawl, targets in asked.items() for target in targets]
+    keys = [partition_key(crawl, target) for crawl, targets in targets_by_crawl.items() for target in targets]
     return list(dict.fromkeys(keys))
 
 
 def by_crawl(keys: Iterable[str]) -> dict[str, list[str]]:
     """Domains by crawl, each once, out of ``crawl|target`` keys and in their order."""
-    found: dict[str, list[str]] = {}
+    domains_by_crawl: dict[str, list[str]] = {}
     for key in dict.fromkeys(keys):
         crawl, _, domain = key.partition("|")
-        found.setdefault(crawl, []).append(domain)
-    return found
+        domains_by_crawl.setdefault(crawl, []).append(domain)
+    return domains_by_crawl
 
 
-def contiguous_ranges(ordered: Sequence[str], wanted: Iterable[str]) -> list[tuple[str, str]]:
-    """``wanted`` keys as (first, last) ranges of ``ordered``, for runs that take a partition range."""
-    found = (list(keys) for is_wanted, keys in groupby(ordered, set(wanted).__contains__) if is_wanted)
-    return [(keys[0], keys[-1]) for keys in found]
+def contiguous_ranges(ordered: Sequence[str], selected_keys: Iterable[str]) -> list[tuple[str, str]]:
+    """``selected_keys`` keys as (first, last) ranges of ``ordered``, for runs that take a partition range."""
+    groups = (list(keys) for is_selected, keys in groupby(ordered, set(selected_keys).__contains__) if is_selected)
+    return [(keys[0], keys[-1]) for keys in groups]
 
 
 def range_tags(first: str, last: str) -> dict[str, str]:

@@ -38,8 +38,8 @@ _UNNAMED: Final = "INITIAL"
 class PublishWhileRunning:
     """The publications of one run, which may have none: they are recorded for ``warehouse``, outside of the run."""
 
-    def __init__(self, context: StepContext, workspace: Workspace, at: Placement) -> None:
-        self._context, self._workspace, self._at = context, workspace, at
+    def __init__(self, context: StepContext, workspace: Workspace, namespace: Placement) -> None:
+        self._context, self._workspace, self._at = context, workspace, namespace
         self._looked = time.monotonic()
         self._early: Publication | None = None
 
@@ -55,8 +55,8 @@ class PublishWhileRunning:
         with the reasons."""
         if not of_a_command(self._context.run):
             # said before looking at others: of runs that end together, the last to say so sees none that goes on
-            own = self._context.run.run_id
-            self._context.instance.add_run_tags(own, {MADE_TAG: own})
+            run_id = self._context.run.run_id
+            self._context.instance.add_run_tags(run_id, {MADE_TAG: run_id})
         self._keep_up(failed)
 
     def _keep_up(self, failed: Mapping[str, str] | None = None) -> None:
@@ -67,74 +67,78 @@ class PublishWhileRunning:
         # what was made stays, however this ends: the next publication shows it
         try:
             with self._workspace.lake.still():
-                found = behind(self._workspace)
-                if found is not None and self._is_due(found, at_end=at_end):
-                    made_of = find_inputs(self._context.instance, self._at)
+                lag = behind(self._workspace)
+                if lag is not None and self._is_due(lag, at_end=at_end):
+                    input_tags = find_inputs(self._context.instance, self._at)
                     self._early = merge_and_publish(self._workspace)
-                    self._record(self._early, made_of, failed)
-                elif found is None and at_end and self._early is not None:
+                    self._record(self._early, input_tags, failed)
+                elif lag is None and at_end and self._early is not None:
                     # it showed partitions that were recorded after it, and would count as older than these
-                    made_of = find_inputs(self._context.instance, self._at)
-                    self._record(self._early, made_of, failed)
+                    input_tags = find_inputs(self._context.instance, self._at)
+                    self._record(self._early, input_tags, failed)
         except CcPipelineError as fault:
             self._context.log.warning(f"cc.duckdb was not published: {fault}")
 
-    def _is_due(self, found: Behind, *, at_end: bool) -> bool:
+    def _is_due(self, lag: Behind, *, at_end: bool) -> bool:
         if at_end and of_a_command(self._context.run):
             return False
-        old = found.longer_than(self._workspace.settings.publish_every)
-        return old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
+        is_old = lag.longer_than(self._workspace.settings.publish_every)
+        return is_old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
 
-    def _record(self, publication: Publication, made_of: Mapping[str, str], failed: Mapping[str, str] | None) -> None:
+    def _record(
+        self, publication: Publication, input_tags: Mapping[str, str], failed: Mapping[str, str] | None
+    ) -> None:
         if failed is None:
             # the checks once a run, since one lists the files of the lake
-            record(self._context.instance, publication, self._at, made_of)
+            record(self._context.instance, publication, self._at, input_tags)
         else:
-            looking = Looking(self._context.instance, self._context.log, self._context.run)
-            record_checked(looking, self._workspace, publication, self._at, made_of, failed)
+            check_context = Looking(self._context.instance, self._context.log, self._context.run)
+            record_checked(check_context, self._workspace, publication, self._at, input_tags, failed)
 
 
 def record_checked(
-    looking: Looking,
+    check_context: Looking,
     workspace: Workspace,
     publication: Publication,
-    at: Placement,
-    made_of: Mapping[str, str],
+    namespace: Placement,
+    input_tags: Mapping[str, str],
     failed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """As :func:`record`, with the checks of ``warehouse``; ``failed`` are the partitions (keys) that the run could not
     make, with their reasons. A check that breaks takes nothing back."""
-    record(looking.instance, publication, at, made_of)
+    record(check_context.instance, publication, namespace, input_tags)
     try:
-        look_at_publication(looking, workspace, at, failed)
+        look_at_publication(check_context, workspace, namespace, failed)
     except Exception as error:
-        looking.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
+        check_context.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
 
 
-def record(instance: dg.DagsterInstance, publication: Publication, at: Placement, made_of: Mapping[str, str]) -> None:
-    """Notes a publication that no run of ``warehouse`` made. ``made_of`` is what :func:`find_inputs` gave before it was
-    published."""
-    found = publication_metadata(publication)
+def record(
+    instance: dg.DagsterInstance, publication: Publication, namespace: Placement, input_tags: Mapping[str, str]
+) -> None:
+    """Records a publication that no run of ``warehouse`` made. ``input_tags`` are those of :func:`find_inputs`, read
+    before the publication."""
+    metadata = publication_metadata(publication)
     instance.report_runless_asset_event(
-        dg.AssetMaterialization(at.key("warehouse"), metadata=found, tags=dict(made_of))
+        dg.AssetMaterialization(namespace.key("warehouse"), metadata=metadata, tags=dict(input_tags))
     )
 
 
-def find_inputs(instance: dg.DagsterInstance, at: Placement) -> dict[str, str]:
+def find_inputs(instance: dg.DagsterInstance, namespace: Placement) -> dict[str, str]:
     """The tags in which Dagster notes what ``warehouse`` was made of, where a run makes it. Without them it takes each
     input for a new one, and calls the asset unsynced as soon as it is there.
 
     What is recorded after this call counts as newer than the publication, so it comes before publishing: others go on
     meanwhile."""
-    found = {"dagster/code_version": WAREHOUSE_VERSION}
-    for key in (at.key(asset.name) for asset in published_assets()):
+    tags = {"dagster/code_version": WAREHOUSE_VERSION}
+    for key in (namespace.key(asset.name) for asset in published_assets()):
         newest, asset = instance.fetch_materializations(key, limit=1).records, key.to_user_string()
-        made = newest[0].asset_materialization if newest else None
-        found[f"dagster/input_event_pointer/{asset}"] = str(newest[0].storage_id) if newest else _NONE
-        found[f"dagster/input_data_version/{asset}"] = (
-            (made.tags or {}).get("dagster/data_version", _UNNAMED) if made else _NONE
+        materialization = newest[0].asset_materialization if newest else None
+        tags[f"dagster/input_event_pointer/{asset}"] = str(newest[0].storage_id) if newest else _NONE
+        tags[f"dagster/input_data_version/{asset}"] = (
+            (materialization.tags or {}).get("dagster/data_version", _UNNAMED) if materialization else _NONE
         )
-    return found
+    return tags
 
 
 def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue]:
@@ -147,7 +151,7 @@ def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue
     }
 
 
-def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> None:
+def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement) -> None:
     """Merges small files, publishes the merged tables, and deletes files that were superseded a week ago or before."""
     report = keep_up(workspace)
     context.add_output_metadata(

@@ -70,10 +70,10 @@ def database_trouble() -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        what, _, advice = _NOT_RECORDED.partition("\n")
+        problem, _, advice = _NOT_RECORDED.partition("\n")
         if disk_is_full(error):
-            raise PlaceFault(f"{what}, since the disk is full", advice) from error
-        raise EnvironmentFault(what, advice) from error
+            raise PlaceFault(f"{problem}, since the disk is full", advice) from error
+        raise EnvironmentFault(problem, advice) from error
 
 
 def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
@@ -86,7 +86,7 @@ def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
 def failed_partitions_table(failed: Iterable[FailedPartition]) -> dg.MetadataValue:
     """The metadata that :func:`failed_in` reads, as a person reads it too."""
     names = [field.name for field in fields(FailedPartition)]
-    return as_table(names, ([getattr(one, name) for name in names] for one in failed))
+    return as_table(names, ([getattr(failure, name) for name in names] for failure in failed))
 
 
 def reasons_in(instance: dg.DagsterInstance, run_id: str) -> dict[str, str]:
@@ -96,7 +96,7 @@ def reasons_in(instance: dg.DagsterInstance, run_id: str) -> dict[str, str]:
     if not events:
         return {}
     failure = describe_failure(events)
-    reasons = {one.partition: one.reason for one in failure.partitions} | {"": failure.reason}
+    reasons = {partition.partition: partition.reason for partition in failure.partitions} | {"": failure.reason}
     return {key: reason.partition("\n")[0] for key, reason in reasons.items()}
 
 
@@ -106,7 +106,10 @@ def gravest_class(partitions: Sequence[FailedPartition]) -> str:
     for partition in partitions:
         if not is_named(partition.error_class, Incomplete):
             return partition.error_class
-    return next((one.error_class for one in partitions if one.error_class != Incomplete.__name__), Incomplete.__name__)
+    return next(
+        (failure.error_class for failure in partitions if failure.error_class != Incomplete.__name__),
+        Incomplete.__name__,
+    )
 
 
 def read_message(logged: str, error_class: str | None) -> str:

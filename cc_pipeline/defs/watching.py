@@ -46,11 +46,11 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
     def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
         """Whether a run that has started has a process: its own counts, not the server that started it. The daemon
         marks a run as failed, and tries it again, that surely has none."""
-        found = lives(self._instance, run, self.host_count)
-        told = not found and self._can_be_tried_again(run)
-        if found or told:
+        is_alive = lives(self._instance, run, self.host_count)
+        is_lost = not is_alive and self._can_be_tried_again(run)
+        if is_alive or is_lost:
             self._since.pop(run.run_id, None)
-        return health(found=not told)
+        return health(found=not is_lost)
 
     def _can_be_tried_again(self, run: dg.DagsterRun) -> bool:
         server, now = self._keeper(run), time.monotonic()

@@ -55,11 +55,11 @@ def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | Non
     headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    named = headers.get("host", [])
-    host = read_authority(named[0]) if len(named) == 1 else None
+    host_headers = headers.get("host", [])
+    host = read_authority(host_headers[0]) if len(host_headers) == 1 else None
     if host is None or not _is_own(host, scope.get("server"), hosts):
-        asked = ", ".join(named) or "no host"
-        return f"{asked} is not a name of this server; if you reach it by that name, add it to CC_PIPELINE_UI_HOSTS"
+        host_text = ", ".join(host_headers) or "no host"
+        return f"{host_text} is not a name of this server; if you reach it by that name, add it to CC_PIPELINE_UI_HOSTS"
     if not all(_is_of(origin, host, hosts) for origin in headers.get("origin", [])):
         return "the request comes from a page of another site"
     method = str(scope.get("method", "WEBSOCKET"))
@@ -74,7 +74,9 @@ def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | Non
 
 def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Authority]) -> bool:
     """Whether a request is addressed to this machine itself, or to a name of the settings."""
-    if host.host in _LOOPBACK or any(one.host == host.host and one.port in (None, host.port) for one in hosts):
+    if host.host in _LOOPBACK or any(
+        allowed_host.host == host.host and allowed_host.port in (None, host.port) for allowed_host in hosts
+    ):
         return True
     try:
         # an address is no name that somebody else could let point here
@@ -85,19 +87,21 @@ def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Aut
 
 def _is_of(origin: str, host: Authority, hosts: Collection[Authority]) -> bool:
     """Whether an origin is the page that this server gave out itself, or one at a name of the settings."""
-    scheme, _, rest = origin.partition("://")
-    found, usual = read_authority(rest), _DEFAULT_PORTS.get(scheme)
-    if found is None or usual is None:
+    scheme, _, authority_text = origin.partition("://")
+    origin_host, usual = read_authority(authority_text), _DEFAULT_PORTS.get(scheme)
+    if origin_host is None or usual is None:
         return False
-    port = found.port or usual
-    own = [host, *hosts]
-    return any(found.host == one.host and port == (one.port or usual) for one in own)
+    port = origin_host.port or usual
+    allowed_hosts = [host, *hosts]
+    return any(
+        origin_host.host == allowed_host.host and port == (allowed_host.port or usual) for allowed_host in allowed_hosts
+    )
 
 
 def _is_link(method: str, headers: Mapping[str, list[str]]) -> bool:
     """Whether somebody followed a link: the page opens in a window of its own, which the other site cannot read."""
-    mode, into = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
-    return method in _SAFE and mode == ["navigate"] and into == ["document"] and "origin" not in headers
+    mode, destination = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return method in _SAFE and mode == ["navigate"] and destination == ["document"] and "origin" not in headers
 
 
 def _only_asks(query: bytes) -> bool:
@@ -106,10 +110,12 @@ def _only_asks(query: bytes) -> bool:
         if name != "query":
             continue
         try:
-            operations = [one for one in parse(value).definitions if isinstance(one, OperationDefinitionNode)]
+            operations = [
+                definition for definition in parse(value).definitions if isinstance(definition, OperationDefinitionNode)
+            ]
         except (GraphQLError, RecursionError):
             return False
-        if any(one.operation is not OperationType.QUERY for one in operations):
+        if any(operation.operation is not OperationType.QUERY for operation in operations):
             return False
     return True
 
@@ -134,16 +140,16 @@ class Guard:
         if kind == "lifespan":
             await self._app(scope, receive, send)
             return
-        why = refusal(scope, self._hosts)
-        if why is None:
+        reason = refusal(scope, self._hosts)
+        if reason is None:
             await self._app(scope, receive, _unframed(send))
         elif kind == "http":
             headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
             await send({"type": "http.response.start", "status": 403, "headers": headers})
-            await send({"type": "http.response.body", "body": f"refused: {why}\n".encode()})
+            await send({"type": "http.response.body", "body": f"refused: {reason}\n".encode()})
         else:
             # a server answers 403 to one that is closed before it is accepted
-            await send({"type": "websocket.close", "code": _REFUSED, "reason": why[:100]})
+            await send({"type": "websocket.close", "code": _REFUSED, "reason": reason[:100]})
 
 
 def _unframed(send: Send) -> Send:

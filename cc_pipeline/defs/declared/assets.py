@@ -81,9 +81,9 @@ class SequenceFileConfig(dg.Config):
     compat: str = Field(default="", description="2012: write the metadata JSON with the bugs of the writer of 2012.")
 
 
-def _made(place: str, asset: Asset, **more: Any) -> Step:
+def _made(place: str, asset: Asset, **step_options: Any) -> Step:
     """A step that makes one asset."""
-    return Step(function=f"{_BODIES}.{place}", assets=[asset], **more)
+    return Step(function=f"{_BODIES}.{place}", assets=[asset], **step_options)
 
 
 def catalog() -> list[Step]:
@@ -91,8 +91,8 @@ def catalog() -> list[Step]:
     fresh, days = dg.FreshnessPolicy.time_window, timedelta
     by_crawl: dict[str, Any] = {"partitions": "crawl", "backfill": _ONE}
 
-    def asset(name: str, kinds: Sequence[str], description: str, **more: Any) -> Asset:
-        return Asset(name=name, group="catalog", kinds=kinds, description=description, **more)
+    def asset(name: str, kinds: Sequence[str], description: str, **asset_fields: Any) -> Asset:
+        return Asset(name=name, group="catalog", kinds=kinds, description=description, **asset_fields)
 
     return [
         _made(
@@ -159,8 +159,8 @@ def catalog() -> list[Step]:
 def on_request() -> list[RecordedAsset]:
     """What reads gigabytes of a crawl, and is made only by the job that is named for it."""
 
-    def recorded(job: str, name: str, kinds: Sequence[str], description: str, **more: Any) -> RecordedAsset:
-        asset = Asset(name=name, group="catalog", kinds=kinds, description=description, **more)
+    def recorded(job: str, name: str, kinds: Sequence[str], description: str, **asset_fields: Any) -> RecordedAsset:
+        asset = Asset(name=name, group="catalog", kinds=kinds, description=description, **asset_fields)
         return RecordedAsset(asset=asset, job=job, partitions="crawl")
 
     return [
@@ -201,7 +201,9 @@ def on_request() -> list[RecordedAsset]:
 def extraction() -> list[Step]:
     """A target's captures in a crawl, their records, and what the records say."""
 
-    def asset(name: str, group: str, dep: str, version: str, description: str, *kinds: str, **more: Any) -> Asset:
+    def asset(
+        name: str, group: str, dep: str, version: str, description: str, *kinds: str, **asset_fields: Any
+    ) -> Asset:
         return Asset(
             name=name,
             group=group,
@@ -212,7 +214,7 @@ def extraction() -> list[Step]:
             columns=EXTRACTED[name],
             lineage=COLUMNS[name],
             is_published=True,
-            **more,
+            **asset_fields,
         )
 
     pages = {
@@ -310,8 +312,8 @@ def sources() -> list[Step]:
 def analytics(published: Iterable[str]) -> list[Step]:
     """What analysts read: the published DuckDB file of the ``published`` assets."""
 
-    def asset(name: str, kind: str, description: str, **more: Any) -> Asset:
-        return Asset(name=name, group="analytics", kinds=[kind], description=description, **more)
+    def asset(name: str, kind: str, description: str, **asset_fields: Any) -> Asset:
+        return Asset(name=name, group="analytics", kinds=[kind], description=description, **asset_fields)
 
     return [
         _made(
@@ -338,8 +340,10 @@ def analytics(published: Iterable[str]) -> list[Step]:
 def common_crawl() -> list[ExternalAsset]:
     """Common Crawl's own data, which nothing here makes: the assets at the beginning of every lineage."""
 
-    def spec(key: dg.AssetKey, description: str, about: str, era: Any, *kinds: str, **more: Any) -> ExternalAsset:
-        return ExternalAsset(key=key, description=description, about=about, era=era, kinds=kinds, **more)
+    def spec(
+        key: dg.AssetKey, description: str, page_url: str, era: Any, *kinds: str, **asset_fields: Any
+    ) -> ExternalAsset:
+        return ExternalAsset(key=key, description=description, about=page_url, era=era, kinds=kinds, **asset_fields)
 
     index = [("crawl", "string"), ("subset", "string"), *((column.name, str(column.type)) for column in INDEX_COLUMNS)]
     return [

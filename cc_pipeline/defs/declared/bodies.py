@@ -18,22 +18,22 @@ def later(place: str) -> Callable[..., Any]:
     """The function at ``place`` (``package.module.name``), whose module is loaded with its first call."""
     module, _, name = place.rpartition(".")
 
-    def call(*given: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         with LOADING:
             loaded = import_module(module)
-        return getattr(loaded, name)(*given)
+        return getattr(loaded, name)(*arguments)
 
     return call
 
 
-def body(at: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
+def body(namespace: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
     """What an asset or op does: the function at ``place``, with the context, the open workspace, the home's
     placement and, where there is one, the run's ``config``."""
     call = later(place)
 
     if config is None:
-        return lambda context: call(context, at.workspace(context), at)
-    return lambda context: call(context, at.workspace(context), at, config(**_op(context).op_config))
+        return lambda context: call(context, namespace.workspace(context), namespace)
+    return lambda context: call(context, namespace.workspace(context), namespace, config(**_op(context).op_config))
 
 
 def _op(context: Any) -> Any:

@@ -17,13 +17,13 @@ def core_definitions(published: Iterable[str], *, alone: bool) -> HomeDefinition
         *assets.exports(),
         *assets.sources(),
     ]
-    shown = [asset.name for step in steps for asset in step.assets if asset.is_published]
-    ticking = [one for one in vars(schedules).values() if isinstance(one, Schedule)]
+    published_names = [asset.name for step in steps for asset in step.assets if asset.is_published]
+    declared_schedules = [declaration for declaration in vars(schedules).values() if isinstance(declaration, Schedule)]
     return HomeDefinitions(
         external=assets.common_crawl(),
-        steps=[*steps, *assets.analytics([*shown, *published])],
+        steps=[*steps, *assets.analytics([*published_names, *published])],
         recorded=assets.on_request(),
         jobs=[*JOBS, TRIM_HISTORY] if alone else JOBS,
-        sensors=[one for one in vars(sensors).values() if isinstance(one, Sensor)],
-        schedules=[one for one in ticking if alone or one.job != TRIM_HISTORY.name],
+        sensors=[declaration for declaration in vars(sensors).values() if isinstance(declaration, Sensor)],
+        schedules=[schedule for schedule in declared_schedules if alone or schedule.job != TRIM_HISTORY.name],
     )
