@@ -1,4 +1,5 @@
-"""What look-ups share: the workspace, the crawls and targets a person named, the indexes there are, their captures."""
+"""Parts that all look-ups share: the workspace, the named crawls and targets, the available indexes, and their
+captures."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class NoIndex(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids the source has."""
+    """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
 
     workspace: Workspace
     crawls: tuple[str, ...]
@@ -45,7 +46,7 @@ class Question:
 
     @property
     def settings(self) -> Settings:
-        """The workspace's."""
+        """The settings of the workspace."""
         return self.workspace.settings
 
 
@@ -53,8 +54,8 @@ class Question:
 def asked_in(
     settings: Settings, targets: Sequence[Target], crawls: Sequence[str], *, where: str = ""
 ) -> Iterator[Question]:
-    """Opens a workspace for the block, with the crawls that a person's words name. ``where`` is a condition on the
-    captures of all targets, which are not others for it.
+    """Opens a workspace for the block and resolves the named crawls. ``where`` is a condition on the captures of all
+    targets; the slugs of the targets stay the same.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
     is no crawl or condition, and for a home of another source.
@@ -73,10 +74,10 @@ def asked_in(
 def sources_for(
     workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None, harvest: bool = False
 ) -> IndexSources:
-    """The indexes of a workspace for one crawl. ``harvest`` first reads the footers that a crawl lacks.
+    """Returns the indexes of a workspace for one crawl. ``harvest`` first reads missing footers of the crawl.
 
-    Raises ``NoIndex`` when there is no index of the crawl; it names the command that makes one. Raises
-    ``EnvironmentFault`` when ``via`` wants a harvest that the home does not have.
+    Raises ``NoIndex`` if the crawl has no index; it names the command that makes one. Raises ``EnvironmentFault`` if
+    ``via`` needs a harvest that the home does not have.
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
     from cc_pipeline.extraction.locate import index_sources
@@ -122,7 +123,7 @@ def sources_for(
 
 
 def needs_harvest(workspace: Workspace, crawl: str) -> bool:
-    """Whether ``crawl`` has a columnar index, and the catalog knows nothing yet of one of the wanted subsets."""
+    """Whether ``crawl`` has a columnar index of which a selected subset is not in the catalog yet."""
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.index.gaps import unharvested
@@ -144,10 +145,8 @@ def has_gaps(workspace: Workspace, crawl: str) -> bool:
 
 
 def captures_of(lookup_request: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:
-    """A table of captures per target, in the targets' order, with a ``target`` column.
-
-    Tells what the look-up cost.
-    """
+    """Returns a table of captures per target, in the targets' order, with a ``target`` column. Reports the cost of the
+    look-up."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
     from cc_pipeline.extraction.locate import captures_given
@@ -211,7 +210,7 @@ def each_crawl(
 
 
 def refuse_failed(question: Question, failed: Sequence[str]) -> None:
-    """Raises ``Incomplete`` where crawls could not be asked."""
+    """Raises ``Incomplete`` if crawls could not be asked."""
     if failed:
         raise Incomplete(
             f"{len(failed)} of {len(question.crawls)} crawls could not be asked: {', '.join(failed)}",
@@ -220,7 +219,7 @@ def refuse_failed(question: Question, failed: Sequence[str]) -> None:
 
 
 def columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The columns of the columnar index behind these of a capture; ``None`` for all."""
+    """Returns the columns of the columnar index that these columns of a capture are made of; ``None`` for all."""
     if "extra_columns" in names:
         return None
     derived = ("url_host_registered_domain",) if "domain" in names else ()
@@ -228,8 +227,8 @@ def columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def without_a_home(home: str | None, **overrides: Any) -> Settings:
-    """Settings of what needs no home: those of the home that was named, else of the usual home where there is one, else
-    of a folder for caches. Claims a home that is there. Raises as ``load_settings`` and ``claim_home``."""
+    """Loads settings for commands that need no home: those of the named home, else of the usual home if it exists, else
+    of a cache folder. Claims an existing home. Raises as ``load_settings`` and ``claim_home``."""
     settings = load_settings(home=home, **overrides)
     if read_note(settings.home) is not None:
         claim_home(settings)
@@ -242,7 +241,8 @@ def without_a_home(home: str | None, **overrides: Any) -> Settings:
 
 
 def crawls_named(workspace: Workspace, texts: Sequence[str] | None) -> list[Crawl] | None:
-    """The crawls a person named, in no order; ``None`` for all there are. Nothing is asked of each."""
+    """Returns the crawls that a person named; ``None`` if none is named, which means all. Sends no request for each
+    crawl."""
     from cc_pipeline.commoncrawl.crawls import age, is_selection, select
     from cc_pipeline.harvesting.crawls import find_crawl, known_crawls
 

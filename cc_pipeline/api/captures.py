@@ -1,4 +1,4 @@
-"""Captures that an index names, and one page of them: what a notebook has before anything is stored."""
+"""Captures that an index lists, and one page of them: the view of a notebook before anything is stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USUAL: Final = ("target", "crawl", "subset", "url", "fetch_time", "fetch_status"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Capture:
-    """A visit to a URL, as an index names it. ``captured`` is aware UTC, ``None`` where the index does not know; the
+    """A capture of a URL, as an index lists it. ``captured`` is aware UTC, ``None`` if the index does not know it. The
     record is ``length`` bytes from ``offset`` of ``filename``. ``row`` has all columns that were read."""
 
     url: str
@@ -51,11 +51,12 @@ class Capture:
 
 
 class Captures(Rows):
-    """Captures of targets in crawls. Nothing is asked until they are read, nor to show them; of several crawls the
-    newest is asked first, and each is held by itself. Iterating gives :class:`Capture`.
+    """Captures of targets in crawls. Iterating gives :class:`Capture`. No index is asked before they are read, nor to
+    display them. Of several crawls the newest is asked first, and one crawl at a time is held in memory.
 
-    Reading raises ``UserInputError`` for what is no target, crawl or condition, ``EnvironmentFault`` where no index can
-    be asked, and at the end ``Incomplete`` where some crawls could not."""
+    Reading raises ``UserInputError`` for text that is no target, crawl or condition, ``EnvironmentFault`` if no index
+    can be asked, and at the end ``Incomplete`` if some crawls could not be asked.
+    """
 
     def __init__(
         self,
@@ -139,10 +140,11 @@ def _asked(question: Question, read: Sequence[str] | None, crawl: str) -> list[p
 
 
 class Page:
-    """One capture of a page, its record verified as a fetch does it.
+    """One capture of a page. Its record is verified as a fetch does it.
 
-    ``text``, ``markdown`` and ``json`` parse it, in a process of its own with bounds on time and memory, and raise
-    ``DataFault`` where no parser gets through it."""
+    ``text``, ``markdown`` and ``json`` parse the record in a process of its own with limits on time and memory. They
+    raise ``DataFault`` if no parser succeeds.
+    """
 
     def __init__(self, nearest: Nearest, distance: timedelta | None, extractor: str) -> None:
         from cc_pipeline.extraction.nearest import moment_of
@@ -168,30 +170,30 @@ class Page:
 
     @property
     def content(self) -> bytes:
-        """The body's bytes, codings taken off."""
+        """The bytes of the body, without content codings."""
         return self._as("body")
 
     @property
     def html(self) -> str:
-        """The body as text, whatever its charset was."""
+        """The body as text, decoded from its charset."""
         return self._as("html").decode("utf-8", "replace")
 
     @property
     def text(self) -> str:
-        """Its main text; the whole text where no main text is found, empty where there is none."""
+        """The main text; the whole text if no main text is found, empty if there is none."""
         return self._as("text").decode("utf-8")
 
     @property
     def markdown(self) -> str:
-        """The same, as Markdown."""
+        """The main text as Markdown."""
         return self._as("markdown").decode("utf-8")
 
     def warc(self) -> bytes:
-        """Its WARC record, one gzip member; of the ARC years converted."""
+        """Returns the WARC record as one gzip member; records of the ARC years are converted."""
         return self._as("warc")
 
     def json(self) -> dict[str, Any]:
-        """Texts, headers, links and the record's place."""
+        """Returns texts, headers, links and the location of the record."""
         import json
 
         document: dict[str, Any] = json.loads(self._as("json"))

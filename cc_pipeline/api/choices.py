@@ -1,4 +1,4 @@
-"""Settings that belong to a home: what another choice costs, and making it."""
+"""Settings that belong to a home: reports the cost of another choice, and makes it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cc_pipeline.settings import CHOICES, PREFIX, Settings, in_environment, load
 
 
 def as_the_home_has_it(settings: Settings, *, yes: bool) -> Settings:
-    """The settings of a run, after asking where the environment and the home differ in what rows depend on.
+    """Returns the settings of a run. Asks first if the environment and the home differ in settings that decide rows.
 
-    Raises ``UserInputError`` where nobody agrees.
+    Raises ``UserInputError`` if nobody agrees.
     """
     environment_texts = {name: text for name in CHOICES if (text := in_environment(name)) is not None}
     note = read_note(settings.home)
@@ -29,7 +29,7 @@ def as_the_home_has_it(settings: Settings, *, yes: bool) -> Settings:
 
 
 def choose_anew(settings: Settings, choices: Mapping[str, str | bool], *, yes: bool) -> Settings:
-    """Changes what belongs to the home, and gives the settings with it. Asks where pages would be parsed again."""
+    """Changes settings that belong to the home and returns the new settings. Asks if pages would be parsed again."""
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
     note = read_note(settings.home)
@@ -59,7 +59,8 @@ def choose_anew(settings: Settings, choices: Mapping[str, str | bool], *, yes: b
 
 
 def read_choices(settings: Settings, texts: Mapping[str, str]) -> dict[str, str | bool]:
-    """What was written, as values. Raises ``UserInputError`` for a setting that is no choice of a home, or a value."""
+    """Parses texts as values of settings. Raises ``UserInputError`` for a setting that does not belong to a home, and
+    for a value that cannot be used."""
     unknown_names = [name for name in texts if name not in CHOICES]
     if unknown_names:
         name = unknown_names[0]

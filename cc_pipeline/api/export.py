@@ -1,4 +1,5 @@
-"""``export``: what a home has, in a file or folder that needs neither the home nor this pipeline."""
+"""The command ``export``: writes the data of a home to a file or folder that needs neither the home nor this
+program."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Export:
-    """What was handed on. ``path`` is the file or folder, ``files`` are all that were written, those beside it too.
-    ``rows`` say what is in it: of tables each with its rows and columns, of records how many of each crawl.
-    ``notes`` are the lines of the command."""
+    """A finished export. ``path`` is the file or folder, ``files`` are all files written, also those beside it.
+    ``rows`` counts the content: rows and columns of each table, or records of each crawl. ``notes`` are the lines of
+    the command."""
 
     path: Path
     files: tuple[Path, ...]
@@ -63,7 +64,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Who makes what is handed on, and where it will be found: for its papers."""
+    """The creator of an export and the URL where it will be found, for its documents."""
 
     creator: str = ""
     url: str = ""
@@ -86,13 +87,13 @@ def export(
     guard_formulas: bool = False,
     said: Said = NOBODY,
 ) -> Export:
-    """Writes what the home has to ``out``, in ``format`` or as its name says: published tables (some, or their rows of
-    some targets and crawls), one query, the Parquet files of a ``folder`` that this program wrote, or with a format of
-    records those of targets.
+    """Writes data of the home to ``out``, in ``format`` or the format of its name: published tables (all or ``tables``,
+    also only rows of some targets and crawls), one query, the Parquet files of a ``folder`` that this program wrote,
+    or, with a format of records, the records of targets.
 
-    Raises ``UserInputError`` for words that mean nothing or do not go together, ``EnvironmentFault`` where nothing was
-    published or the disk refuses, and ``Incomplete`` for records that lack planned captures unless they are
-    ``allow_missing``: the file is there, and the error's ``report`` is the ``Export``.
+    Raises ``UserInputError`` for arguments that are invalid or contradict each other, ``EnvironmentFault`` if nothing
+    was published or the disk refuses, and ``Incomplete`` if records lack planned captures and ``allow_missing`` is not
+    set: the file is there, and the error's ``report`` is the ``Export``.
     """
     if str(out) == STANDARD_INPUT:
         raise UserInputError("--out names a file or folder; to write rows to standard output: cc-pipeline sql --csv")
@@ -222,7 +223,7 @@ def _export_of(out: Path, written: Written) -> Export:
 
 @contextmanager
 def _opened(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnection]:
-    """The published file; of a folder of files nothing but DuckDB."""
+    """Opens the published file; for a folder of files an empty DuckDB database."""
 
     from cc_pipeline.lake.reading import open_settled
 
@@ -247,7 +248,7 @@ def _query_of(folder: Path) -> str:
 
 
 def counts_by_name(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> InMemoryRows:
-    """A name and counts."""
+    """Returns rows of a name and counts."""
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.int64() if place else pa.string()) for place, name in enumerate(names)])

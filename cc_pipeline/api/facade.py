@@ -1,5 +1,5 @@
-"""What each function that people call from Python does beside its work: it refuses keywords that it does not have, and
-its errors advise keywords and methods where the command line advises flags and commands."""
+"""The wrapper of every public Python function: it rejects unknown keywords, and its errors advise keywords and methods
+where the command line advises flags and commands."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _FLAG: Final = re.compile(r"(?<![\w-])--(?P<name>[a-z][a-z-]*[a-z])")
 
 
 class WrongKeyword(UserInputError, TypeError):
-    """A keyword that the called function does not have."""
+    """The called function has no such keyword."""
 
 
 def public(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Makes ``function`` one that people call from Python. One with ``**`` takes settings by their names."""
+    """Makes ``function`` a public Python function. One with ``**`` takes settings by their names."""
     name = _called_as(function)
     parameters = inspect.signature(function).parameters.values()
     keywords = [
@@ -84,7 +84,7 @@ def public(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 @contextmanager
 def advice_for_python() -> Iterator[None]:
-    """Puts the errors that leave the block into Python's words."""
+    """Rewrites the errors that leave the block for Python."""
     try:
         yield
     except EnvironmentFault as fault:
@@ -97,7 +97,7 @@ def advice_for_python() -> Iterator[None]:
 
 
 def in_python(text: str) -> str:
-    """A message with keywords and methods in the place of flags and commands. A command without a method stays."""
+    """Replaces flags and commands in a message by keywords and methods. A command without a method stays."""
     text = _RUN.sub(lambda match: _run_call(match["targets"], match["crawls"]), text)
     text = _ADD_CAPTURES.sub(lambda match: f"home.add_captures({match['file']!r}, {match['name']!r})", text)
     text = re.sub(r"cc-pipeline (run|sql)(?=[.,;):]| for these| then|$)", r"home.\1", text)
@@ -109,7 +109,7 @@ def in_python(text: str) -> str:
 
 
 def _called_as(function: Callable[..., object]) -> str:
-    """The name that a person wrote: ``home.run``, ``cc_pipeline.open``, ``dataset``."""
+    """Returns the name that a person wrote: ``home.run``, ``cc_pipeline.open``, ``dataset``."""
     owner, _, name = function.__qualname__.rpartition(".")
     return f"home.{name}" if owner == "Home" else {"open_home": "cc_pipeline.open"}.get(name, name)
 

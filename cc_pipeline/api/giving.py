@@ -1,4 +1,4 @@
-"""Captures that a person names one by one, out of a file: checked, located where only URLs are known, and kept."""
+"""Captures that a person lists in a file: checks them, locates those with a URL only, and keeps them as a target."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ _MOST_NAMED: Final = 8
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AddedCaptures:
-    """What became of a file: the target its captures are now, how many that has by crawl, how they compare with those
-    of before, rows that could not be used, and captures of blocked sites, which no run fetches."""
+    """The result of reading a file of captures: the target that has them now, its captures by crawl (``held``), how
+    they compare with earlier ones (``counts``), rows that could not be used (``wrong``), and how many captures are of
+    ``blocked`` sites, which no run fetches."""
 
     target: Target
     held: Mapping[str, int]
@@ -57,7 +58,7 @@ class AddedCaptures:
 
     @property
     def run(self) -> str:
-        """The command that fetches them."""
+        """The command that fetches the captures."""
         crawls = [*self.held] if len(self.held) <= _MOST_NAMED else ["all"]
         return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {crawl}' for crawl in crawls)}"
 
@@ -73,13 +74,13 @@ def add_captures(
     harvest: bool = False,
     yes: bool = False,
 ) -> AddedCaptures:
-    """Makes the captures that a file names (``-``: standard input) the target ``captures:NAME``; by default it has the
-    file's name. ``columns`` maps columns of a capture to the file's where they have names of their own.
+    """Makes the captures that a file lists (``-``: standard input) the target ``captures:NAME``; the default name is
+    that of the file. ``columns`` maps columns of a capture to the file's if they have other names.
 
-    Where the target has other captures already: ``extend`` adds to them, ``replace`` also takes away those that the
-    file does not name, and without either nothing is changed. Rows that name a URL and a time are looked up first,
-    which ``harvest`` may harvest crawls for, and ``yes`` agrees to the price of. Raises ``UserInputError``,
-    ``EnvironmentFault``, and ``DataFault`` for an index that cannot be read.
+    If the target has other captures already, ``extend`` adds to them and ``replace`` also removes those that the file
+    does not list; without either nothing is changed. Rows with a URL and a time are looked up first: ``harvest`` allows
+    harvesting crawls for it, ``yes`` agrees to the cost. Raises ``UserInputError``, ``EnvironmentFault``, and
+    ``DataFault`` for an index that cannot be read.
     """
     from cc_pipeline.extraction.blocked import blocked
     from cc_pipeline.harvesting.crawls import known_crawls
@@ -143,7 +144,7 @@ def _name_of(file: str) -> str:
 
 
 def _spooled(folder: Path) -> Path:
-    """Standard input as a file: a Parquet file is read from its end."""
+    """Copies standard input to a file, since a Parquet file is read from its end."""
     path = folder / "standard-input"
     with path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
@@ -151,7 +152,7 @@ def _spooled(folder: Path) -> Path:
 
 
 def _knows(workspace: Workspace) -> Callable[[str], bool]:
-    """Whether the source has a crawl; one that is in no list is asked for."""
+    """Returns a function that tells whether the source has a crawl. A crawl that is in no list costs a request."""
     from cc_pipeline.harvesting.crawls import find_crawl
 
     def knows(crawl: str) -> bool:
@@ -184,7 +185,7 @@ def _asker(workspace: Workspace, *, harvest: bool) -> Ask:
 
 
 def _agree(workspace: Workspace, by_url: ByUrl, rows: OrderedRows, *, harvest: bool, yes: bool) -> None:
-    """Has somebody agree to what look-ups cost. Raises ``UserInputError`` above the limit where nobody does."""
+    """Asks whether the look-ups may cost so much. Raises ``UserInputError`` above the limit if nobody agrees."""
     from cc_pipeline.index.lookup import price_lookup
     from cc_pipeline.named_captures.by_url import target_of, together
 

@@ -1,4 +1,4 @@
-"""The graph, materialized for targets in crawls through Dagster in this process."""
+"""Materializes the asset graph for targets in crawls through Dagster in this process."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ _FAILED_IN_A_ROW = 5
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a run did in some of its crawls: by slice, in the order of the crawls. ``forgotten`` are the slugs of new
-    targets that were found nowhere, so not kept. ``notes`` are lines for a person. ``is_held_back``: some of it was not
-    published. ``turn`` is its number among how many parts of the run; several make a summary at the end."""
+    """The result of a run in some of its crawls: changes by slice, in the order of the crawls. ``forgotten`` are the
+    slugs of new targets without any capture, which are not kept. ``notes`` are lines for a person. ``is_held_back``:
+    some slices were not published. ``turn`` is the number of this part and how many parts the run has; several parts
+    get a summary at the end."""
 
     settings: Settings
     targets: tuple[Target, ...]
@@ -72,14 +73,16 @@ def run_targets(
     yes: bool = False,
     told: Callable[[Part], object] = lambda part: None,
 ) -> list[EnvironmentFault]:
-    """Gets ``targets`` out of ``crawls`` (a person's words), from the index to pages, and publishes them.
+    """Extracts ``targets`` from ``crawls`` (a person's words), from the index to pages, and publishes them.
 
-    Of ``all``, a year or a range each crawl by itself, the newest first: its pages are there before the last index is
-    harvested. Of several such crawls pages are published when the last publication is older than the settings say, and
-    at the end. ``narrowed`` leaves crawls with those of the targets that are meant there. ``told`` hears of each part
-    when it is done. Gives why partitions failed; the others are published all the same. A crawl of several that cannot
-    be run at all is left, with a note, and the next one is run; the first fault given then names all that were left.
-    Raises as ``materialize``, and ``UserInputError`` for a price that nobody agreed to.
+    For ``all``, a year or a range, each crawl is run by itself, the newest first: its pages are there before the last
+    index is harvested. With several such crawls, pages are published when the last publication is older than the
+    settings say, and at the end. ``narrowed`` takes crawls and returns them with the targets to run there. ``told`` is
+    called with each finished part.
+
+    Returns why partitions failed; the others are published all the same. If one of several crawls cannot be run at all,
+    it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
+    Raises as ``materialize``, and ``UserInputError`` for a cost that nobody agreed to.
     """
     crawl_ids, is_sequential = _meant(settings, crawls, targets)
     groups = [(crawl_ids, targets)] if narrowed is None else narrowed(crawl_ids)
@@ -142,7 +145,7 @@ def run_targets(
 
 
 def _publish(settings: Settings) -> None:
-    """Publishes what several parts of a run made and none of them published."""
+    """Publishes the results of several parts of a run, if none of the parts published them."""
     from cc_pipeline.workspace.workspace import open_workspace
 
     with room_in(settings.home), open_workspace(settings) as workspace:
@@ -155,7 +158,7 @@ def _publish(settings: Settings) -> None:
 def _crawls_left(
     faults_by_crawl: Mapping[str, EnvironmentFault], requested_crawls: Collection[str]
 ) -> EnvironmentFault:
-    """The fault of a run that left crawls: incomplete where that is all that each of them was."""
+    """Returns the fault of a run that left crawls. It is ``Incomplete`` only if the fault of each crawl was."""
     first = next(iter(faults_by_crawl.values()))
     faults = faults_by_crawl.values()
     family = EnvironmentFault if not all(isinstance(fault, Incomplete) for fault in faults) else Incomplete
@@ -168,7 +171,7 @@ def _crawls_left(
 
 
 def _given_in(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
-    """The crawls of each of ``targets`` whose captures somebody named one by one."""
+    """Returns the crawls of each of ``targets`` whose captures a person listed."""
     from cc_pipeline.named_captures.adding import given_in
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -181,7 +184,8 @@ def _given_in(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Col
 def _there(
     crawl: str, targets: Sequence[Target], crawls_by_target: Mapping[str, Collection[str]]
 ) -> tuple[Target, ...]:
-    """Those of ``targets`` that may have captures in a crawl: others were given by name."""
+    """Returns the targets that may have captures in a crawl. Targets with listed captures have them in their crawls
+    only."""
     return tuple(
         target
         for target in targets
@@ -190,8 +194,8 @@ def _there(
 
 
 def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, ...], bool]:
-    """The crawls that a person named, and whether ``all``, a year or a range is among them: then after an estimate of
-    what their indexes cost, to which somebody has to agree above the limit of the settings."""
+    """Returns the crawls that a person named, and whether ``all``, a year or a range is among them. In that case it
+    reports the estimated cost of their indexes first. Above the limit of the settings somebody has to agree."""
     from cc_pipeline.api.asking import needs_harvest
     from cc_pipeline.commoncrawl.crawls import is_selection
     from cc_pipeline.workspace.workspace import open_workspace
@@ -225,8 +229,9 @@ def _part(
     turn: tuple[int, int],
     yes: bool,
 ) -> tuple[Part, EnvironmentFault | None]:
-    """Runs the graph; gives what was done and why partitions failed, if some did. ``priced`` is what other parts'
-    fetches cost and grows by those of this one; ``unfound`` and ``turn`` are as for :func:`materialize`."""
+    """Runs the graph; returns the result and why partitions failed, if some did. ``priced`` is the cost of the fetches
+    of other parts; the fetches of this part are added to it. ``unfound`` and ``turn`` are as for
+    :func:`materialize`."""
     started = time.monotonic()
     notes: list[str] = []
     changes: dict[Slice, Done] = {}
@@ -285,7 +290,7 @@ def _part(
 
 
 def _held_back(workspace: Workspace, slices: Collection[Slice]) -> list[EnvironmentFault]:
-    """Why some of the partitions ``slices`` were not published, if any were not."""
+    """Returns why some of the partitions of ``slices`` were not published; empty if all were."""
     from cc_pipeline.checks.outputs import held_back_verdict
     from cc_pipeline.checks.scope import key_of
 
@@ -310,18 +315,21 @@ def materialize(
     unfound: tuple[dict[str, list[Slice]], bool] | None = None,
     turn: tuple[int, int] = (1, 1),
 ) -> EnvironmentFault | None:
-    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; nothing of it where nothing
-    is to be done.
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run. Runs nothing if nothing is to
+    be done.
 
-    Gives why partitions failed, if some did (``Incomplete`` where the source did not give all): the others, and what
-    came of these, are published all the same. ``afterwards`` is called with the workspace of the runs, still open, how
-    the targets stood before and stand now, a look a crawl, and which were not kept. With ``short_ways`` a crawl is not
-    harvested for a few targets that another index finds with less. ``yes`` agrees to the price of an index that has to
-    be built first.
-    ``priced`` is what the command's other fetches cost: all of them count together. ``unfound`` are targets that are
-    new by the command and have no capture in its crawls until now, and whether these crawls are its last: then they
-    are not kept. ``turn`` is the number of these crawls among how many such parts of a command. With several, its steps
-    are details, and it publishes only when the last publication is older than the settings say.
+    Returns why partitions failed, if some did (``Incomplete`` if the source did not return everything). All other
+    partitions, and what was fetched of these, are published all the same.
+
+    - ``afterwards`` is called with the open workspace, the plans of each crawl before and after, and the targets that
+      were not kept.
+    - ``short_ways``: a crawl is not harvested for a few targets that another index finds with fewer requests.
+    - ``yes`` agrees to the cost of an index that has to be built first.
+    - ``priced`` is the cost of the command's other fetches: all of them count together.
+    - ``unfound`` are targets that are new in this command and have no capture yet, and whether these crawls are the
+      last ones: then targets without captures are not kept.
+    - ``turn`` is the number of these crawls and how many such parts the command has. With several parts, the steps are
+      details, and a part publishes only when the last publication is older than the settings say.
     """
     trouble: EnvironmentFault | None = None
     briefly = turn[1] > 1
@@ -424,7 +432,8 @@ def _forget_unfound(
     unfound: dict[str, list[Slice]],
     last: bool,
 ) -> list[str]:
-    """Adds to ``unfound`` what these crawls have of it, and takes away, after the ``last`` of them, what none has."""
+    """Adds to ``unfound`` the slices that these crawls have of it. After the ``last`` crawls it removes targets without
+    any capture."""
     from cc_pipeline.defs.purging import forget_unfound
 
     unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
@@ -440,8 +449,8 @@ def _forget_unfound(
 def _answer_all_the_same(
     workspace: Workspace, crawl_plans: Sequence[CrawlPlan], targets: Sequence[Target], refusal: NotNow
 ) -> None:
-    """Has the URL index asked for what a refused harvest was for. Raises ``refusal`` where that is no way, or refused
-    as well."""
+    """Uses the URL index in place of a refused harvest. Raises ``refusal`` if no other index is available, or if that
+    is refused too."""
     from cc_pipeline.extraction.shortest import said, short_ways
 
     try:

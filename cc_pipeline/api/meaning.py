@@ -1,5 +1,4 @@
-"""What a person meant by their words: targets as text, in files or on standard input; names mistyped; what a home knows
-of them."""
+"""Interprets user input: targets as text, in files or on standard input; mistyped names; targets that a home knows."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ _NAMED_BRINGERS = 3
 
 
 def meant(host: str, known_hosts: Iterable[str]) -> str | None:
-    """Returns the name of ``known_hosts`` most like ``host``, else ``host`` with a common ending that is like its own."""
+    """Returns the name of ``known_hosts`` most like ``host``, else ``host`` with a common ending like its own."""
     from cc_pipeline.commoncrawl.domains import has_known_suffix
 
     near = get_close_matches(host, [name for name in known_hosts if name != host], 1, _ALIKE)
@@ -50,7 +49,7 @@ def meant(host: str, known_hosts: Iterable[str]) -> str | None:
 
 
 def found_before(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
-    """Those of the targets that this home has captures of in any crawl: no typos, and not to be forgotten."""
+    """Returns the targets that this home has captures of in any crawl. They are no typos and must be kept."""
     import duckdb
 
     from cc_pipeline.lake.reading import open_settled
@@ -67,7 +66,8 @@ def found_before(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def known_names(settings: Settings) -> tuple[str, ...]:
-    """Names of the home's watch list and targets, and domains it has pages of; what cannot be read is left out."""
+    """Returns names of the watch list and of targets, and domains with pages in the home. Unreadable sources are left
+    out."""
     import duckdb
 
     from cc_pipeline.automation import watch_list
@@ -91,8 +91,8 @@ def known_names(settings: Settings) -> tuple[str, ...]:
 def guesses(
     settings: Settings, unfound: Sequence[Target], found_names: Sequence[str] = ()
 ) -> Iterator[tuple[Target, str]]:
-    """The first of the targets that were found ``unfound`` with the known name that each may be a mistyping of, where
-    there is one. ``found_names`` are names that were found."""
+    """Yields the first targets of ``unfound``, each with the known name that it may be a mistyping of, if there is one.
+    ``found_names`` are names that were found."""
     mistyped = {name for target in unfound for name in (target.value, target.slug)}
     name_pool = [name for name in (*found_names, *known_names(settings)) if name not in mistyped]
     for target in unfound[:_MOST_GUESSED]:
@@ -101,12 +101,12 @@ def guesses(
 
 
 def read_targets(texts: Sequence[str], settings: Settings, folder: Path | None = None) -> tuple[Target, ...]:
-    """The targets that a person named, each once: as text, as ``@FILE``, or as ``-`` for standard input.
+    """Returns the targets that a person named, each once: as text, as ``@FILE``, or as ``-`` for standard input.
 
-    A list has a target a line; comments and blank lines are skipped. ``folder`` is where the files of sets lie (for a
-    list in a file: beside it), by default where the command runs. Raises ``UserInputError`` naming each wrong line with
-    its number, for a set that two lines define differently, and for domains under a suffix that nobody sells; nothing
-    was looked up or written then.
+    A list has one target per line; comments and blank lines are skipped. ``folder`` is the folder of the files of sets
+    (for a list in a file: the folder of the list), by default the current one. Raises ``UserInputError`` with the
+    number of each wrong line, for a set that two lines define differently, and for domains under an unknown suffix.
+    Nothing was looked up or written then.
     """
     from cc_pipeline.commoncrawl.target_text import parse_target
 
@@ -130,12 +130,12 @@ def read_targets(texts: Sequence[str], settings: Settings, folder: Path | None =
 
 
 def lines_meant(texts: Sequence[str]) -> list[str]:
-    """What a person typed, with the lines of ``@FILE`` and ``-`` in their place; comments and blank lines left out."""
+    """Returns the typed texts, with ``@FILE`` and ``-`` replaced by their lines, without comments and blank lines."""
     return [text for _, text, _ in _each_meant(texts, Path.cwd())]
 
 
 def _each_meant(texts: Sequence[str], base_folder: Path) -> Iterator[tuple[str, str, Path]]:
-    """Where each text stands (nothing for what was typed), the text, and the folder of its files."""
+    """Yields the origin of each text (empty for typed text), the text, and the folder of its files."""
     from cc_pipeline.commoncrawl.target_text import content_lines
 
     for text in texts:
@@ -156,7 +156,7 @@ def _is_list(text: str) -> bool:
 
 
 def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
-    """Raises ``UserInputError`` for a domain under a suffix that nobody sells, such as ``example.og``."""
+    """Raises ``UserInputError`` for a domain under a suffix without a registry, such as ``example.og``."""
     from cc_pipeline.commoncrawl.domains import has_known_suffix
 
     if target.kind != "domain" or target.place is None or has_known_suffix(target.place.host):
@@ -170,9 +170,9 @@ def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
 
 
 def text_meant(argument: str) -> str:
-    """The text that ``argument`` means: that of a file for ``@FILE``, of standard input for ``-``, else itself.
+    """Returns the text of a file for ``@FILE``, of standard input for ``-``, else ``argument`` itself.
 
-    Raises ``UserInputError`` where it cannot be read.
+    Raises ``UserInputError`` if it cannot be read.
     """
     if argument == STANDARD_INPUT:
         return _decoded(sys.stdin.buffer.read(), "standard input")
@@ -194,8 +194,8 @@ def _decoded(data: bytes, place: str) -> str:
 
 
 def chosen_targets(texts: Sequence[str]) -> list[Target]:
-    """The targets that ``texts`` mean, lists (``@FILE``, ``-``) by their lines; of a set its name is enough: its
-    members are in the home."""
+    """Returns the targets that ``texts`` name; lists (``@FILE``, ``-``) count by their lines. For a set its name is
+    enough: its members are in the home."""
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in
 
@@ -210,11 +210,10 @@ def chosen_targets(texts: Sequence[str]) -> list[Target]:
 def refuse_unknown(
     connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target], texts: Sequence[str] = ()
 ) -> None:
-    """Raises ``UserInputError`` for a target that nobody ran here: a file of none of its rows would look like an
-    answer. It says what may have been meant, and which targets brought pages of a domain.
+    """Raises ``UserInputError`` for a target that was not run in this home, since a file without its rows would look
+    like an answer. The message suggests the target that was meant, and the targets that have pages of the domain.
 
-    Of a list among ``texts``, which ``targets`` were made of, not all were found where it was run: those are only
-    counted, unless none is here.
+    Missing targets of a list file among ``texts`` are only counted. If all are missing, it is an error.
     """
     slugs = [target.slug for target in targets]
     query = (
@@ -259,14 +258,14 @@ def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target,
 
 
 def crawl_ids(texts: Sequence[str]) -> list[str]:
-    """Crawl ids as a person may write them. Raises ``UserInputError`` for text that cannot be one."""
+    """Returns valid crawl ids for what a person wrote. Raises ``UserInputError`` for text that cannot be one."""
     from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 
     return [validate_crawl_id(text) for text in texts]
 
 
 def checked_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:
-    """``output`` if it is one of ``allowed``. Raises ``UserInputError``."""
+    """Returns ``output`` if it is one of ``allowed``. Raises ``UserInputError``."""
     if output not in allowed:
         raise UserInputError(f"--format is {output!r}; choose one of {', '.join(allowed)}")
     return output

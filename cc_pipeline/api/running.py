@@ -1,4 +1,4 @@
-"""What all that starts runs shares: the crawls a person named, a harvest, and timing a step."""
+"""Parts that all commands with runs share: the named crawls, a harvest, and timing a step."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _FAMILIES: dict[str | None, type[EnvironmentFault]] = {
 
 
 def step(name: str, work: Callable[[], object], *, aside: bool = True, briefly: bool = False) -> None:
-    """Calls ``work`` and tells how many seconds it took: ``aside``, or as part of the answer; ``briefly`` only to who
-    wants details.
+    """Calls ``work`` and reports how many seconds it took: with ``aside`` as a notice, else as part of the answer; with
+    ``briefly`` only as a detail.
 
-    Raises ``EnvironmentFault`` with
-    the reason when a run fails; ``Incomplete`` when it fails because the source did not give everything.
+    Raises ``EnvironmentFault`` with the reason if a run fails, ``Incomplete`` if it failed because the source did not
+    return everything.
     """
     from cc_pipeline.defs.launch import RunFailed
 
@@ -57,15 +57,15 @@ def step(name: str, work: Callable[[], object], *, aside: bool = True, briefly: 
 
 
 def others_are_done(error: EnvironmentFault) -> bool:
-    """Whether an error of :func:`step` is about single partitions, while all others of its runs were done."""
+    """Whether an error of :func:`step` is about single partitions, while all other partitions of its runs were done."""
     from cc_pipeline.defs.launch import RunFailed
 
     return isinstance(error.__cause__, RunFailed) and bool(error.__cause__.failed)
 
 
 def despite_gaps(harvest: Callable[[], object]) -> bool:
-    """Harvests, and goes on where index files could not be read: the look-up finds another index, or says which. Gives
-    whether all could be read."""
+    """Harvests, and continues if index files could not be read: the look-up uses another index or reports the missing
+    files. Returns whether all files could be read."""
     try:
         harvest()
     except IndexIncomplete:
@@ -81,10 +81,10 @@ def all_runs(runs: Iterable[object]) -> None:
 
 
 def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
-    """Crawl ids, ``newest`` replaced by the newest that is published; ``all``, years and ranges (``2018..2024``) by
-    their crawls, newest first, without those that are only announced.
+    """Returns crawl ids. ``newest`` becomes the newest published crawl; ``all``, years and ranges (``2018..2024``)
+    become their crawls, newest first, without those that are only announced.
 
-    Raises ``UserInputError`` for a crawl the source does not have or has only announced.
+    Raises ``UserInputError`` for a crawl that the source does not have or has only announced.
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, select
     from cc_pipeline.harvesting.crawl_index import is_published
@@ -133,8 +133,8 @@ def _not_there(crawl: str, source: str) -> str:
 
 
 def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
-    """``crawls`` (newest first) without those that are only announced. Older ones than one that is there are not
-    asked for: that would be a request for each. One of which the source does not say it stays, for whoever runs it."""
+    """Returns ``crawls`` (newest first) without those that are only announced. Crawls older than the first published
+    one are not checked: that would cost a request for each. A crawl whose state the source does not tell is kept."""
     from cc_pipeline.harvesting.crawl_index import is_published
 
     unknown_crawls: list[str] = []
@@ -152,10 +152,10 @@ def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
 
 
 def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, max_files: int | None = None) -> list[str]:
-    """Those of ``crawls`` whose index has to be built here first, and is: a person agreed to the price.
+    """Returns the crawls whose index has to be built in this home first, if a person agreed to the cost.
 
-    Asks where somebody can be asked. Other words than ids of such crawls are passed over. Where the settings allow what
-    an index lacks, nothing is built unasked. Raises ``UserInputError`` with the price where nobody agreed.
+    Asks if somebody can be asked. Words that are no ids of such crawls are skipped. If the settings allow the missing
+    part of an index, nothing is built unasked. Raises ``UserInputError`` with the cost if nobody agreed.
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, validate_crawl_id
 
@@ -184,8 +184,8 @@ def _agreed(workspace: Workspace, crawl: str, yes: bool, max_files: int | None) 
 def build_indexes(
     launcher: Launcher, crawls: Iterable[str], max_files: int | None = None, *, aside: bool = True
 ) -> None:
-    """Builds the indexes of crawls whose price was agreed to. What the source does not give of them now is a hole in
-    an index, as others are."""
+    """Builds the indexes of crawls whose cost was agreed to. Files that the source does not return now become index
+    gaps."""
     for crawl in crawls:
         try:
             step("build", partial(launcher.build_index, crawl, max_files), aside=aside)
@@ -194,7 +194,7 @@ def build_indexes(
 
 
 def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
-    """Writes down how many stretches of archive files no index of ours could take in."""
+    """Reports how many byte ranges of archive files could not be indexed."""
     from cc_pipeline.workspace.source_files import ARCHIVE
 
     for crawl in crawls:
@@ -209,8 +209,8 @@ def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
 
 
 def harvest_crawls(workspace: Workspace, crawls: Sequence[str], *, refresh: bool = False) -> None:
-    """Materializes the index assets of ``crawls``; ``refresh`` as of ``Launcher.harvest``. Raises ``EnvironmentFault``
-    when the run fails, ``IndexIncomplete`` when that is because index files could not be read."""
+    """Materializes the index assets of ``crawls``; ``refresh`` is as for ``Launcher.harvest``. Raises
+    ``EnvironmentFault`` if the run fails, ``IndexIncomplete`` if it fails because index files could not be read."""
     from cc_pipeline.defs.launch import Launcher
 
     with Launcher(workspace) as launcher, voice().bars():

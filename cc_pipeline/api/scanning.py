@@ -1,5 +1,5 @@
-"""A question without a site: what a condition means in all of a crawl's columnar index, file by file, so that a scan
-that was killed goes on with the files that are left."""
+"""Look-ups without a site: finds the captures of a condition in a crawl's whole columnar index, file by file, so that a
+killed scan continues with the remaining files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _EVERYTHING: Final = "*"
 
 
 def condition_of_all(texts: list[str]) -> str:
-    """The condition of ``* where …``; empty where sites are named. Raises ``UserInputError`` for one without any."""
+    """Returns the condition of ``* where …``; empty if sites are named. Raises ``UserInputError`` for ``*`` without
+    any."""
     words = texts[0].split(None, 2) if len(texts) == 1 else []
     if not words or words[0] != _EVERYTHING:
         return ""
@@ -40,9 +41,9 @@ def condition_of_all(texts: list[str]) -> str:
 
 
 def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], None], *, harvest: bool) -> int:
-    """Gives ``write`` all captures of the question's crawls that a condition means, as far as the index tells; how many
-    there are. Parts are kept beside ``out`` until all are there. Raises ``UserInputError`` above the limits of the
-    settings where nobody agrees, ``EnvironmentFault`` and ``DataFault`` for an index that cannot be read."""
+    """Calls ``write`` with all captures in the crawls that match a condition, as far as the index tells; returns how
+    many there are. Parts are kept beside ``out`` until the scan is complete. Raises ``UserInputError`` above the limits
+    of the settings if nobody agrees, ``EnvironmentFault`` and ``DataFault`` for an index that cannot be read."""
     import pyarrow.parquet as pq
 
     from cc_pipeline.commoncrawl.filters import parse_condition
@@ -73,12 +74,12 @@ def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], 
 
 
 def forget_parts(out: Path) -> None:
-    """Deletes the parts once the file is there."""
+    """Deletes the parts once the file is complete."""
     shutil.rmtree(out.with_name(f"{out.name}.parts"), ignore_errors=True)
 
 
 def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harvest: bool) -> list[Path]:
-    """Writes the parts that are not there yet; gives all of the crawl."""
+    """Writes the missing parts of a crawl; returns the paths of all its parts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

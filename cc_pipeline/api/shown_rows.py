@@ -1,4 +1,4 @@
-"""The first rows of something as a person reads them: aligned text for a terminal, a table for a notebook."""
+"""Displays the first rows for a person: aligned text for a terminal, a table for a notebook."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _GAP: Final = "  "
 
 
 def rows_as_text(names: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> str:
-    """Aligned lines no wider than ``width`` (the terminal, at most 120 columns). Columns that do not fit are named
-    below."""
+    """Returns aligned lines no wider than ``width`` (default: the terminal, at most 120 columns). Columns that do not
+    fit are named below."""
     width = width or min(shutil.get_terminal_size((100, 24)).columns, _LINE_WIDTH)
     cells = [[_cell(value, _COLUMN_WIDTHS[0]) for value in row] for row in rows[:TEXT_ROWS]]
     columns = [[name, *(row[position] for row in cells)] for position, name in enumerate(names)]
@@ -44,7 +44,7 @@ def rows_as_text(names: Sequence[str], rows: Sequence[Sequence[object]], width: 
 
 
 def rows_as_html(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> str:
-    """A table under its caption, cut to what one reads. What pages say is no markup."""
+    """Returns a table under its caption, cut to a readable size. Text of pages is escaped."""
     head = "".join(f'<th style="text-align:left">{html.escape(name)}</th>' for name in names)
     lines = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows[:HTML_ROWS])
     return (
@@ -55,7 +55,7 @@ def rows_as_html(names: Sequence[str], rows: Sequence[Sequence[object]], caption
 
 
 def count_of(number: int, noun: str) -> str:
-    """A number with its noun: ``1 row``, ``2,000 rows``."""
+    """Returns a number with its noun: ``1 row``, ``2,000 rows``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -65,7 +65,7 @@ def _html_cell(value: object) -> str:
 
 
 def _cell(value: object, max_length: int) -> str:
-    """One value in a line of its own of at most ``max_length`` characters."""
+    """Returns a value as one line of at most ``max_length`` characters."""
     if value is None:
         return ""
     # of a long value only what is shown is made into text
@@ -91,13 +91,13 @@ def _in_json(value: object) -> str:
 
 
 def _moment(value: datetime) -> str:
-    """A time to the second, in UTC."""
+    """Formats a time to the second, in UTC."""
     moment = value if value.tzinfo is None else value.astimezone(UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
 def _cut(text: str, max_width: int) -> str:
-    """Text of at most ``max_width`` columns of a terminal, where a letter of some scripts takes two."""
+    """Cuts text to at most ``max_width`` columns of a terminal. Letters of some scripts take two columns."""
     from rich.cells import cell_len, set_cell_size
 
     return text if cell_len(text) <= max_width else f"{set_cell_size(text, max_width - 1)}…"
@@ -111,7 +111,8 @@ def _line_width(columns: Sequence[Sequence[str]], max_width: int) -> int:
 
 
 def _fitting(columns: Sequence[Sequence[str]], max_width: int, width: int) -> list[int]:
-    """The places of the columns that fit into a line: a wide one makes room for narrow ones after it."""
+    """Returns the positions of the columns that fit into a line. A column that is too wide is skipped, so that narrow
+    columns after it may fit."""
     fitting: list[int] = []
     for position in range(len(columns)):
         if not fitting or _line_width([columns[fitted] for fitted in (*fitting, position)], max_width) <= width:

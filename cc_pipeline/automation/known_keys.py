@@ -1,4 +1,4 @@
-"""Which partition keys mean something in a home, and which target a person means by a few words."""
+"""Tells which partition keys are valid in a home, and which target a person names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """Domains and crawls that mean something. ``unjudged`` says why that is not known of crawls (empty: it is)."""
+    """The valid domains and crawls. ``unjudged`` is the reason why crawls could not be listed; empty if they were."""
 
     domains: frozenset[str]
     crawls: frozenset[str]
@@ -31,7 +31,8 @@ class KnownKeys:
 
 
 def known_keys(workspace: Workspace) -> KnownKeys:
-    """Targets that are defined, on the watch list or in any slice; crawls that are listed or of which anything is here.
+    """Returns the targets that are defined, on the watch list or in any slice, and the crawls that are listed or have
+    data in the lake.
 
     Raises ``UserInputError`` for a watch list with a wrong line, ``EnvironmentFault`` when the lake cannot be read.
     """
@@ -50,15 +51,15 @@ def known_keys(workspace: Workspace) -> KnownKeys:
 
 
 def defined(lake: Lake) -> list[str]:
-    """The slugs of all targets that are written down, sets and not their parts. Raises ``EnvironmentFault``."""
+    """Returns the slugs of all defined targets; sets count, their parts do not. Raises ``EnvironmentFault``."""
     slugs = lake.read("targets", columns=["slug"]).column("slug").to_pylist()
     return sorted(slug for slug in slugs if SEPARATOR not in slug)
 
 
 def which_target(text: str, known_slugs: Collection[str]) -> str:
-    """The slug of the target that a person means: by its slug, its definition, or the name of a set.
+    """Returns the slug of the target that a person names by its slug, its definition, or the name of a set.
 
-    Raises ``UserInputError`` for what is none of ``known_slugs``, naming those that look like it.
+    Raises ``UserInputError`` if it is none of ``known_slugs``; the message has the most similar ones.
     """
     word = text.strip()
     for slug in (word, word.lower(), set_slug(word.lower())):
@@ -78,5 +79,5 @@ def which_target(text: str, known_slugs: Collection[str]) -> str:
 
 
 def purges_begun(workspace: Workspace) -> Mapping[str, str]:
-    """The definitions of targets whose purge has begun and not ended, by slug. Raises ``EnvironmentFault``."""
+    """Returns the definitions of targets whose purge has begun and not ended, by slug. Raises ``EnvironmentFault``."""
     return {note.slug: note.definition for note in begun(workspace.place)}

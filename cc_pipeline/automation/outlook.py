@@ -1,6 +1,6 @@
-"""What stands of all that is watched, for the schedule: looked at when something changed, and where it is much in a
-process of its own, since what a look at 48,000 partitions holds is more than a server should.
-"""
+"""Finds the stale and due partitions of all watched targets, for the schedule. The result is kept until something
+changes. Many partitions are assessed in a process of their own, since 48,000 of them need more memory than a server
+should hold."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _BY_ITSELF: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Targets of one crawl: those that are ``stale`` for a reason that automation acts on, and of those whose source
-    did not give everything the ones that are ``due`` to be asked for again, and the ones that are ``waiting``. Before
-    the time ``until`` no other is due, whatever it is then (``None``: never)."""
+    """Targets of one crawl. ``stale`` targets are made again for a reason that automation acts on. Of targets with
+    missing captures, ``due`` ones are fetched again now and ``waiting`` ones later. No further target becomes due
+    before ``until`` (``None``: never)."""
 
     stale: frozenset[str]
     due: frozenset[str]
@@ -64,10 +64,10 @@ class Due:
 
 
 def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
-    """What is due of the targets that were looked at.
+    """Returns the stale, due and waiting targets of a crawl.
 
-    One whose captures were all asked for in vain often enough is neither due nor waiting: what it lacks stays missing
-    by name.
+    A target whose captures were all requested in vain often enough is neither due nor waiting: its missing captures
+    stay missing by name.
     """
     stale = {
         slice_plan.slice_.whole.target
@@ -95,8 +95,8 @@ def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
 
 @dataclass(slots=True)
 class Outlook:
-    """What stands of targets in crawls; see ``Due``. ``older`` is what parsing pages of an older parser again costs, by
-    partition. Before ``until`` time alone changes none of it."""
+    """The stale, due and waiting targets of several crawls; see ``Due``. ``older`` is the cost of parsing the pages of
+    an older parser again, by partition. Before ``until`` time alone changes nothing here."""
 
     pairs: list[Pair] = field(default_factory=list)
     stale: set[Pair] = field(default_factory=set)
@@ -111,7 +111,8 @@ _last: dict[Path, tuple[object, Outlook]] = {}
 
 
 def outlook(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
-    """What the plan says of ``slugs`` in ``crawls``: as this process was told last, while nothing changed.
+    """Assesses the targets ``slugs`` in ``crawls``. Returns the last result of this process if nothing has changed
+    since.
 
     Raises ``CcPipelineError`` as :func:`~cc_pipeline.extraction.crawl_plan.look`.
     """
@@ -129,7 +130,7 @@ def outlook(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], n
 
 
 def _state(workspace: Workspace) -> tuple[object, ...]:
-    """All that decides what is to be done of given slices, but for the time."""
+    """Returns everything that decides the plan of given slices, except the time."""
     lake, settings = workspace.lake, workspace.settings
     handles = [lake.open(spec) for spec in lake.specs.values()]
     built = sorted((settings.home / "url-index").glob(f"*/{ABOUT}"))
@@ -143,7 +144,7 @@ def _state(workspace: Workspace) -> tuple[object, ...]:
 
 
 def _looked(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
-    """One look a crawl."""
+    """Plans each crawl once."""
     report = Outlook()
     for crawl in crawls if slugs else ():
         # lost bytes are for doctor and the checks: a look at each stored file would take a tick too long
@@ -190,7 +191,7 @@ def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: 
 
 
 def _write_outlook(report: Outlook) -> dict[str, Any]:
-    """An outlook as JSON: what a process says of a home is never unpickled."""
+    """Encodes the result as JSON: the output of another process is never unpickled."""
     return {
         **{name: list(getattr(report, name)) for name in _PAIRS},
         "older": [[slice_.crawl, slice_.target, *astuple(price)] for slice_, price in report.older.items()],
@@ -205,7 +206,7 @@ def _read_outlook(answer: dict[str, Any]) -> Outlook:
 
 
 def _write_fault(fault: CcPipelineError) -> tuple[str, list[str]]:
-    """The nearest of the families that callers tell apart, and what it is made of."""
+    """Returns the nearest of the error families that callers distinguish, and the arguments of the error."""
     if isinstance(fault, EnvironmentFault):
         return ("place" if isinstance(fault, PlaceFault) else "environment"), [fault.what, fault.advice]
     return ("input" if isinstance(fault, UserInputError) else "other"), [str(fault)]
@@ -216,7 +217,7 @@ def _read_fault(family: str, texts: list[str]) -> CcPipelineError:
 
 
 def main() -> None:
-    """Answers the question on standard input."""
+    """Reads a request from standard input and writes the result to standard output."""
     settings, crawls, slugs, now = pickle.load(sys.stdin.buffer)
     answer: Outlook | CcPipelineError
     try:

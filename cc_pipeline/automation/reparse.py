@@ -1,7 +1,7 @@
-"""Pages that an older parser made: how many, where, what parsing them again costs, and whether somebody said yes.
+"""Pages of an older parser: how many there are and where, the cost of parsing them again, and whether somebody agreed.
 
-A new version of the parser makes all pages stale at once, which may be days of work. So automation says what it would
-cost and waits; a run that a person starts parses what it touches in any case.
+A new version of the parser makes all pages stale at once, which may be days of work. So automation reports the cost and
+waits. A run that a person starts parses its own partitions in any case.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAGES_A_SECOND: Final = {"fast": 120.0, "auto": 90.0, "quality": 40.0}
 
 
 def outdated(settings: Settings, slice_states: Mapping[Slice, Standing]) -> dict[Slice, Price]:
-    """What is to be parsed again of each partition, in pages and stored bytes, for no other reason than a newer
+    """Returns the pages and stored bytes of each partition that have to be parsed again for no reason but a newer
     parser."""
     parsed = {slice_: Wanted("") for slice_, slice_state in slice_states.items() if slice_state.parsed is not None}
     costs: dict[Slice, Price] = {}
@@ -41,13 +41,13 @@ def outdated(settings: Settings, slice_states: Mapping[Slice, Standing]) -> dict
 
 
 def _sums(prices: Collection[Price]) -> tuple[int, int]:
-    """Pages and stored bytes, those that are known."""
+    """Returns the sums of the known pages and stored bytes."""
     return sum(price.pages or 0 for price in prices), sum(price.stored or 0 for price in prices)
 
 
 def outdated_of_all(workspace: Workspace) -> dict[Slice, Price]:
-    """As :func:`outdated`, of all that was ever parsed in the settings' subsets: what runs make. Raises
-    ``EnvironmentFault``."""
+    """Returns the same as :func:`outdated` for all parsed slices in the subsets of the settings, which are those that
+    runs make. Raises ``EnvironmentFault``."""
     subsets = workspace.settings.subsets
     with workspace.lake.still():
         slices = [
@@ -59,14 +59,14 @@ def outdated_of_all(workspace: Workspace) -> dict[Slice, Price]:
 
 
 def agree(settings: Settings, *, yes: bool) -> None:
-    """Writes down whether the pages of parsers before this one are to be parsed again."""
+    """Stores whether the pages of older parsers are to be parsed again."""
     path = _note(settings)
     with disk_trouble(path):
         write_whole(path, json.dumps({"parser": options_of(settings).parser, "agreed": yes}), durable=True)
 
 
 def is_agreed(settings: Settings) -> bool:
-    """Whether somebody said yes, for the parser of now."""
+    """Whether somebody agreed, for the current parser."""
     try:
         agreement = json.loads(_note(settings).read_text("utf-8"))
         return bool(agreement["agreed"]) and agreement["parser"] == options_of(settings).parser
@@ -75,7 +75,7 @@ def is_agreed(settings: Settings) -> bool:
 
 
 def price_in_words(settings: Settings, costs: Mapping[Slice, Price]) -> str:
-    """What parsing these again is likely to take on this machine, for a person."""
+    """Describes the cost of parsing these pages again on this machine."""
     pages, stored = _sums(costs.values())
     return (
         f"{pages:,} pages of {len(costs):,} partitions were made by an older parser; parsing them again takes "
@@ -84,7 +84,7 @@ def price_in_words(settings: Settings, costs: Mapping[Slice, Price]) -> str:
 
 
 def seconds_of(settings: Settings, pages: int) -> float:
-    """Seconds that parsing so many pages is likely to take on this machine."""
+    """Returns the seconds that parsing so many pages is likely to take on this machine."""
     cores = settings.workers or os.cpu_count() or 1
     return pages / (_PAGES_A_SECOND[settings.extractor] * cores)
 

@@ -1,4 +1,4 @@
-"""Whether the source can be asked just now: its circuit breaker, and one request."""
+"""Whether the source can be asked now: the state of its circuit breaker, and one request."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _ONCE = RetryPolicy(attempts=1)
 
 
 def breaker(workspace: Workspace) -> HostState | None:
-    """How the source's host stands while its breaker is open, and that of every mirror: nothing is sent to it then.
+    """Returns the state of the source's host if its breaker and those of all mirrors are open, so that no request is
+    sent. Returns ``None`` otherwise.
 
-    Costs no request. Raises ``EnvironmentFault`` for a damaged budget file."""
+    Costs no request. Raises ``EnvironmentFault`` for a damaged budget file.
+    """
     states = {state.host: state for state in budget_state(workspace.settings.budget_path) if state.breaker_open}
     breaker_states = [states.get(host) for host in workspace.transport.hosts]
     # one place that may be asked is enough
@@ -28,9 +30,9 @@ def breaker(workspace: Workspace) -> HostState | None:
 
 
 def trouble_of_source(workspace: Workspace, crawl: str) -> str | None:
-    """Why the source cannot be asked for ``crawl`` now, for a person; ``None`` where it answers, whatever it says.
+    """Returns why the source cannot be asked for ``crawl`` now; ``None`` if it answers, whatever the answer is.
 
-    It costs one request a place until one answers, and none while the breaker is open. Raises nothing.
+    Costs one request for each mirror until one answers, and none while the breaker is open. Raises nothing.
     """
     settings = workspace.settings
     try:
@@ -51,7 +53,8 @@ def trouble_of_source(workspace: Workspace, crawl: str) -> str | None:
 
 
 def trouble_at(settings: Settings, address: str, access: Access, crawl: str) -> str | None:
-    """Why one place cannot be asked for ``crawl`` now; ``None`` where it answers. Costs one request, raises nothing."""
+    """Returns why one address cannot be asked for ``crawl`` now; ``None`` if it answers. Costs one request, raises
+    nothing."""
     if not scheme_of(address):
         return None if Path(address).is_dir() else f"the folder {address} is not there"
     try:

@@ -1,8 +1,8 @@
-"""The checks of the core's assets, in the order of its stages. What an extension checks is beside what it makes.
+"""The checks of the core's assets, in the order of its stages. An extension has its checks beside its assets.
 
-A check is a function here: its name is that of the check, its docstring the description. What is long, or is asked
-elsewhere too, is a verdict in the module of its subject. This module is loaded with the definitions of a home, so what
-is heavy is imported in a check.
+Each check is a function: its name is the name of the check, its docstring the description. A long check, or one that is
+used elsewhere too, calls a function in the module of its subject. This module is loaded with the definitions of a home,
+so heavy imports are inside the functions.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def every_footer_is_kept(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def _of_index(name: str, description: str) -> Check:
-    """A check of the catalog; several of them read its tables once."""
+    """Makes a check of the catalog. Several of them read its tables once."""
 
     def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         from cc_pipeline.checks.tables import index_verdict

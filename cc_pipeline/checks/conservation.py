@@ -1,4 +1,5 @@
-"""No capture is lost or doubled between the tables: one check over the union of the slices that any of them has."""
+"""Checks that no capture is lost or doubled between the tables: one check over all slices that have rows in any
+table."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ _STAGE_OF: Final = {"captures": LOCATE, "records": FETCH, **dict.fromkeys(PAGE_T
 
 @dataclass(frozen=True, slots=True)
 class Imbalance:
-    """What is wrong with a slice: the ``stage`` to make again, and why. ``is_due``: the next run does so anyway, since
-    what the stage was made from changed."""
+    """The problem of a slice: the ``stage`` to run again, and the reason. ``is_due``: the next run does so anyway,
+    since the input of the stage changed."""
 
     stage: Stage
     why: str
@@ -38,7 +39,7 @@ class Imbalance:
 
 @dataclass(slots=True)
 class Balance:
-    """What a look at some slices counted, and the imbalances that it found."""
+    """The counts of some slices and their imbalances."""
 
     captures: int = 0
     records: int = 0
@@ -50,24 +51,24 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Rows of the slices of one crawl, by table; and their notes, a count each."""
+    """Rows of the slices of one crawl, by table, and the counts in their notes."""
 
     rows: Mapping[str, Counter[Slice]]
     notes: Mapping[str, Mapping[Slice, int]]
 
     @property
     def slices(self) -> list[Slice]:
-        """The union of all that have a row anywhere."""
+        """All slices that have a row in any table."""
         return sorted({slice_ for counts in (*self.rows.values(), *self.notes.values()) for slice_ in counts})
 
 
 def balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Balance:
-    """Counts ``slices`` (default: all there are) in every table, crawl by crawl.
+    """Counts ``slices`` (default: all) in every table, crawl by crawl.
 
-    Where fetching stands a slice has as many records as captures, and as many as were planned; where parsing stands, as
-    many pages as records. Each table has the rows that the slice was committed with, and no capture twice. Slices of
-    files that were read whole are passed over. Rows are counted by the log and the footers; places are read of what was
-    committed since they were read last. Raises ``EnvironmentFault``.
+    A fetched slice has as many records as captures, and as many as were planned. A parsed slice has as many pages as
+    records. Each table has the rows that the slice was committed with, and no capture twice. Slices of files that were
+    read whole are skipped. Rows are counted by the log and the footers; locations are read only of commits since the
+    last check. Raises ``EnvironmentFault``.
     """
     totals = Balance()
     files = set(registered(workspace))
@@ -83,7 +84,8 @@ def balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Ba
 
 
 def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """The verdict of :func:`balance`: an error for what is lost or doubled, a warning for what the next run makes."""
+    """Checks the result of :func:`balance`: an error for lost or doubled captures, a warning for slices that the next
+    run makes."""
     totals = balance(workspace, scope.slices)
     metrics: Figures = {
         "captures": totals.captures, "records": totals.records, "pages": totals.pages,
@@ -129,7 +131,7 @@ def _by_crawl(lake: Lake, slices: Collection[Slice] | None) -> Iterator[tuple[st
 
 
 def _counted(lake: Lake, crawl: str, targets: Collection[str] | None, files: Collection[str]) -> _Counts:
-    """The rows of all tables; of ``targets`` alone where they are named."""
+    """Counts the rows of all tables; only of ``targets`` if they are given."""
     rows: dict[str, Counter[Slice]] = {}
     for table in PER_CAPTURE:
         spec, stored = lake.specs[table], lake.pin(table).stored_files([crawl])
@@ -159,7 +161,7 @@ def _counted(lake: Lake, crawl: str, targets: Collection[str] | None, files: Col
 
 
 def _look(workspace: Workspace, counts: _Counts, totals: Balance) -> None:
-    """Adds what the slices of one crawl have to ``totals``."""
+    """Adds the counts and imbalances of one crawl's slices to ``totals``."""
     lake, rows = workspace.lake, counts.rows
     totals.captures += rows["captures"].total()
     totals.records += rows["records"].total()
@@ -195,7 +197,7 @@ def _is_doubtful(slice_: Slice, counts: _Counts) -> bool:
 
 
 def _compare_with_commits(lake: Lake, counts: _Counts, totals: Balance) -> None:
-    """Slices that have other rows in a table than they were committed with."""
+    """Adds slices whose rows in a table differ from those that were committed."""
     slices = counts.slices
     for table in PER_CAPTURE:
         committed_rows = committed_counts(
@@ -249,8 +251,8 @@ def _parsed_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing, is_
 
 
 def to_make_again(totals: Balance) -> dict[Stage, list[Slice]]:
-    """The slices whose imbalance no run mends by itself, by stages that are to be made again: the one that is wrong,
-    and those behind it, whose rows may be as many and wrong too."""
+    """Returns the slices whose imbalance no run mends by itself, by the stages to run again: the wrong stage and the
+    later ones, whose rows may be as many and still wrong."""
     by_stage: dict[Stage, list[Slice]] = {}
     for slice_, imbalance in sorted(totals.wrong.items(), key=lambda item: item[0]):
         if not imbalance.is_due:

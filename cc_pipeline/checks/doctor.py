@@ -1,4 +1,4 @@
-"""What ``cc-pipeline doctor`` checks, including the request budget. A finding says what is so and what to do."""
+"""The checks of ``cc-pipeline doctor``, including the request budget. A finding has the state and the advice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """All findings; nothing raises, since a broken home is what a person asks about."""
+    """Returns all findings. Raises nothing, since a person runs it on a broken home."""
     with open_workspace(settings) as workspace:
         return [
             *_machine(settings),
@@ -111,7 +111,7 @@ def _home(settings: Settings) -> Iterator[Finding]:
 
 
 def _choices(settings: Settings) -> Iterator[Finding]:
-    """What the home's rows were made with, and variables that say otherwise."""
+    """Yields the settings that the home's rows were made with, and variables that differ from them."""
     note = read_note(settings.home)
     for name, value in (choices_of(note) if note is not None else {}).items():
         variable, home_value = in_environment(name), as_written(value)
@@ -205,7 +205,7 @@ def _source(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _data(workspace: Workspace, crawl: str) -> Finding:
-    """Whether the source itself answers, while the host with the list does not."""
+    """Tells whether the source itself answers while the host with the crawl list does not."""
     source, answer = workspace.settings.source, probe(workspace, crawl)
     age_text = f" (asked {ago(answer.at)})" if answer.remembered else ""
     if answer.state == "unknown":
@@ -216,7 +216,7 @@ def _data(workspace: Workspace, crawl: str) -> Finding:
 
 
 def _places(workspace: Workspace) -> Iterator[Finding]:
-    """How each place stands, where there are several; one request each."""
+    """Yields the state of each mirror if there are several; one request each."""
     settings = workspace.settings
     if not settings.mirrors:
         return
@@ -290,7 +290,7 @@ def _unknown_tables(lake: Lake) -> Iterator[Finding]:
 
 
 def _balanced(workspace: Workspace) -> Iterator[Finding]:
-    """Whether any capture is lost or doubled between the tables."""
+    """Tells whether any capture is lost or doubled between the tables."""
     try:
         verdict = conservation_verdict(workspace, Scope())
     except CcPipelineError as error:
@@ -300,7 +300,7 @@ def _balanced(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
-    """Slices that have other rows than they were committed with."""
+    """Yields slices whose rows differ from those that were committed."""
     try:
         miscounts = find_changed_miscounts(settings, lake)
     except CcPipelineError as error:
@@ -313,7 +313,7 @@ def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
 
 
 def _published(workspace: Workspace) -> Iterator[Finding]:
-    """Whether ``cc.duckdb`` shows the lake as it stands, and the files that it shows are there."""
+    """Tells whether ``cc.duckdb`` shows the current lake, and whether the files of its views exist."""
     if workspace.settings.publish == "none":
         return
     try:
@@ -328,7 +328,7 @@ def _published(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _torn_slices(lake: Lake) -> Iterator[Finding]:
-    """Slices whose last commit was torn and taken back, until they are made again."""
+    """Yields slices whose partial commit was rolled back and that were not made again yet."""
     try:
         slices = torn_slices(lake)
     except CcPipelineError:
@@ -368,7 +368,7 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
 
 
 def verified_finding(verification: Verified) -> Finding:
-    """What reading stored records found."""
+    """Returns the finding on a verification of stored records."""
     share = "all" if verification.whole else "a sample; --all reads all"
     text = f"{verification.read:,} of {verification.stored:,} records were read from their files ({share})"
     if not verification.records:
@@ -405,7 +405,7 @@ def _shortfall(lake: Lake) -> Iterator[Finding]:
 
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:
-    """A finding per host that requests were sent to from this home, or one that says none was sent yet."""
+    """Yields a finding per host that this home has sent requests to, or one that says that none was sent yet."""
     if settings.has_own_rate and settings.hosts > 1:
         yield _share(settings)
     try:
@@ -434,7 +434,7 @@ def _share(settings: Settings) -> Finding:
 
 
 def allowed_text(limits: SourceLimits) -> str:
-    """A rate and how many requests may be under way, for people."""
+    """Returns the rate and the maximum of concurrent requests as text."""
     rate = "any number of requests/s" if limits.rate is None else f"{limits.rate:g} requests/s"
     return f"{rate} and {limits.concurrency} at the same time"
 

@@ -1,4 +1,4 @@
-"""What installed extensions add, which of them are broken, and what they themselves find wrong."""
+"""Lists the installed extensions with what they add, reports broken ones, and collects their own findings."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class ListedExtension:
 
 
 def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = None) -> list[ListedExtension]:
-    """All installed extensions, those of this project first. ``definitions_of`` gives what one defines for Dagster;
-    without it that is only said to be there. One that raises is listed as broken."""
+    """Returns all installed extensions, those of this project first. ``definitions_of`` returns the Dagster definitions
+    of an extension; without it the list only tells that there are some. An extension that raises is listed as
+    broken."""
     # refuses those whose kinds have names that are taken
     index_kinds()
     added = {joint: collect(joint) for joint in COLLECTED}
@@ -70,7 +71,8 @@ def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = N
 
 
 def _each(call: Callable[[Extension], Any], problems: dict[str, str]) -> dict[str, Any]:
-    """What each extension answers, by its name. What one raises is put into ``problems``: it may be of this home."""
+    """Calls ``call`` with each extension and returns the results by name. Errors are added to ``problems``: they may be
+    specific to this home."""
     answers = {}
     for extension in extensions():
         try:
@@ -126,7 +128,7 @@ def _added(joint: str, extension: Extension, added: Mapping[str, Mapping[str, An
 
 
 def is_used(extension: Extension, joint: str) -> bool:
-    """Whether the extension hands in a function of its own at a joint."""
+    """Whether the extension has a function of its own at a joint."""
     default = next(extension_field.default for extension_field in fields(Extension) if extension_field.name == joint)
     return getattr(extension, joint) is not default
 
@@ -141,7 +143,7 @@ def _names(contribution: Any) -> list[str]:
 
 
 def broken_findings() -> Iterator[Finding]:
-    """A finding for each extension that is found broken until now."""
+    """Yields a finding for each extension that is known to be broken."""
     for installed in find_extensions():
         if installed.value is None and not installed.is_left_out:
             yield Finding(
@@ -154,8 +156,8 @@ def _broken_advice(installed: Found) -> str:
 
 
 def extension_findings(workspace: Workspace) -> Iterator[Finding]:
-    """A finding for each extension that is broken or lacks libraries, one that names the others, and what each says
-    itself. One that raises is a finding too."""
+    """Yields a finding for each extension that is broken or lacks libraries, one with the names of the others, and the
+    findings of the extensions themselves. An extension that raises is a finding too."""
     listing = list_extensions(workspace.settings)
     if active_names := [listed_extension.name for listed_extension in listing if listed_extension.state == "in use"]:
         yield Finding("ok", "extensions", ", ".join(active_names))

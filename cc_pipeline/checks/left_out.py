@@ -1,4 +1,5 @@
-"""What a person did not get: captures in subsets that were not asked for, and in index files nobody could read."""
+"""Describes the captures that a run left out: those in subsets that were not selected, and in unreadable index
+files."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ _COLUMNS: Final = ("url",)
 
 
 def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """Sentences for a person about ``targets``, located in ``crawls`` before: unread index files, and captures in other
-    subsets, which are counted with a look-up of their own."""
+    """Returns sentences for a person about ``targets``, located in ``crawls`` before: unread index files, and captures
+    in other subsets, which are counted with a look-up of their own."""
     # another look-up of thousands of members is no courtesy any more
     # a condition says itself what is meant, subsets too, and so does who names captures one by one
     small_targets = [
@@ -78,12 +79,12 @@ def left_out(
     crawls: Sequence[str],
     stored_subsets: Mapping[tuple[str, str], Collection[str]] = MappingProxyType({}),
 ) -> list[str]:
-    """A sentence about captures of ``targets`` in the subsets that the settings leave out and the home has not
-    (``stored_subsets``: the subsets that it has of a crawl and slug). A capture of several targets counts once.
+    """Returns a sentence about captures of ``targets`` in the subsets that neither the settings nor the home have
+    (``stored_subsets``: the subsets of the home by crawl and slug). A capture of several targets counts once.
 
-    At most 100 (crawl, target) pairs are counted, with one look-up a crawl. A look-up that fails, or that would read
-    much, is a sentence too, never an error. Crawls of the ARC years, and those whose index is built here, have no
-    subsets.
+    At most 100 (crawl, target) pairs are counted, with one look-up per crawl. A look-up that fails, or would read too
+    many bytes, becomes a sentence and never an error. Crawls of the ARC years, and those whose index is built in this
+    home, have no subsets.
     """
     omitted_subsets, crawls = _others(workspace), _with_subsets(crawls)
     if not crawls or not omitted_subsets:
@@ -125,7 +126,7 @@ def _with_subsets(crawls: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True)
 class _Found:
-    """What was counted until now: captures by subset, and the names of the targets and crawls that have them."""
+    """The counts so far: captures by subset, and the names of the targets and crawls that have them."""
 
     by_subset: Counter[str] = field(default_factory=Counter)
     targets: dict[str, None] = field(default_factory=dict)
@@ -181,6 +182,6 @@ def _name(target: Target) -> str:
 
 
 def _some(names: Collection[str]) -> str:
-    """The first names, and how many more there are."""
+    """Returns the first names, and how many more there are."""
     first = ", ".join(list(names)[:_NAMED])
     return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED:,} more"

@@ -1,7 +1,7 @@
-"""Asks a source some ten requests as a run would, and checks each answer as a run does.
+"""Sends a source some ten requests as a run would, and checks each answer as a run does.
 
-Only the request budget of the home is touched: the requests count in it like all others. What else is written lies in a
-home for this alone, which is deleted. Of several places the first is asked.
+The requests count in the request budget of the home. All other files are written to a temporary home, which is deleted.
+Of several mirrors the first is asked.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _NEWEST_CRAWLS: Final = 3
 
 
 class _Skipped(Exception):
-    """A step that has nothing to ask with. The message says why."""
+    """A step cannot be run, since an earlier step found nothing. The message has the reason."""
 
 
 @dataclass(slots=True)
 class _Look:
-    """``asking`` are the settings that transports are opened with, ``workspace`` is of a home for the look alone. The
-    other fields are what steps found for those behind them."""
+    """The state of a probe. Transports are opened with the settings ``asking``; ``workspace`` is of a temporary home.
+    The other fields are results of steps, for later steps."""
 
     asking: Settings
     mirror: str | None
@@ -79,7 +79,8 @@ class _Look:
 
 
 def look_live(settings: Settings) -> Iterator[Finding]:
-    """A finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a folder."""
+    """Yields a finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a
+    folder."""
     if scheme_of(settings.source) in ("", "file"):
         raise UserInputError(f"{settings.source} is a folder: only a source that answers requests can be looked at")
     request_settings = replace(
@@ -97,7 +98,7 @@ def look_live(settings: Settings) -> Iterator[Finding]:
 
 
 def rate_for(settings: Settings) -> float | None:
-    """Requests a second: ``RATE``, or a lower one that a person set. This machine has no limit but that."""
+    """Returns the requests per second: ``RATE``, or a lower rate of the settings. This machine has no other limit."""
     if is_loopback(host_of(settings.source)):
         return settings.rate
     return min(RATE, settings.rate or RATE)
@@ -155,7 +156,7 @@ def _read_footer(probe: _Look) -> str:
 
 
 def _look_up_page(probe: _Look) -> str:
-    """Any page that the first lines of ``cluster.idx`` name, and its record."""
+    """Looks up a page that the first lines of ``cluster.idx`` list, and fetches its record."""
     if not probe.crawl:
         raise _Skipped("no crawl with an index is known")
     transport, clusters, key = probe.workspace.transport, probe.workspace.clusters, cluster_key(probe.crawl)
@@ -184,7 +185,7 @@ def _look_up_page(probe: _Look) -> str:
 
 
 def _page_of(key: bytes) -> Target | None:
-    """The page that has this key by every rule, if it can be told."""
+    """Returns the page that has this key by every rule, or ``None`` if no page is certain."""
     text = key.decode("ascii", "replace")
     host, _, path = text.partition(")")
     labels, colon, port = host.partition(":")

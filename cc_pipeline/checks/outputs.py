@@ -1,4 +1,4 @@
-"""Verdicts on the published file."""
+"""Checks of the published file."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ _PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `wareh
 
 
 def publication_verdict(workspace: Workspace, initial_lag: Behind | None = None) -> CheckResult:
-    """Whether ``cc.duckdb`` is there, can be read, and shows the lake as it stands, as :func:`judge_publication`
-    says."""
+    """Checks that ``cc.duckdb`` exists, can be read, and shows the current lake, as :func:`judge_publication` does."""
     return judge_publication(workspace, behind(workspace), initial_lag)
 
 
 def judge_publication(workspace: Workspace, lag: Behind | None, initial_lag: Behind | None = None) -> CheckResult:
-    """The verdict on a file that is ``lag`` so far behind: an error where it cannot be read, or does not show the
-    lake as it stands.
+    """Checks a published file that is behind the lake by ``lag``: an error if it cannot be read or does not show the
+    current lake.
 
     It is an error too if it leaves out slices whose rows differ from those that were committed. It is a warning if only
     tables of the catalog are newer, if other settings made the file, and if views of an extension are missing.
@@ -80,14 +79,14 @@ def judge_publication(workspace: Workspace, lag: Behind | None, initial_lag: Beh
 
 
 def refuse_unpublished(workspace: Workspace, initial_lag: Behind | None = None) -> None:
-    """Raises ``EnvironmentFault`` where :func:`publication_verdict` finds an error."""
+    """Raises ``EnvironmentFault`` if :func:`publication_verdict` finds an error."""
     verdict = publication_verdict(workspace, initial_lag)
     if verdict.severity == "error":
         raise EnvironmentFault(verdict.message, verdict.advice)
 
 
 def held_back_verdict(workspace: Workspace) -> CheckResult:
-    """Which slices publications leave out, and what to run: an error where there are any."""
+    """Checks which slices publications leave out, with the commands to run: an error if there are any."""
     name = "held_back"
     interrupted, repeating = interrupted_slices(workspace), repeating_slices(workspace)
     if not interrupted and not repeating:
@@ -108,8 +107,8 @@ def held_back_verdict(workspace: Workspace) -> CheckResult:
 
 
 def _unreadable(settings: Settings) -> str:
-    """Why a table that the published file shows cannot be read; empty where all can. Views over them are not asked:
-    some look at all rows before they give the first."""
+    """Returns why a table of the published file cannot be read; empty if all can. Views over the tables are not read:
+    some read all rows before they return the first."""
     try:
         with open_settled(settings) as connection:
             tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'lake' ORDER BY ALL"
@@ -124,8 +123,8 @@ def _unreadable(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A table that the published file shows: the row of the table ``publication``, the table as it is now, and as it
-    was at the commit that the file shows; ``None`` where the lake has no such commit, as after a restored backup."""
+    """A table of the published file: its row in the table ``publication``, the table as it is ``now``, and as it was at
+    the published commit; ``None`` if the lake has no such commit, as after a restored backup."""
 
     row: Mapping[str, Any]
     now: PinnedTable
@@ -133,7 +132,7 @@ class _Shown:
 
 
 def _shown_tables(workspace: Workspace, scope: Scope) -> list[_Shown] | CheckResult:
-    """The tables that the published file shows, looked at once for all checks; or the verdict where there are none."""
+    """Returns the tables of the published file, read once for all checks; or the check result if there are none."""
     if "publication" not in scope.memo:
         rows = _publication(workspace.settings.published_path)
         read_tables = rows if isinstance(rows, CheckResult) else [_shown_table(workspace.lake, row) for row in rows]
@@ -152,7 +151,7 @@ def _shown_table(lake: Lake, row: Mapping[str, Any]) -> _Shown:
 
 
 def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
+    """Checks that ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
     name = "rows_as_in_the_lake"
     tables = _shown_tables(workspace, scope)
     if isinstance(tables, CheckResult):
@@ -178,7 +177,7 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether every file that the views of ``cc.duckdb`` name is still there."""
+    """Checks that every file that the views of ``cc.duckdb`` name exists."""
     name = "files_are_there"
     published_tables = _shown_tables(workspace, scope)
     if isinstance(published_tables, CheckResult):
@@ -207,7 +206,7 @@ def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
-    """The rows of the table ``publication``, or the verdict where there are none."""
+    """Returns the rows of the table ``publication``, or the check result if there are none."""
     name = "rows_as_in_the_lake"
     if not path.exists():
         return CheckResult(name, "ok", "nothing was published yet")
@@ -228,7 +227,7 @@ def _shows_views(path: Path) -> bool:
 
 
 def _files_below(workspace: Workspace, pinned: PinnedTable) -> set[str]:
-    """The paths of all files in the table's folder: one listing."""
+    """Returns the paths of all files in the table's folder, with one listing."""
     if not pinned.files:
         return set()
     folder = workspace.lake.address(pinned.spec.name).removeprefix("s3://")

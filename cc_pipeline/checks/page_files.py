@@ -1,5 +1,4 @@
-"""Reading 1 GB files and writing exports fail in ways that no row shows: verdicts on files read whole and on
-exports."""
+"""Checks of files read whole, and of exports: reading 1 GB files and writing exports fail in ways that no row shows."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _MAIN_TABLES: Final = ("page_metadata", "page_text")
 
 
 def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether every stretch of every file could be read, and every file that was read gave pages."""
+    """Checks that every byte range of every file could be read, and that every file gave pages."""
     name, files = "files_are_readable", list(_files(workspace, scope))
     counts = _rows(workspace, FAULTS, files)
     metrics = {"files": len(files), "stretches": sum(counts.values())}
@@ -38,7 +37,7 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
-    """Whether the files of each export of ``kind`` are there, whole, and of the pages of now."""
+    """Checks that the files of each export of ``kind`` exist, are complete, and have the current pages."""
     name = "files_are_there"
     verdicts = [_export(workspace, kind, slice_, sizes) for slice_, sizes in _exported(workspace, kind, scope)]
     bad = [verdict for verdict in verdicts if not verdict.passed]
@@ -68,7 +67,7 @@ def _rows(workspace: Workspace, table: str, files: Iterable[SourceFile]) -> dict
 
 
 def _exported(workspace: Workspace, kind: ExportKind, scope: Scope) -> Iterator[tuple[Slice, dict[str, int]]]:
-    """The partitions that have an export, and the sizes of the files there."""
+    """Yields the partitions that have an export, with the sizes of their files by name."""
     store = workspace.place
     if scope.slices is not None:
         partitions = sorted({partition.whole for partition in scope.slices})

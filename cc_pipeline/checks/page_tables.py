@@ -1,4 +1,4 @@
-"""The verdict on the texts of parsed pages."""
+"""The check of the texts of parsed pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WITHOUT_TEXT: Final = 0.5
 
 
 def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether HTML pages have texts: one each, and a main text in at least half of those of a partition."""
+    """Checks that each HTML page has a text, and that at least half of a partition's pages have a main text."""
     name, pages, missing_texts, empty = "texts_are_there", Counter[str](), Counter[str](), Counter[str]()
     parsed = PARSE.here(workspace.lake, scope.slices)
     for crawl, targets in _groups(workspace, parsed):
@@ -56,7 +56,7 @@ def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str]]]:
-    """Targets by crawl, so many at a time as have ``_PAGES_AT_ONCE`` pages together."""
+    """Yields targets by crawl, in groups with about ``_PAGES_AT_ONCE`` pages each."""
     for crawl, targets in targets_by_crawl(slices).items():
         counts = count_rows(workspace.lake, PARSE.main_table, {"crawl": crawl, "target": targets}, ["target"])
         group: list[str] = []
@@ -74,8 +74,8 @@ def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str
 def _html(
     workspace: Workspace, table: str, where: dict[str, str | list[str]], kind: str, empty: tuple[str, str] | None = None
 ) -> Counter[str]:
-    """How many rows of HTML pages each target has; with ``empty``, those where the first column says who looked for
-    something and the second that nothing was found."""
+    """Counts the rows of HTML pages by target. With ``empty``, counts the rows whose first column has a value, so that
+    an extractor was used, and whose second column is null, since it found nothing."""
     counts: Counter[str] = Counter()
     for batch in stream_rows(workspace.lake, table, where, ["target", kind, *(empty or ())]):
         mask = pc.equal(batch.column(kind), "html")

@@ -1,8 +1,8 @@
-"""What a check looks at: the partitions of a run, or what changed since it last looked, or everything.
+"""The scope of a check: the partitions of a run, the changes since the last evaluation, or everything.
 
-A check leaves a note of the versions it has seen and of the partitions that it found wrong. The next look reads from
-the tables' logs what was committed since, and looks at these and at the wrong ones: the others are as they were. No
-rows are read to know that. This module is light: those of checks are loaded with the definitions of a home.
+A check stores a note with the versions it has seen and the wrong partitions. The next evaluation reads from the tables'
+logs what was committed since, and examines these partitions and the wrong ones: the others are unchanged. That reads no
+rows. This module is light: modules of checks are loaded with the definitions of a home.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _WORST: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """``slices`` are to be looked at (``None``: all there are). ``in_run`` says that a run has just made them: then a
-    check judges by what is in the home, and sends no request to the source."""
+    """The ``slices`` to examine (``None``: all). ``in_run``: a run has just made them. Then a check uses only data of
+    the home, and sends no request to the source."""
 
     slices: Collection[Slice] | None = None
     in_run: bool = False
@@ -36,25 +36,25 @@ class Scope:
 
     @property
     def crawls(self) -> set[str] | None:
-        """The crawls to look at, ``None`` for all."""
+        """The crawls to examine, ``None`` for all."""
         return None if self.slices is None else {slice_.crawl for slice_ in self.slices}
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a look leaves for the next: versions of tables, and partitions that were wrong, and how badly."""
+    """The note of an evaluation for the next one: versions of tables, the wrong partitions, and the severity."""
 
     versions: Mapping[str, int] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
     severity: Severity = "ok"
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Returns the note for JSON."""
         return {"versions": dict(self.versions), "wrong": list(self.wrong), "severity": self.severity}
 
 
 def read_note(data: object) -> Note | None:
-    """A note again; ``None`` for what is none."""
+    """Reads a note from JSON data; ``None`` for anything else."""
     if not isinstance(data, dict) or not isinstance(data.get("versions"), dict):
         return None
     severity: Severity = data["severity"] if data.get("severity") in _WORST else "warn"
@@ -66,13 +66,14 @@ def read_note(data: object) -> Note | None:
 
 
 def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
-    """The versions of ``tables`` now. Take them before looking: what is committed meanwhile is looked at again."""
+    """Returns the current versions of ``tables``. Read them before the evaluation: later commits are examined next
+    time."""
     return {table: lake.version(table) for table in tables}
 
 
 def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | Unknown:
-    """The slices of ``stages`` that were committed since ``note`` was written, and those whose rows were, whatever the
-    digests; ``UNKNOWN`` where nothing tells."""
+    """Returns the slices of ``stages`` that were committed since ``note``, and slices whose rows were, whatever the
+    digests; ``UNKNOWN`` if the logs do not tell."""
     from cc_pipeline.lake import row_counts  # noqa: PLC0415  # heavy, as the next two are
     from cc_pipeline.lake.digests.log import UNKNOWN  # noqa: PLC0415
     from cc_pipeline.lake.slice import Slice  # noqa: PLC0415
@@ -89,15 +90,16 @@ def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequen
 
 
 def key_of(slice_: Slice) -> str:
-    """The partition that a slice belongs to, as Dagster writes it."""
+    """Returns the key of the partition that a slice belongs to, as Dagster writes it."""
     return f"{slice_.crawl}|{whole_slug(slice_.target)}" if slice_.target else slice_.crawl
 
 
 def noted(
     verdict: CheckResult, scope: Scope, previous_note: Note | None, now: Mapping[str, int]
 ) -> tuple[CheckResult, Note]:
-    """``verdict``, with what is wrong from before elsewhere, and the note for the next look. ``now`` is empty where the
-    look was at a run's partitions alone: then the others are still to be looked at since the last time."""
+    """Returns ``verdict`` with the earlier problems of other partitions, and the note for the next evaluation. ``now``
+    has the versions of the tables; it is empty if only a run's partitions were examined, so that changes since the last
+    evaluation are still to be examined."""
     wrong_keys = set(verdict.wrong)
     checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.is_judged else set()
     unchecked_keys = (
@@ -118,7 +120,7 @@ def noted(
 
 
 def joined(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:
-    """One verdict from several, the worst first; figures only of one alone."""
+    """Joins several results into one, the worst first. The metrics are kept only for a single result."""
     if not verdicts:
         return CheckResult(name, "ok", "nothing to check")
     ordered = sorted(verdicts, key=lambda verdict: -_WORST.index(verdict.severity))
@@ -134,7 +136,7 @@ def joined(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:
 
 
 def some(keys: Collection[str]) -> str:
-    """The first of ``keys``, and how many more there are."""
+    """Returns the first of ``keys``, and how many more there are."""
     first_keys = ", ".join(sorted(keys)[:NAMED])
     return f"{first_keys} and {len(keys) - NAMED:,} more" if len(keys) > NAMED else first_keys
 
@@ -144,11 +146,10 @@ Severity = Literal["ok", "warn", "error"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The verdict of one check: ``ok``, ``warn`` (worth a look) or ``error``; ``figures`` for whoever shows it.
+    """The result of one check: ``ok``, ``warn`` or ``error``, with ``figures`` for display.
 
-    ``wrong`` are the keys of partitions that are not as they should be: to be looked at again until they are.
-    ``advice`` is what to do, where ``message`` does not say it. Without ``is_judged`` nothing was looked at, so what
-    was wrong before still is.
+    ``wrong`` are the keys of partitions with a problem; they are examined again until they are right. ``advice`` says
+    what to do, if ``message`` does not. Without ``is_judged`` nothing was examined, so earlier problems remain.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Verdicts on the tables as they are now, for the asset checks to report, and what those of a catalog promise."""
+"""Checks of the current tables for the asset checks, and of the promises of a catalog."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NAMED = 5
 
 
 def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether each path list names every file once, in its own crawl, and as many as the catalog expects."""
+    """Checks that each path list has every file once, in its own crawl, and as many files as the catalog expects."""
     name, lake = "as_the_catalog_expects", workspace.lake
     expected: dict[str, dict[str, int]] = {}
     for row in read_subsets(lake):
@@ -76,8 +76,8 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether there is a footer of each listed index file of the wanted subsets that were harvested; reads the heads of
-    what is kept, no footer itself."""
+    """Checks that each listed index file of the selected and harvested subsets has a footer in the home. Reads the
+    heads of the stored footers only."""
     name, store = "every_footer_is_kept", FooterStore(workspace.settings.footers_path)
     harvested = {(row.crawl, row.subset) for row in read_subsets(workspace.lake)}
     verdicts, kept_count = [], 0
@@ -95,20 +95,21 @@ def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def _listed_crawls(workspace: Workspace, scope: Scope) -> list[str]:
-    """The crawls whose path list was read, of those to look at."""
+    """Returns the crawls in the scope whose path list was read."""
     stored_crawls = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
     return sorted(stored_crawls if scope.crawls is None else stored_crawls & scope.crawls)
 
 
 def index_verdict(workspace: Workspace, name: str, scope: Scope) -> CheckResult:
-    """One of the checks of :func:`index_verdicts`; several of them read the tables once."""
+    """Returns one of the checks of :func:`index_verdicts`; several of them read the tables once."""
     if "index" not in scope.memo:
         scope.memo["index"] = index_verdicts(workspace, scope.crawls)
     return joined(name, [verdict for verdict in scope.memo["index"] if verdict.name == name])
 
 
 def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
-    """Every check of ``crawls`` (default: every harvested one) that have a columnar index, oldest crawl first."""
+    """Returns every check of ``crawls`` (default: all harvested ones) that have a columnar index, oldest crawl
+    first."""
     lake = workspace.lake
     verdicts: list[CheckResult] = []
     previous: list[str] | None = None
@@ -138,9 +139,9 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
 
 
 def shortfall_verdict(lake: Lake) -> CheckResult:
-    """How much of what was planned is not here, each capture counted once: a warning from one unsettled capture, an
-    error from one in a hundred; of settled ones, which asking again will not bring, a warning from one in a hundred.
-    What is doubted is an error."""
+    """Checks how many of the planned captures are missing, each capture counted once: a warning from one pending
+    capture, an error from one in a hundred. For final losses it is a warning from one in a hundred. Unconfirmed losses
+    are an error."""
     # a row a partition of the whole lake in each run: numbers alone, and words only of what did not come
     flag_columns = ("losses_doubted", "mismatches_doubted")
     rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *flag_columns])
@@ -180,8 +181,8 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
 
 
 def _counted_once(lake: Lake, notes: pa.Table) -> tuple[int, ...]:
-    """The sums of ``_COUNTS``, a capture that several targets have counted once: of targets that can share captures
-    their records are read. What a slice has no records of counts as its note says."""
+    """Returns the sums of ``_COUNTS``, with a capture of several targets counted once: for targets that can share
+    captures their records are read. A slice without records counts as its note says."""
     shared = sharing(lake)
     is_shared = pa.array([defined_slug(target) in shared for target in notes["target"].to_pylist()], pa.bool_())
     totals = [pc.sum(notes.filter(pc.invert(is_shared))[name]).as_py() or 0 for name in _COUNTS]
@@ -205,8 +206,8 @@ def _counted_once(lake: Lake, notes: pa.Table) -> tuple[int, ...]:
 
 
 def _of_records(lake: Lake, crawl: str, targets: Sequence[str]) -> tuple[int, ...]:
-    """``_COUNTS`` of the distinct captures of some slices: of each the row that is published counts, a fetched one
-    first, then by the target's name. Holds 16 bytes a capture."""
+    """Counts ``_COUNTS`` over the distinct captures of some slices. Of several rows of a capture the published one
+    counts: a fetched one first, then by the target's name. Holds 16 bytes per capture."""
     if not targets:
         return (0,) * len(_COUNTS)
     where: dict[str, str | Sequence[str]] = {"crawl": crawl, "target": targets}
@@ -236,7 +237,8 @@ def _numbers(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
 
 
 def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
-    """Partitions that lack captures, those that lack most first: how many, of how many, and the commonest reason."""
+    """Returns partitions with missing captures, the worst first: how many are missing, of how many, and the most common
+    reason."""
     totals: dict[str, tuple[int, int, str | None]] = {}
     rows = lake.read("fetches", columns=["crawl", "target", "planned", "unsettled", "reason"])
     for row in rows.sort_by([("unsettled", "descending"), ("target", "ascending")]).to_pylist():
@@ -248,8 +250,8 @@ def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
 
 
 def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether another index names the same captures, for a few partitions whose crawls have two: those looked up last.
-    That is a look-up of its own, so no run does it."""
+    """Checks that another index has the same captures, for the last few located partitions whose crawls have two
+    indexes. It needs a look-up of its own, so no run does it."""
     if scope.in_run:
         message = "a run asks no second index: doctor --checks and the job check_everything do"
         return CheckResult("locators_agree", "ok", message, is_judged=False)
@@ -279,7 +281,7 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def _looked_up_last(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
-    """Crawl, target and index of the look-ups that a second one may be compared with, the newest first."""
+    """Yields crawl, target and index of look-ups that may be compared with a second one, the newest first."""
     columns = ["crawl", "target", "located_by", "captures", "looked_up_at"]
     for where in _wheres(scope.slices):
         rows = workspace.lake.read("lookups", where, columns)
@@ -307,7 +309,7 @@ def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> L
 
 
 def _wheres(slices: Collection[Slice] | None) -> Iterator[dict[str, str | list[str]] | None]:
-    """What to read for ``slices``: a condition for each crawl, or ``None`` for everything."""
+    """Yields the condition that selects ``slices`` for each crawl, or ``None`` for everything."""
     if slices is None:
         yield None
         return
@@ -327,7 +329,7 @@ WHOLE_CRAWL_FILES: Final = 200
 
 
 def check_coverage(coverage: pa.Table) -> CheckResult:
-    """Files harvested = files of the harvested subsets in the path list."""
+    """Checks that all files of the harvested subsets in the path list were harvested."""
     expected, harvested = _sum(coverage["expected"]), _sum(coverage["harvested"])
     failed, missing = _sum(coverage["failed"]), _sum(coverage["missing"])
     metrics = {"expected": expected, "harvested": harvested, "failed": failed, "missing": missing}
@@ -344,7 +346,7 @@ def check_coverage(coverage: pa.Table) -> CheckResult:
 
 
 def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult:
-    """The rows of a file's row groups are those the file claims."""
+    """Checks that the rows of a file's row groups are as many as the file says."""
     grouped = row_groups.group_by("path").aggregate([("rows", "sum"), ("rows", "count")])
     sums = {row["path"]: (row["rows_sum"], row["rows_count"]) for row in grouped.to_pylist()}
     wrong = []
@@ -359,7 +361,7 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
 
 
 def check_plausible_rows(coverage: pa.Table) -> CheckResult:
-    """A whole crawl's captures are as many as crawls have; cut and generated ones have no usual number."""
+    """Checks that a whole crawl has a usual number of captures; cut and generated crawls have no usual number."""
     rows = {row["subset"]: row for row in coverage.to_pylist()}
     coverage_row = rows.get("warc")
     if coverage_row is None or coverage_row["expected"] < WHOLE_CRAWL_FILES:
@@ -376,7 +378,8 @@ def check_plausible_rows(coverage: pa.Table) -> CheckResult:
 
 
 def check_statistics(row_groups: pa.Table) -> CheckResult:
-    """How many row groups have bounds of their keys, and from where; those without can never be pruned."""
+    """Counts the row groups with key bounds by the source of the bounds; row groups without bounds can never be
+    pruned."""
     total = len(row_groups)
     sources = row_groups[f"{KEY_COLUMN}_source"]
     metrics: dict[str, int | float | str] = {"row_groups": total}
@@ -394,7 +397,7 @@ def check_statistics(row_groups: pa.Table) -> CheckResult:
 
 
 def check_sortedness(row_groups: pa.Table) -> CheckResult:
-    """How many neighbouring row groups of a file overlap; sorted files (since May 2022) have none."""
+    """Counts the neighbouring row groups of a file that overlap; sorted files (since May 2022) have none."""
     low, high = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
     bounded = row_groups.filter(pc.and_(pc.is_valid(row_groups[low]), pc.is_valid(row_groups[high])))
     ordered = bounded.select(["path", "row_group", low, high]).sort_by(
@@ -416,7 +419,8 @@ def check_sortedness(row_groups: pa.Table) -> CheckResult:
 
 
 def schema_changes(before: Iterable[str], after: Iterable[str]) -> list[str]:
-    """How two column lists (``columns`` of ``index_files``) differ: a sentence a column, in file order."""
+    """Returns the differences of two column lists (``columns`` of ``index_files``): a sentence per column, in file
+    order."""
     old, new = _by_name(before), _by_name(after)
     changes = []
     for name in dict.fromkeys((*old, *new)):
@@ -431,7 +435,8 @@ def schema_changes(before: Iterable[str], after: Iterable[str]) -> list[str]:
 
 
 def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = None) -> CheckResult:
-    """Whether all files of a crawl have the same columns, and how they differ from ``previous`` (another crawl's)."""
+    """Checks that all files of a crawl have the same columns, and compares them with ``previous``, those of another
+    crawl."""
     decoded = index_files.filter(pc.equal(index_files["outcome"], DECODED))
     schemas: dict[str, list[str]] = {}
     counts: dict[str, int] = {}

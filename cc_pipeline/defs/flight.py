@@ -1,4 +1,5 @@
-"""Which crawl × target partitions somebody has asked for and not got yet, and which were left failed."""
+"""Finds the crawl × target partitions that are requested and not made yet, and those that failed and were not made
+since."""
 
 from __future__ import annotations
 
@@ -48,9 +49,11 @@ _EVENTS_AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """``pairs`` (crawl, domain) are in unfinished runs, or in open backfills that have not got to them yet.
+    """The partitions in flight. ``pairs`` (crawl, domain) are in unfinished runs, or in open backfills that have not
+    started them yet.
 
-    ``runs`` are the unfinished runs by kind (``partitions.KINDS``; ``""`` for runs without that tag: a person's).
+    ``runs`` are the unfinished runs by kind (``partitions.KINDS``; ``""`` for runs without that tag, which a person
+    started).
     """
 
     pairs: frozenset[Pair]
@@ -64,9 +67,9 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A partition that was not made since it failed: ``times`` in a row, for the first time at ``since`` and last at
-    ``last`` in the run ``run_id``. After that, ``unreached`` runs that were to make it ended before they tried it, the
-    last one at ``unreached_last``. With ``times`` 0 it never failed itself, and the others are of those runs."""
+    """A partition that was not made since it failed: ``times`` in a row, first at ``since``, last at ``last`` in the
+    run ``run_id``. After that, ``unreached`` runs that should have made it ended before they tried it, the last one at
+    ``unreached_last``. If ``times`` is 0, it never failed itself, and the other fields are those of such runs."""
 
     times: int
     since: datetime
@@ -77,8 +80,8 @@ class Failed:
 
 
 def flight(instance: dg.DagsterInstance, namespace: Placement = OURS, *, but_made: bool = False) -> Flight:
-    """What is in flight now: what a process makes or a queue holds, but no :func:`phantoms`. ``but_made``: without runs
-    that have made what they make (``MADE_TAG``), and what they were for."""
+    """Returns the partitions in flight: in a process or a queue, without orphaned runs (:func:`phantoms`).
+    ``exclude_made`` also leaves out runs that have made all their partitions (``MADE_TAG``), and these partitions."""
     pairs: set[Pair] = set()
     made_pairs: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
@@ -109,10 +112,10 @@ def flight(instance: dg.DagsterInstance, namespace: Placement = OURS, *, but_mad
 
 
 def phantoms(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Runs that were created and will be neither queued nor started, since nobody knows of them (``FORGOTTEN``).
+    """Returns orphaned runs: created, and never to be queued or started (``FORGOTTEN``).
 
-    PostgreSQL keeps a run whose tags it refused, and Dagster, which counts the retries of a run by a tag, would try
-    such a one again for ever.
+    PostgreSQL keeps a run whose tags it refused. Dagster counts the retries of a run by a tag, so it would retry such a
+    run for ever.
     """
     cutoff = datetime.now(UTC) - FORGOTTEN
     old = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED], created_before=cutoff))
@@ -120,7 +123,7 @@ def phantoms(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 
 
 def is_silent(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a run, and whoever is about to start it, has written no event for ``FORGOTTEN``."""
+    """Whether neither a run nor its launcher has written an event for ``FORGOTTEN``."""
     newest = instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
     since = (datetime.now(UTC) - FORGOTTEN).timestamp()
     return all(record.event_log_entry.timestamp < since for record in newest)
@@ -129,12 +132,12 @@ def is_silent(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 def left_failed(
     instance: dg.DagsterInstance, namespace: Placement = OURS, *, now: datetime | None = None
 ) -> dict[Pair, Failed]:
-    """The partitions that failed in the time before ``now`` that is remembered and were not made since, whoever asked.
+    """Returns the partitions that failed in any run during the remembered time before ``now`` and were not made since.
 
-    A failed run counts for those of its partitions that were not recorded after it began: one that goes on behind a
-    bad partition records the others, and what came through later, in whatever way, failed no more. Those that it never
-    tried, because it ended early, have not failed: they are among the answer with ``times`` 0. What a list names that
-    is no partition, or none any more, is not among it: nobody can make that.
+    A failed run counts for its partitions that were not recorded after it began: a run that continues after a failed
+    partition records the others, and a partition that was made later, in any way, is no failure any more. Partitions
+    that the run never tried, because it ended early, have not failed: they are returned with ``times`` 0. Keys in a
+    list that are not partitions, or not any more, are left out, since nobody can make them.
     """
     since = (now or datetime.now(UTC)) - REMEMBERED
     lately = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], created_after=since)
@@ -192,7 +195,8 @@ def left_failed(
 
 
 def recorded(instance: dg.DagsterInstance, asset: str, namespace: Placement = OURS) -> dict[Pair, int]:
-    """The partitions of ``asset`` that were ever recorded, with the place of the last record in the event log."""
+    """Returns the partitions of ``asset`` that were ever recorded, with the position of the last record in the event
+    log."""
     positions = instance.get_latest_storage_id_by_partition(
         namespace.key(asset), dg.DagsterEventType.ASSET_MATERIALIZATION
     )
@@ -203,9 +207,9 @@ def recorded(instance: dg.DagsterInstance, asset: str, namespace: Placement = OU
 def recorded_among(
     instance: dg.DagsterInstance, asset: str, keys: AbstractSet[str], namespace: Placement = OURS
 ) -> set[str]:
-    """Those of the partitions ``keys`` (crawl × target) of ``asset`` that were recorded, and that no run planned since:
-    where that one failed, Dagster shows them as failed. Its own status of partitions costs twenty times as much, since
-    it reads the runs too."""
+    """Returns the partitions among ``keys`` (crawl × target) of ``asset`` that were recorded and that no run has
+    planned since: if that run failed, Dagster shows them as failed. Dagster's own partition status costs twenty times
+    as much, since it reads the runs too."""
     recorded_ids, planned_ids = (
         instance.get_latest_storage_id_by_partition(namespace.key(asset), kind, _asked(keys))
         for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
@@ -214,8 +218,8 @@ def recorded_among(
 
 
 def ended_runs(instance: dg.DagsterInstance, namespace: Placement = OURS) -> list[tuple[float, int]]:
-    """Seconds and partitions of the newest runs that made all of ``EXTRACTED`` and were well: those that only fetched,
-    or only parsed, have another pace."""
+    """Returns seconds and partitions of the newest successful runs that made all of ``EXTRACTED``. Runs that only
+    fetched or only parsed have another pace."""
     records = [
         record
         for job in ("extract_targets", "extract_domain")
@@ -233,7 +237,7 @@ def ended_runs(instance: dg.DagsterInstance, namespace: Placement = OURS) -> lis
 
 
 def made_by(run: dg.DagsterRun, namespace: Placement = OURS) -> tuple[str, ...]:
-    """Which of ``EXTRACTED`` a run makes, in that order; none for a run of other assets."""
+    """Returns the assets of ``EXTRACTED`` that a run makes, in that order; none for a run of other assets."""
     if run.job_name == namespace.of("extract_targets"):
         tables = (op_config(run, namespace) or {}).get("tables")
         return tuple(asset for asset in EXTRACTED if not tables or asset in tables)
@@ -254,7 +258,8 @@ def _pairs(keys: Iterable[str]) -> Iterable[Pair]:
 def _recorded_since(
     instance: dg.DagsterInstance, asset: dg.AssetKey, keys: AbstractSet[str], event_cursor: int | None
 ) -> AbstractSet[str]:
-    """What the daemon will find made when it looks again; before it looked at all, nothing was launched."""
+    """Returns the keys that the daemon will find recorded at its next check. Before its first check nothing was
+    launched."""
     if event_cursor is None:
         return frozenset()
     return instance.get_latest_storage_id_by_partition(
@@ -263,7 +268,7 @@ def _recorded_since(
 
 
 def _ended_in(instance: dg.DagsterInstance, namespace: Placement, backfill: str) -> set[str]:
-    """The partitions of a job's backfill whose runs have ended."""
+    """Returns the partitions of a job's backfill whose runs have ended."""
     ended = [status for status in dg.DagsterRunStatus if status not in UNFINISHED]
     runs = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": backfill}, statuses=ended))
     return {partition_key(*pair) for pairs in run_partitions(instance, runs, at=namespace).values() for pair in pairs}
@@ -272,7 +277,7 @@ def _ended_in(instance: dg.DagsterInstance, namespace: Placement, backfill: str)
 def _latest(
     instance: dg.DagsterInstance, namespace: Placement, assets: Collection[str], partitions: Iterable[Sequence[Pair]]
 ) -> dict[str, Mapping[str, int]]:
-    """When the partitions were recorded last, as places in the event log, by asset."""
+    """Returns the last record of each partition by asset, as its position in the event log."""
     keys = {"|".join(pair) for pairs in partitions for pair in pairs}
     if not keys:
         return {asset: {} for asset in assets}
@@ -289,9 +294,10 @@ def _asked(keys: AbstractSet[str]) -> set[str] | None:
 
 
 def _places_of_runs(instance: dg.DagsterInstance, runs: Collection[str], since: datetime) -> dict[str, int]:
-    """The place in the event log where each of ``runs`` (created after ``since``) began, or ended where it never began.
+    """Returns the position in the event log at which each of ``runs`` (created after ``since``) began, or ended if it
+    never began.
 
-    Places compare with those of materializations. Times would not, where the clock of a machine was set.
+    Positions can be compared with those of materializations. Times could not, if the clock of a machine was set.
     """
     run_ids = set(runs)
     positions: dict[str, int] = {}

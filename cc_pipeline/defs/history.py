@@ -1,7 +1,7 @@
-"""History has an end: runs that ended long ago go, unless they wrote what is newest of anything.
+"""Deletes runs that ended long ago, except those that wrote the newest record of an asset or partition.
 
-``instance.delete_run`` deletes all events of a run, also those by which everything knows what is there. So a run stays
-whole while one of its records is the newest of its partition, or is what a newest record was made of.
+``instance.delete_run`` deletes all events of a run, also the records that show what exists. So a run is kept whole
+while one of its records is the newest of its partition, or is an input of a newest record.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _RECORDS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Runs that were deleted, and old ones that were ``kept``, since a record of theirs is the newest. ``done`` is
-    whether nothing is left to delete."""
+    """The result of a trim: deleted ``runs``, and old runs that were ``kept``, since a record of theirs is the newest.
+    ``done``: nothing is left to delete."""
 
     runs: int
     kept: int
@@ -58,8 +58,8 @@ def forget(
 ) -> Forgotten:
     """Deletes runs that ended more than ``days`` ago (failed ones twice as long) with their events, logs and notes.
 
-    To be called in a run: SQLite gives the id of a deleted event again if it was the highest, and cursors go by ids.
-    The event that says that this run began is higher. After ``seconds`` it leaves the other runs to the next call.
+    Must be called in a run: SQLite reuses the id of a deleted event if it was the highest, and cursors rely on ids. The
+    start event of the calling run has a higher one. After ``seconds`` the remaining runs are left to the next call.
     """
     now = now or datetime.now(UTC)
     old = _old_runs(instance, now - timedelta(days=days), now - 2 * timedelta(days=days))
@@ -85,9 +85,9 @@ def forget(
 
 
 def needed_runs(instance: dg.DagsterInstance, namespace: Placement = OURS) -> set[str]:
-    """The runs that wrote the newest record of an asset or of a partition, or what such a record was made of.
+    """Returns the runs that wrote the newest record of an asset or a partition, or an input of such a record.
 
-    Partitions of ours that are none any more count for nothing.
+    Partitions of ours that were deleted count for nothing.
     """
     is_current = _known_keys(instance, namespace)
     needed: set[str] = set()
@@ -113,7 +113,8 @@ def needed_runs(instance: dg.DagsterInstance, namespace: Placement = OURS) -> se
 
 
 def _known_keys(instance: dg.DagsterInstance, namespace: Placement) -> Callable[[str | None], bool]:
-    """Tells whether a key is one of a partition now; ``None``, of an asset without partitions, always is."""
+    """Returns a function that tells whether a key is a partition now. ``None``, of an asset without partitions, always
+    is."""
     crawls, targets = {*namespace.crawl_keys(instance)}, {*namespace.target_keys(instance)}
     unpaired_keys = {None, *crawls, *targets, *instance.get_dynamic_partitions(namespace.of("source_file"))}
 
@@ -125,7 +126,7 @@ def _known_keys(instance: dg.DagsterInstance, namespace: Placement) -> Callable[
 
 
 def _pointers(record: dg.EventLogRecord) -> list[tuple[str, int]]:
-    """The assets that a record was made of, and where the record of each stands in the event log."""
+    """Returns the assets that a record was made of, and the position of each one's record in the event log."""
     materialization = record.asset_materialization
     tags = (materialization.tags if materialization is not None else None) or {}
     pointer_tags = (
@@ -135,9 +136,9 @@ def _pointers(record: dg.EventLogRecord) -> list[tuple[str, int]]:
 
 
 def _newest_at(records: Iterable[dg.EventLogRecord], places: Sequence[int]) -> Iterator[dg.EventLogRecord]:
-    """Those of ``records``, from the newest, that were the newest of their partition at any of ``places`` in the event
-    log. Dagster compares the version of an input there with its version now: without that record the input would look
-    changed."""
+    """Yields the records (given from the newest) that were the newest of their partition at any of ``places`` in the
+    event log. Dagster compares the version of an input there with its current version: without that record the input
+    would look changed."""
     newer: dict[str | None, int] = {}
     for record in records:
         position = bisect_left(places, record.storage_id)
@@ -148,7 +149,7 @@ def _newest_at(records: Iterable[dg.EventLogRecord], places: Sequence[int]) -> I
 
 
 def _records(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[dg.EventLogRecord]:
-    """All materializations of an asset, the newest first."""
+    """Yields all materializations of an asset, the newest first."""
     cursor = None
     while True:
         page = instance.fetch_materializations(asset, limit=_RECORDS, cursor=cursor)
@@ -159,8 +160,8 @@ def _records(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[dg.Ev
 
 
 def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: datetime | None = None) -> None:
-    """Deletes what ``delete_run`` leaves of a run: its output, and SQLite's file of its events. Deletes what ticks
-    ``before`` then logged on this disk: Dagster deletes the ticks, and leaves that."""
+    """Deletes files that ``delete_run`` leaves: the output of a run, and SQLite's file of its events. ``ticks_before``
+    also deletes older logs of ticks on this disk: Dagster deletes the ticks and leaves their logs."""
     folder = Path(instance.root_directory)
     if run_id:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
@@ -191,7 +192,7 @@ def _last(instance: dg.DagsterInstance) -> Mapping[str, Any]:
 
 
 def _old_runs(instance: dg.DagsterInstance, ended_before: datetime, failed_before: datetime) -> list[dg.DagsterRun]:
-    """The runs that ended before then, the oldest first."""
+    """Returns the runs that ended before these times, the oldest first."""
     filters = (
         dg.RunsFilter(statuses=list(_WELL), updated_before=ended_before),
         dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_before=failed_before),

@@ -1,4 +1,4 @@
-"""The Dagster instance that lives in the home: its folder, its dagster.yaml, and what killed processes left in it."""
+"""The Dagster instance of a home: its folder, its dagster.yaml, and the cleanup after killed processes."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ DAEMON_VARIABLES: Final[Mapping[str, str]] = {
 
 
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
-    """Writes ``folder/.env`` and the instance's ``dagster.yaml`` where they are missing; gives what it wrote.
+    """Writes ``folder/.env`` and the instance's ``dagster.yaml`` if they are missing; returns the written paths.
 
-    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``.
-    The home is not claimed for a source yet: that is the first run's to do.
+    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``. The home
+    is not claimed for a source yet; the first run does that.
     """
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     config = settings.dagster_home / "dagster.yaml"
@@ -108,13 +108,13 @@ def prepare_files(settings: Settings, folder: Path) -> list[Path]:
 
 
 def _dotenv(home: object) -> str:
-    """The text of a ``.env`` for ``home``; what the environment says wins over it."""
+    """Returns the text of a ``.env`` for ``home``. The environment takes precedence over it."""
     waits = "\n".join(f"{name}=${{{name}:-{value}}}" for name, value in DAEMON_VARIABLES.items())
     return DOTENV.format(home=home, waits=waits)
 
 
 def prepare_instance(settings: Settings) -> None:
-    """Makes the instance's folder, with our ``dagster.yaml`` where there is none."""
+    """Makes the instance's folder, with our ``dagster.yaml`` if there is none."""
     claim_home(settings)
     config = settings.dagster_home / "dagster.yaml"
     if not config.exists():
@@ -122,15 +122,15 @@ def prepare_instance(settings: Settings) -> None:
 
 
 def missing_in(settings: Settings) -> list[str]:
-    """Keys of our ``dagster.yaml`` that a person's own lacks and restarts need (docs/dagster.md)."""
+    """Returns keys of our ``dagster.yaml`` that a person's own file lacks and restarts need (docs/dagster.md)."""
     config = yaml.safe_load((settings.dagster_home / "dagster.yaml").read_text("utf-8")) or {}
     return [key for key in ("run_launcher", "run_queue") if key not in config]
 
 
 def workspace_file(settings: Settings) -> Path:
-    """The workspace file that a UI of this home loads: the checkout's, or one in the instance's folder.
+    """Returns the workspace file that a UI of this home loads: the checkout's, or one in the instance's folder.
 
-    Both load the definitions under one name, by which the instance knows sensors and schedules.
+    Both load the definitions under one name, by which the instance identifies sensors and schedules.
     """
     of_checkout = Path(__file__).resolve().parents[2] / "workspace.yaml"
     if of_checkout.exists():
@@ -150,10 +150,10 @@ load_from:
 
 
 def instance_in(folder: Path) -> dg.DagsterInstance:
-    """The instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
+    """Opens the instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
 
-    A command's runs write to its terminal, so their output is not copied to files: that takes two processes a run. A
-    place for it that ``dagster.yaml`` names is used.
+    A command's runs write to its terminal, so their output is not copied to files: that would take two processes per
+    run. If ``dagster.yaml`` names a store for the output, that is used.
     """
     keep_open(folder)
     config_path = folder / "dagster.yaml"
@@ -174,10 +174,10 @@ def instance_in(folder: Path) -> dg.DagsterInstance:
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
-    """The persistent instance of the home.
+    """Opens the persistent instance of the home.
 
-    Raises ``EnvironmentFault`` where its ``dagster.yaml`` names a variable that is not set, or a database that does not
-    answer. Errors of SQLite and of the disk are left to the caller.
+    Raises ``EnvironmentFault`` if its ``dagster.yaml`` names a variable that is not set, or a database that does not
+    answer. Errors of SQLite and of the disk are raised as they are.
     """
     prepare_instance(settings)
     try:
@@ -198,11 +198,12 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
 
 
 def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, namespace: Placement = OURS) -> list[str]:
-    """Marks runs whose process was killed as failed and frees the pool slots they hold; gives their ids.
+    """Marks runs whose process was killed as failed and frees their pool slots; returns their ids.
 
-    Those of the command line, and those of a code server that was killed with them. Dagster watches neither: they would
-    be under way for ever, keep their slots, and hold back whoever waits for their partitions. ``hosts`` are those that
-    share the instance: of a process of another one nothing is known here, so its runs stay until that one looks.
+    These are runs of the command line, and of a code server that was killed with them. Dagster monitors neither: they
+    would stay in progress for ever, keep their slots, and block all who wait for their partitions. ``hosts`` is how
+    many hosts share the instance. The processes of another host cannot be seen here, so its runs stay until that host
+    calls this.
     """
     ended = []
     runs = instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED]))
@@ -224,7 +225,8 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, nam
 
 
 def _cancel_phantoms(instance: dg.DagsterInstance, namespace: Placement) -> list[str]:
-    """Cancels runs that nobody will ever start; gives their ids. Failed ones the daemon would try again."""
+    """Cancels runs that nobody will ever start; returns their ids. The daemon would retry them if they were marked as
+    failed."""
     orphaned_runs = [run for run in phantoms(instance) if owns(namespace, run) and not of_a_command(run)]
     # the daemon itself goes on with those of a backfill that it has not ended
     open_backfills = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in orphaned_runs) else set()
@@ -235,9 +237,9 @@ def _cancel_phantoms(instance: dg.DagsterInstance, namespace: Placement) -> list
 
 
 def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
-    """Marks runs of this process that are under way as failed and frees the pool slots they hold.
+    """Marks running runs of this process as failed and frees their pool slots.
 
-    For a process that is asked to end: Dagster marks a run that it interrupts itself, unless it was between steps.
+    For a process that is asked to end: Dagster itself marks a run that it interrupts, but not between two steps.
     """
     process_tags = {PROCESS_TAG: processes.this_process()}
     for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags=process_tags)):
@@ -245,17 +247,17 @@ def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
 
 
 def end_runs_of_gone_servers(settings: Settings) -> list[str]:
-    """The same for the instance of a home, which it opens: for the begin and the end of a UI. The next one would find
-    runs under way that nobody executes, and wait for them."""
+    """Calls :func:`end_runs_of_dead_processes` for the instance of a home, at the start and the end of a UI. Otherwise
+    the next UI would find running runs that nobody executes, and wait for them."""
     with open_instance(settings) as instance:
         return end_runs_of_dead_processes(instance, settings.hosts)
 
 
 def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:
-    """The partitions (crawl × target) that runs are making at this moment, with the id of the run.
+    """Returns the partitions (crawl × target) that runs are making at this moment, with the id of the run.
 
-    Runs that wait in a queue are not among them, since nobody may be there to start them; nor are those whose process
-    or server is gone. ``hosts`` as in :func:`end_runs_of_dead_processes`.
+    Queued runs are left out, since nobody may be there to start them, and so are runs whose process or server is dead.
+    ``hosts`` as in :func:`end_runs_of_dead_processes`.
     """
     runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if made_by(run)]
     workers = workers_of(instance, [run.run_id for run in runs])
@@ -265,14 +267,14 @@ def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, 
 
 
 def lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
-    """Whether a run may still have a process; yes, where that cannot be told from here. ``hosts`` as in
+    """Whether a run may still have a process; true if that cannot be known. ``hosts`` as in
     :func:`end_runs_of_dead_processes`."""
     return _lives(instance, run, hosts, workers_of(instance, [run.run_id]).get(run.run_id, ""))
 
 
 def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker: str) -> bool:
-    """Whether a run may still have a process; yes, where that cannot be told from here. ``worker`` is the mark of the
-    process that executes it, if it noted one: it may outlive the server that started it."""
+    """Whether a run may still have a process; true if that cannot be known. ``worker`` is the mark of the process that
+    executes it, if it wrote one: it may outlive the server that started it."""
     if not of_a_command(run):
         is_dead = processes.is_gone(worker)
         lives = _has_server(instance, run, hosts) if is_dead is None else not is_dead
@@ -294,8 +296,8 @@ def _mark(run: dg.DagsterRun) -> str:
 
 
 def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
-    """Whether a run that noted no process, and that no command line started, may still have one; yes, where that cannot
-    be told."""
+    """Whether a run without a noted process, which no command line started, may still have one; true if that cannot be
+    known."""
     starting = run.status is dg.DagsterRunStatus.STARTING
     if starting and SERVER_TAG not in run.tags:
         # the daemon took it out of the queue, and may have been killed before it gave it to a server
@@ -320,8 +322,8 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
 
 
 def _has_worker(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether the process lives that a server of this machine started for a run, and that has not noted itself yet: it
-    goes on when its server is killed."""
+    """Whether the process lives that a server of this machine started for a run, before it noted itself. Such a process
+    continues when its server is killed."""
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
         pid = entry.dagster_event.engine_event_data.metadata.get("pid") if entry.dagster_event is not None else None
         if isinstance(pid, dg.TextMetadataValue) and processes.lived_at(int(pid.value or 0), entry.timestamp):
@@ -330,26 +332,26 @@ def _has_worker(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 
 def _has_ended(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a run has said meanwhile that it ended: it needs no process then, and nobody to end it."""
+    """Whether a run has reported its end meanwhile: then it needs no process, and nobody has to end it."""
     now = instance.get_run_by_id(run.run_id)
     return now is None or now.status not in _UNDER_WAY
 
 
 def _was_taken_out(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether ``dagster.yaml`` names hosts, and the one of a run is none of them any more."""
+    """Whether ``dagster.yaml`` names hosts, and no longer that of the run."""
     # of a launcher that gives runs to several hosts; Dagster's own has none
     hosts = getattr(launcher_of(instance), "hosts", ())
     return bool(hosts) and server_of(run) not in hosts
 
 
 def launcher_of(instance: dg.DagsterInstance) -> object:
-    """What starts the queued runs of an instance."""
+    """Returns the launcher of the queued runs of an instance."""
     untyped_instance: Any = instance
     return untyped_instance.run_launcher
 
 
 def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
-    """Raises ``UserInputError`` where the instance has runs on more hosts than the settings' ``hosts``: this one would
+    """Raises ``UserInputError`` if the instance has runs on more hosts than the settings' ``hosts``: this host would
     spend more than its share of the source's budget."""
     launcher = launcher_of(instance) if instance is not None else None
     count = getattr(launcher, "host_count", 1)
@@ -361,8 +363,8 @@ def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
 
 
 def silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:
-    """Addresses of code servers that cannot be reached, though nothing says that they were killed, and how many runs
-    each is to be executing. These hold their partitions until the server is back, or is taken out of ``dagster.yaml``.
+    """Returns the addresses of code servers that cannot be reached, though they may be alive, and how many runs each
+    executes. Their runs hold their partitions until the server is back, or is removed from ``dagster.yaml``.
 
     Each address is asked once, for at most some seconds.
     """
@@ -381,7 +383,7 @@ def silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:
 
 
 def server_of(run: dg.DagsterRun) -> Server | None:
-    """Host and port of the code server that a run was given to; ``None`` where no tag says so."""
+    """Returns host and port of the code server that a run was given to; ``None`` if no tag has them."""
     try:
         server = json.loads(run.tags.get(SERVER_TAG, ""))
         return str(server["host"]), int(server["port"])
@@ -390,12 +392,12 @@ def server_of(run: dg.DagsterRun) -> Server | None:
 
 
 def _is_of_one_machine(server: Mapping[str, Any]) -> bool:
-    """Whether the address of a code server means something on its own machine only."""
+    """Whether the address of a code server is valid on its own machine only."""
     return not server.get("host") or is_loopback(server["host"])
 
 
 def answers(server: Mapping[str, Any]) -> bool:
-    """Whether anything listens at the address of a code server. Raises ``OSError`` where that cannot be told."""
+    """Whether a process listens at the address of a code server. Raises ``OSError`` if that cannot be known."""
     path = server.get("socket")
     family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (server["host"], int(server["port"])))
     with socket.socket(family, socket.SOCK_STREAM) as connection:
@@ -408,7 +410,7 @@ def answers(server: Mapping[str, Any]) -> bool:
 
 
 def server_listens(server: Server) -> bool:
-    """Whether anything listens at the address of a code server, as far as can be told from here."""
+    """Whether a process listens at the address of a code server; false if that cannot be known."""
     try:
         return answers({"host": server[0], "port": server[1]})
     except OSError:

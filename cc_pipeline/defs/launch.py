@@ -1,4 +1,4 @@
-"""Runs of the jobs in this process, on the home's own instance: what the command line calls."""
+"""Runs jobs in this process on the home's own instance, for the command line."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _ADD_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LaunchedRun:
-    """One finished run."""
+    """A finished run."""
 
     job: str
     run_id: str
@@ -79,9 +79,9 @@ class LaunchedRun:
 class RunFailed(Exception):
     """A run ended in failure.
 
-    ``error_class`` is the class name of the error that a step raised, ``None`` where no step failed. ``reason`` is
-    that error's message. The name of a class that is not ours stands in front of it. ``failed`` are the partitions that
-    failed by themselves, while all others of the run were done; ``error_class`` is then the gravest of theirs.
+    ``error_class`` is the class name of the error that a step raised, ``None`` if no step failed. ``reason`` is that
+    error's message, preceded by the name of a class that is not ours. ``failed`` are the partitions that failed by
+    themselves, while all others of the run were made; ``error_class`` is then the gravest of theirs.
     """
 
     def __init__(
@@ -102,14 +102,15 @@ class RunFailed(Exception):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the source did not give everything, and nothing else is wrong."""
+        """Whether the only problem is that the source did not return everything."""
         return is_named(self.error_class, Incomplete)
 
 
 class Launcher:
-    """Runs jobs one after the other. A context manager: it holds the instance open.
+    """Runs jobs one after the other. As a context manager, it holds the instance open.
 
-    Every run works with ``workspace``: its settings and its connections. Whoever opened the workspace closes it.
+    Every run works with ``workspace``: its settings and its connections. The caller that opened the workspace closes
+    it.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -146,7 +147,7 @@ class Launcher:
 
     @property
     def instance(self) -> dg.DagsterInstance:
-        """The instance runs are recorded in."""
+        """The instance in which runs are recorded."""
         return self._instance
 
     def list_crawls(self) -> LaunchedRun:
@@ -160,22 +161,20 @@ class Launcher:
         return self.list_crawls()
 
     def harvest_what_is_new(self, crawls: Sequence[str]) -> list[LaunchedRun]:
-        """Materializes the index assets of those of ``crawls`` where it would change something. Raises as ``harvest``
-        does."""
+        """Materializes the index assets of the crawls whose index would change. Raises as ``harvest`` does."""
         materialized = [crawl for crawl in crawls if self._was_made("row_groups", crawl)]
         outdated = [crawl for crawl in crawls if crawl not in materialized or not is_harvested(self._workspace, crawl)]
         return self.harvest(outdated) if outdated else []
 
     def _was_made(self, asset: str, partition: str | None = None) -> bool:
-        """Whether Dagster has a materialization of an asset, or of a partition of one."""
+        """Whether Dagster has a materialization of an asset or of its partition."""
         record_filter = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=[partition] if partition else None)
         return bool(self._instance.fetch_materializations(record_filter, limit=1).records)
 
     def harvest(self, crawls: Sequence[str], *, refresh: bool = False) -> list[LaunchedRun]:
-        """Materializes the index assets of ``crawls``; with ``refresh`` index files that were published anew are
-        harvested again.
+        """Materializes the index assets of ``crawls``. With ``refresh``, replaced index files are harvested again.
 
-        Raises ``UserInputError`` for a crawl the source lacks, and ``RunFailed`` when a run fails. Where that is
+        Raises ``UserInputError`` for a crawl that the source lacks, and ``RunFailed`` when a run fails. If it fails
         because index files could not be read, the other crawls are harvested first.
         """
         crawls = [find_crawl(self._workspace, crawl).id for crawl in crawls]
@@ -187,11 +186,11 @@ class Launcher:
     def extract(
         self, crawls: Sequence[str], targets: Sequence[Target], crawl_plans: Iterable[CrawlPlan] = ()
     ) -> Iterator[LaunchedRun]:
-        """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run, whatever the order
-        of their keys. Those of which that would change nothing are left out; no run is started where none is left.
-        ``crawl_plans`` are those just taken at the crawls, so that nothing is looked at twice.
+        """Materializes captures to pages of ``targets`` in ``crawls``, with many partitions in each run, in any order
+        of their keys. Unchanged partitions are left out; no run is started if none is left. ``crawl_plans`` are plans
+        of the crawls, if they were just made, so that nothing is planned twice.
 
-        Raises ``RunFailed``. Where partitions failed by themselves, all others come first.
+        Raises ``RunFailed``. If partitions failed by themselves, all others are made first.
         """
         self.add_targets(targets, crawls)
         keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
@@ -208,7 +207,7 @@ class Launcher:
     def make_listed(
         self, job: str, crawls: Sequence[str], targets: Sequence[Target], **config: object
     ) -> Iterator[LaunchedRun]:
-        """Runs a job over listed partitions for ``targets`` in ``crawls``, which are partitions; ``config`` is more of
+        """Runs a job over listed partitions for ``targets`` in ``crawls``, which are partitions. ``config`` is added to
         the op's configuration. Raises as :meth:`extract` does."""
         keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
         return self._run_keys(job, keys, config)
@@ -225,7 +224,7 @@ class Launcher:
         return self._run("repair_statistics", crawl, partition_key=crawl)
 
     def build_index(self, crawl: str, most: int | None = None) -> LaunchedRun:
-        """Materializes ``built_index`` of a crawl, at most ``most`` files of it; somebody has agreed to its price."""
+        """Materializes ``built_index`` of a crawl, at most ``most`` files of it. Its cost was agreed to."""
         self._add("crawl", [crawl])
         agreed = {"ops": {"index_archives": {"config": {"yes": True, "most_files": most or 0}}}}
         return self._run("build_index", crawl, partition_key=crawl, config=agreed)
@@ -242,14 +241,14 @@ class Launcher:
         return self._run_keys("extract_targets", keys, {"tables": ["captures", "records"]})
 
     def parse(self, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
-        """Materializes the page tables of partitions whose records are there; raises as ``extract`` does. The records
+        """Materializes the page tables of partitions whose records are stored; raises as ``extract`` does. The records
         may be of another home of the lake, which had the crawl harvested."""
         self._add("crawl", [crawl])
         keys = [partition_key(crawl, slug) for slug in slugs]
         return self._run_keys("extract_targets", keys, {"tables": [*PAGE_TABLES]})
 
     def record_outside_run(self, asset: str, crawl: str, slug: str, metadata: Mapping[str, int | str]) -> None:
-        """Notes in the instance that a partition of ``asset`` was written by no run."""
+        """Records in the instance that a partition of ``asset`` was written outside of any run."""
         event = dg.AssetMaterialization(asset, partition=partition_key(crawl, slug), metadata=dict(metadata))
         self._instance.report_runless_asset_event(event)
 
@@ -287,8 +286,8 @@ class Launcher:
         return published
 
     def keep_up(self) -> Iterator[LaunchedRun]:
-        """Merges small files, publishes, deletes what was superseded a week ago; then deletes Dagster's old runs, in as
-        many runs as that takes. Raises ``RunFailed``."""
+        """Merges small files, publishes, and deletes files that were superseded a week ago. Then deletes Dagster's old
+        runs, in as many runs as needed. Raises ``RunFailed``."""
         from cc_pipeline.defs.history import is_trimmed  # noqa: PLC0415  # loads the stages
 
         yield self._run("upkeep", "")
@@ -313,21 +312,21 @@ class Launcher:
         return None if is_current and self._is_recorded() else self.publish(lag)
 
     def _is_recorded(self) -> bool:
-        """Whether ``cc.duckdb``, which is there, was recorded for ``warehouse``: that comes after the file."""
+        """Whether the existing ``cc.duckdb`` was recorded for ``warehouse``: the record is newer than the file."""
         newest = self._instance.fetch_materializations(dg.AssetKey("warehouse"), limit=1).records
         modified_at = self._workspace.settings.published_path.stat().st_mtime
         return bool(newest) and newest[0].timestamp >= modified_at
 
     def refuse_too_many(self, crawls: Iterable[str], targets: Iterable[Target]) -> None:
-        """Raises ``UserInputError`` where these beside those registered would be too many partitions. It comes before
-        anything that is asked or written of each of them."""
+        """Raises ``UserInputError`` if these and the registered partitions would be too many. Call it before any
+        request or write for them."""
         refuse_too_many(self._instance, domains=[target.slug for target in targets], crawls=crawls)
 
     def add_targets(self, targets: Sequence[Target], crawls: Sequence[str] = ()) -> None:
-        """Writes the definitions of ``targets`` down and makes them, and ``crawls``, partitions.
+        """Stores the definitions of ``targets`` and registers them, and ``crawls``, as partitions.
 
-        Those that this launcher has added are left alone: whoever took one away since means it. Raises
-        ``UserInputError`` where there would be too many; then nothing was written.
+        Keys that this launcher has added before are skipped: if somebody has deleted one since, that was intended.
+        Raises ``UserInputError`` if there would be too many; then nothing was written.
         """
         requested = {("crawl", crawl) for crawl in crawls} | {("target", target.slug) for target in targets}
         if requested <= self._added:
@@ -339,11 +338,11 @@ class Launcher:
         self._added |= requested
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
-        """Makes registered files partitions."""
+        """Registers files as partitions."""
         self._add("source_file", slugs)
 
     def _add(self, definition: str, keys: Sequence[str]) -> list[str]:
-        """Makes those of ``keys`` partitions that are none yet, and gives them."""
+        """Registers the new ones of ``keys`` as partitions, and returns them."""
         registered = set(self._instance.get_dynamic_partitions(definition))
         new = [key for key in dict.fromkeys(keys) if key not in registered]
         if definition == "crawl":
@@ -362,11 +361,11 @@ class Launcher:
         config: Mapping[str, object] = MappingProxyType({}),
         left: Callable[[Sequence[str]], Sequence[str]] = lambda keys: keys,
     ) -> Iterator[LaunchedRun]:
-        """Runs of a job over listed partitions, of those that are ``left`` to do when their turn comes. That some fail
-        is no reason to keep the others from theirs: it is raised last.
+        """Runs a job over listed partitions, in groups. ``left`` filters each group before its run. If some partitions
+        fail, the other groups run first and the failure is raised at the end.
 
-        Those that another run is making come last, when it has ended: the answer is whole then, nothing is fetched
-        twice, and what it made costs a look.
+        Partitions that another run is making come last, when that run has ended: then the result is complete, nothing
+        is fetched twice, and checking them costs little.
         """
         failures: list[RunFailed] = []
         for group in self._in_turn(list(dict.fromkeys(keys)), left):
@@ -394,7 +393,7 @@ class Launcher:
     def _in_turn(
         self, keys: Sequence[str], exclude_done: Callable[[Sequence[str]], Sequence[str]]
     ) -> Iterator[Sequence[str]]:
-        """``keys``, so many at a time as one run takes; it waits before those that another run is making."""
+        """Yields ``keys`` in groups of one run's size. Waits before the keys that another run is making."""
         max_partitions = self._workspace.settings.partitions_per_run
         busy_keys = set(keys) & self._under_way().keys()
         self.has_waited = self.has_waited or bool(busy_keys)
@@ -419,8 +418,8 @@ class Launcher:
     def _run_ranges(
         self, job: str, pairs: Iterable[tuple[str, str]], config: Mapping[str, object]
     ) -> Iterator[LaunchedRun]:
-        """A run for each range of crawls. What the source lacks of one is no reason to keep the others from their own:
-        that is raised last."""
+        """Starts a run for each range of crawls. If the source lacks data of one range, the others run first and the
+        failure is raised at the end."""
         incomplete: RunFailed | None = None
         for first, last in pairs:
             try:

@@ -1,4 +1,4 @@
-"""Where columns come from, table by table, as the stages make them."""
+"""The lineage of columns, table by table, as the stages make them."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ COLUMNS: Final[Mapping[str, Columns]] = {
 
 
 def made_of(columns: Columns, column: str) -> str:
-    """A column's sources in words, for people whose UI does not draw them; empty where there are none."""
+    """Returns a column's sources as text, for UIs that do not draw them; empty if there are none."""
     return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in columns.get(column, ()))
 
 
 def table_metadata(asset: Asset, namespace: Placement) -> dict[str, Any]:
-    """The name and columns of an asset's table, and what these are made of: metadata that is known before it is
-    materialized."""
+    """Returns the name and columns of an asset's table, and the lineage of the columns: metadata that is known before
+    the first materialization."""
     metadata: dict[str, Any] = {"dagster/column_schema": _column_schema(asset.columns, asset.lineage)}
     if asset.lineage:
         metadata["dagster/column_lineage"] = _column_lineage(asset.lineage, namespace)
@@ -98,8 +98,8 @@ def table_metadata(asset: Asset, namespace: Placement) -> dict[str, Any]:
 
 
 def in_events(name: str, columns: Sequence[Column], namespace: Placement) -> dict[str, Any]:
-    """The same for a materialization, as OpenLineage's integration reads it, and as short as can be: names and types
-    without notes, and of the place of a record's bytes, which is three columns, the first."""
+    """Returns the same for a materialization, as OpenLineage's integration reads it, in short form: names and types
+    without notes, and only the first of the three columns that locate a record's bytes."""
     table_columns = [dg.TableColumn(column.name, _type(column.type)) for column in columns]
     short = {
         column: tuple(source for source in sources if source[1] not in _STORED[1:])
@@ -122,7 +122,7 @@ def _column_lineage(columns: Columns, namespace: Placement) -> dg.TableColumnLin
 
 
 def _column_schema(columns: Sequence[Column], lineage: Columns) -> dg.TableSchema:
-    """Columns as the UI shows them, with what each is made of."""
+    """Returns columns with their sources, for the UI."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -137,7 +137,7 @@ def _column_schema(columns: Sequence[Column], lineage: Columns) -> dg.TableSchem
 
 
 def _type(data_type: pa.DataType) -> str:
-    """A type in a word or two: a column of the UI is as wide as the longest."""
+    """Returns a type in a word or two: a column of the UI is as wide as the longest."""
     if pa.types.is_list(data_type):
         return f"list<{_type(data_type.value_type)}>"
     return "struct" if pa.types.is_struct(data_type) else str(data_type)
@@ -148,7 +148,7 @@ def _described(note: str, sources: str) -> str:
 
 
 def checked_owners(owners: Sequence[str]) -> list[str]:
-    """Owners as Dagster takes them: mail addresses and ``team:NAME``. Raises ``UserInputError``."""
+    """Returns owners as Dagster accepts them: mail addresses and ``team:NAME``. Raises ``UserInputError``."""
     for owner in owners:
         if not _OWNER.fullmatch(owner):
             raise UserInputError(f"CC_PIPELINE_OWNERS names {owner!r}: write mail addresses and team:NAME, with commas")

@@ -1,7 +1,7 @@
 """Texts by name that runs leave for other processes, in a table of our own beside Dagster's state.
 
-The table is in the PostgreSQL that ``dagster.yaml`` names, so that all hosts see it. Elsewhere it is in a SQLite file
-in the instance's folder.
+The table is in the PostgreSQL database that ``dagster.yaml`` names, so that all hosts see it. Otherwise it is in a
+SQLite file in the instance's folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PATIENCE: Final = 20
 
 
 def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
-    """Keeps texts under names. They replace those of the same names."""
+    """Stores texts under names. They replace earlier texts of the same names."""
     with _connected(instance) as connection:
         for names in _several(notes):
             # in one order, so that none waits for another that waits for it
@@ -43,7 +43,7 @@ def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
 
 
 def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str]:
-    """The texts that stand under ``names``, for those that have one."""
+    """Returns the texts of those ``names`` that have one."""
     if not names:
         return {}
     with _connected(instance) as connection:
@@ -55,7 +55,7 @@ def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str
 
 
 def names_of_notes(instance: dg.DagsterInstance, prefix: str) -> list[str]:
-    """The names that begin with ``prefix``."""
+    """Returns the names that begin with ``prefix``."""
     with _connected(instance) as connection:
         return [*connection.scalars(sql.select(_NOTES.c.name).where(_NOTES.c.name.startswith(prefix, autoescape=True)))]
 
@@ -74,7 +74,7 @@ def _several(names: Collection[str]) -> Iterator[list[str]]:
 
 @contextmanager
 def _connected(instance: dg.DagsterInstance) -> Iterator[sql.Connection]:
-    """A transaction on the table, which is made where it is not there yet."""
+    """Opens a transaction on the table. Creates the table if it does not exist."""
     engine = _engine(_address(Path(instance.root_directory)))
     with engine.begin() as connection:
         if not engine.dialect.has_table(connection, _NOTES.name):
@@ -92,7 +92,7 @@ def _engine(address: sql.URL) -> sql.Engine:
 
 
 def _address(folder: Path) -> sql.URL:
-    """The database of the instance in ``folder``."""
+    """Returns the database URL of the instance in ``folder``."""
     file = folder / "dagster.yaml"
     config = (yaml.safe_load(file.read_text("utf-8")) if file.is_file() else None) or {}
     postgres = (config.get("storage") or {}).get("postgres") or {}
@@ -112,7 +112,8 @@ def _address(folder: Path) -> sql.URL:
 
 
 def _value(configured: Any) -> str | None:
-    """A value of ``dagster.yaml``: a text or number, or the variable that has it."""
+    """Returns a value of ``dagster.yaml``: a text or number, or the content of the environment variable that it
+    names."""
     if isinstance(configured, Mapping):
         return os.environ.get(str(configured.get("env")))
     return None if configured is None else str(configured)

@@ -1,4 +1,4 @@
-"""How the assets over crawl × target run: many at once, each recorded when it is done, with its own figures."""
+"""Runs the assets over crawl × target: many partitions at once, each recorded when it is done, with its own metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Yielded: TypeAlias = Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]
 
 @contextmanager
 def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
-    """Writes progress to the run's log, unless someone at a terminal watches already."""
+    """Writes progress to the run's log, unless a person at a terminal sees it already."""
     if progress.someone_watches():
         yield
         return
@@ -59,7 +59,8 @@ def extract_partitions(
 ) -> Yielded:
     """Makes ``tables`` of every partition of the run.
 
-    Raises ``dg.Failure`` when partitions failed, after all others were recorded; what is no partition's fault at once.
+    Raises ``dg.Failure`` when partitions failed, after all others were recorded. Errors that affect all partitions are
+    raised at once.
     """
     descriptions = _Descriptions(context, workspace, namespace)
     publishing = PublishWhileRunning(context, workspace, namespace)
@@ -79,7 +80,7 @@ def extract_partitions(
 
 
 def _made(context: StepContext, workspace: Workspace, run: PartitionRun, tables: Sequence[str]) -> Iterator[Made]:
-    """What becomes of each partition, wherever its records are fetched and its pages parsed."""
+    """Yields the result of each partition, on any engine."""
     pairs = [_pair(key) for key in run.left]
 
     def on_start(group: Sequence[tuple[str, str]]) -> None:
@@ -89,7 +90,7 @@ def _made(context: StepContext, workspace: Workspace, run: PartitionRun, tables:
 
 
 def each_alone(context: StepContext, run: PartitionRun, make: Callable[[str], Mapping[str, Described]]) -> Yielded:
-    """Calls ``make`` with the key of each partition that is left, and records what it gives. Raises as
+    """Calls ``make`` with the key of each remaining partition, and records the result. Raises as
     :func:`extract_partitions` does."""
     throttling = Throttling()
     with logged_progress(context.log):
@@ -114,10 +115,10 @@ def _pair(key: str) -> tuple[str, str]:
 def own_figures(
     report: StageReport, slug: str, table: str, table_rows: int, *, is_shared: bool = False
 ) -> dict[str, dg.MetadataValue]:
-    """Figures of one partition of ``table``, which has ``table_rows`` in all. Rows of captures that several targets
-    have (``is_shared``) are named so: each is published once.
+    """Returns the metrics of one partition of ``table``, which has ``table_rows`` in all. Rows of captures that several
+    targets have (``is_shared``) get a name of their own, since each is published once.
 
-    An event is kept twice and for good, so it has no zeros, and no costs of several partitions together:
+    An event is stored twice and permanently, so it has no zeros, and no costs of several partitions together:
     :func:`group_costs` has those.
     """
     target_metrics = report.per_target[slug]
@@ -139,7 +140,7 @@ def own_figures(
 
 
 def group_costs(report: StageReport, table: str) -> str:
-    """What a stage spent on several partitions together, for the log of the run."""
+    """Returns the costs of a stage for several partitions together, for the log of the run."""
     spent = f"{table} of {len(report.per_target)} partitions: {report.seconds:.1f} s"
     if report.requests:
         spent += f", {report.bytes:,} bytes read in {report.requests:,} requests"
@@ -147,8 +148,8 @@ def group_costs(report: StageReport, table: str) -> str:
 
 
 class _Descriptions:
-    """What events say of partitions: counts and versions. No text of a page is among them, since Dagster has no public
-    way to delete an event."""
+    """Builds the metadata of partitions for events: counts and versions. It has no text of a page, since Dagster has no
+    public way to delete an event."""
 
     def __init__(self, context: StepContext, workspace: Workspace, namespace: Placement) -> None:
         self._context = context
@@ -158,7 +159,8 @@ class _Descriptions:
         self._counted: dict[str, tuple[StageReport, int]] = {}
 
     def of(self, partition_result: Made, table: str) -> Described:
-        """What the UI shows of a partition of ``table``, and the version of its rows where the stage tells it."""
+        """Returns the metadata of a partition of ``table`` for the UI, and the version of its rows if the stage has
+        one."""
         report = partition_result.reports[table]
         target_metrics = report.per_target[partition_result.slug]
         rows = self._table_rows(report, table)
@@ -172,7 +174,7 @@ class _Descriptions:
         return metadata, None if version is None else str(version)
 
     def _engine(self, table: str) -> dict[str, dg.MetadataValue]:
-        """Where rows were made, unless it was here."""
+        """Returns the engine that made the rows, unless it is the local one."""
         settings = self._workspace.settings
         if settings.engine == LOCAL or table == "captures":
             return {}
@@ -189,6 +191,6 @@ class _Descriptions:
 
     @cached_property
     def _is_shared(self) -> bool:
-        """Whether targets can share captures, so that a table may have some more than once. All targets of the lake are
-        looked at, so it is asked once a step."""
+        """Whether targets can share captures, so that a table may have some captures more than once. It reads all
+        targets of the lake, so it is computed once per step."""
         return bool(sharing(self._workspace.lake))

@@ -1,7 +1,7 @@
-"""Publishing while runs go on and when they end, so that ``cc.duckdb`` is never long behind, whoever launched them.
+"""Publishes while runs go on and when they end, so that ``cc.duckdb`` is never far behind, whoever launched the runs.
 
-A run of the UI publishes by itself, with automation on or off: between two partitions when the last publication is
-older than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless others are still at it.
+A run of the UI publishes by itself, with automation on or off: between two partitions if the last publication is older
+than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless other runs go on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNNAMED: Final = "INITIAL"
 
 
 class PublishWhileRunning:
-    """The publications of one run, which may have none: they are recorded for ``warehouse``, outside of the run."""
+    """The publications of one run, which may have none. They are recorded for ``warehouse``, outside of the run."""
 
     def __init__(self, context: StepContext, workspace: Workspace, namespace: Placement) -> None:
         self._context, self._workspace, self._at = context, workspace, namespace
@@ -44,15 +44,15 @@ class PublishWhileRunning:
         self._early: Publication | None = None
 
     def between(self) -> None:
-        """Publishes when the last publication is too old. Costs nothing most of the time."""
+        """Publishes if the last publication is too old. Costs nothing most of the time."""
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self._keep_up()
             self._looked = time.monotonic()
 
     def at_end(self, failed: Mapping[str, str]) -> None:
-        """Publishes what the run made, unless other runs go on and the last publication is young. The command line
-        publishes by itself, once for all its runs. ``failed`` are the partitions (keys) that the run could not make,
-        with the reasons."""
+        """Publishes the result of the run, unless other runs go on and the last publication is recent. The command line
+        publishes once for all its runs. ``failed`` has the reasons of the partitions that the run could not make, by
+        key."""
         if not of_a_command(self._context.run):
             # said before looking at others: of runs that end together, the last to say so sees none that goes on
             run_id = self._context.run.run_id
@@ -60,7 +60,7 @@ class PublishWhileRunning:
         self._keep_up(failed)
 
     def _keep_up(self, failed: Mapping[str, str] | None = None) -> None:
-        """At the end of the run its ``failed`` partitions are known."""
+        """Publishes if it is due. ``failed`` is given at the end of the run only."""
         at_end = failed is not None
         if at_end and of_a_command(self._context.run) and self._early is None:
             return
@@ -104,8 +104,8 @@ def record_checked(
     input_tags: Mapping[str, str],
     failed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """As :func:`record`, with the checks of ``warehouse``; ``failed`` are the partitions (keys) that the run could not
-    make, with their reasons. A check that breaks takes nothing back."""
+    """Records a publication as :func:`record` does, and evaluates the checks of ``warehouse``. ``failed`` has the
+    reasons of the partitions that the run could not make, by key. An error in a check is only logged."""
     record(check_context.instance, publication, namespace, input_tags)
     try:
         look_at_publication(check_context, workspace, namespace, failed)
@@ -125,11 +125,12 @@ def record(
 
 
 def find_inputs(instance: dg.DagsterInstance, namespace: Placement) -> dict[str, str]:
-    """The tags in which Dagster notes what ``warehouse`` was made of, where a run makes it. Without them it takes each
-    input for a new one, and calls the asset unsynced as soon as it is there.
+    """Returns the tags in which Dagster stores the inputs of ``warehouse``, as for a run that makes it. Without them
+    Dagster takes each input for a new one, and shows the asset as unsynced from the start.
 
-    What is recorded after this call counts as newer than the publication, so it comes before publishing: others go on
-    meanwhile."""
+    Call it before publishing: records after this call count as newer than the publication, since other runs go on
+    meanwhile.
+    """
     tags = {"dagster/code_version": WAREHOUSE_VERSION}
     for key in (namespace.key(asset.name) for asset in published_assets()):
         newest, asset = instance.fetch_materializations(key, limit=1).records, key.to_user_string()
@@ -142,7 +143,7 @@ def find_inputs(instance: dg.DagsterInstance, namespace: Placement) -> dict[str,
 
 
 def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue]:
-    """What the UI shows of a publication."""
+    """Returns the metadata of a publication for the UI."""
     return {
         "path": dg.MetadataValue.path(str(publication.path)),
         "bytes": dg.MetadataValue.int(publication.bytes),

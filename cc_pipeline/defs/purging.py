@@ -1,5 +1,5 @@
-"""Purging a target as a whole: its keys and records in the instance, its line on the watch list, its rows and bytes;
-and a job that does it from the UI."""
+"""Purges a whole target: its keys and records in the instance, its line on the watch list, its rows and bytes. Also the
+job that does it from the UI."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -38,10 +38,11 @@ def purge_target(
     now: bool = False,
     own_run: str = "",
 ) -> PurgeReport:
-    """Purges what ``plan`` says: nobody asks for the target any more, then its rows and bytes go (``stages``).
+    """Purges the target of ``plan``: first it is removed from watch list and keys, then its rows and bytes are deleted
+    (``stages``).
 
-    ``own_run`` is the run that this is called in, if any. Raises ``EnvironmentFault`` where a run has the target, with
-    ``now`` where any run has not ended (nothing was changed then), and when the lake cannot be read or written.
+    ``own_run`` is the run that calls this, if any. Raises ``EnvironmentFault`` if a run has the target, with ``now`` if
+    any run has not ended (nothing was changed then), and when the lake cannot be read or written.
     """
     keys = ordered_keys(instance, namespace)
     _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, every=now)
@@ -53,7 +54,7 @@ def purge_target(
 
 
 def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
-    """Takes away a target that found nothing: key, definition, empty slices. Raises ``EnvironmentFault`` where a run
+    """Removes a target without captures: its key, definition, and empty slices. Raises ``EnvironmentFault`` if a run
     has the target."""
     _refuse_running(workspace, instance, OURS, plan.slug, ordered_keys(instance), "", every=False)
     refuse_fetching(workspace, plan.slug, plan.slices)
@@ -64,10 +65,9 @@ def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: Purg
 def forget_unfound(
     workspace: Workspace, instance: dg.DagsterInstance, slices: Mapping[str, Collection[Slice]]
 ) -> list[str]:
-    """Takes targets away again of which a run found nothing: their keys, definitions and empty ``slices``; gives which
-    those were. Others stay: on the watch list, in a run that has not ended, located elsewhere by anybody, or captures
-    that somebody gave, which are no run's to take away. Raises ``EnvironmentFault`` when the lake cannot be read or
-    written."""
+    """Removes targets of which a run found nothing: their keys, definitions and empty ``slices``; returns them. Targets
+    are kept if they are on the watch list, in an unfinished run, located elsewhere, or have captures that a person
+    listed. Raises ``EnvironmentFault`` when the lake cannot be read or written."""
     keep = {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
     keep |= {slug for slug in slices if is_given(slug) and WHERE_SLUG not in slug}
     run_slices = {slice_ for target_slices in slices.values() for slice_ in target_slices}
@@ -126,9 +126,9 @@ def _refuse_running(
 def purge_one_target(
     context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement, config: PurgeConfig
 ) -> None:
-    """Says what would go, and the digest of that plan. With ``dry_run`` false and that digest it hides the target, and
-    deletes its rows and bytes a week later. Raises ``UserInputError`` for a digest that is not the plan's as it is now:
-    one call of the UI's interface, which any page might send, deletes nothing."""
+    """Reports what would be deleted, and the digest of that plan. With ``dry_run`` false and that digest it hides the
+    target, and deletes its rows and bytes a week later. Raises ``UserInputError`` if the digest is not that of the
+    current plan: so one call of the UI's interface, which any page might send, deletes nothing."""
     unfinished = purges_begun(workspace)
     known_slugs = {*defined(workspace.lake), *unfinished, *namespace.target_keys(context.instance)}
     slug = which_target(config.target, known_slugs)

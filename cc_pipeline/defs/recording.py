@@ -1,7 +1,7 @@
-"""A step over many partitions records each when it is done, and each fails by itself.
+"""Records each partition of a step when it is done; each partition fails by itself.
 
-Dagster's own way, a result for each asset, records all partitions of the run at its end, with the same figures, and
-none when one fails.
+Dagster's own way is one result for each asset: it records all partitions of the run at its end, with the same metrics,
+and none if one fails.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
 
 
 def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
-    """The keys of the partitions a step is for: those that Dagster planned when it created the run, however that was
+    """Returns the keys of a step's partitions: those that Dagster planned when it created the run, however it was
     launched.
 
-    ``context.partition_keys`` is not asked: in a run of a job's backfill it gives the backfill's first partition.
-    Raises ``UserInputError`` for a run without partitions.
+    ``context.partition_keys`` is not used: in a run of a job's backfill it is the backfill's first partition. Raises
+    ``UserInputError`` for a run without partitions.
     """
     first, last = range_of(context.run.tags)
     if not first:
@@ -56,7 +56,7 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
 
 
 def partition_of_job(context: dg.OpExecutionContext) -> str:
-    """The partition of a run of a job of one op. Raises ``UserInputError`` for a run without one."""
+    """Returns the partition of a run of a job of one op. Raises ``UserInputError`` for a run without one."""
     key = context.run.tags.get(PARTITION_TAG, "")
     if not key:
         raise UserInputError("the run names no partition\nChoose one in the Launchpad")
@@ -64,7 +64,7 @@ def partition_of_job(context: dg.OpExecutionContext) -> str:
 
 
 def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDefinition | None) -> list[Sequence[str]]:
-    """All keys of each dimension of an asset's partitions, in Dagster's order."""
+    """Returns all keys of each dimension of an asset's partitions, in Dagster's order."""
     if isinstance(definition, dg.MultiPartitionsDefinition):
         dimension_partitions = [dimension.partitions_def for dimension in definition.partitions_defs]
     else:
@@ -73,10 +73,10 @@ def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDe
 
 
 class PartitionRun:
-    """One step over the partitions ``keys``: what became of each. It has no outputs, since Dagster would record all
-    partitions of the run with each, so nothing that stands behind it runs; its checks are evaluated here.
+    """One step over the partitions ``keys``, and the result of each. It has no outputs, since Dagster would record all
+    partitions of the run with each. So no later step runs, and the checks are evaluated here.
 
-    With ``listed`` a person or a program wrote the keys: those that are no partitions fail by themselves, and ``left``
+    With ``listed``, a person or a program wrote the keys: those that are no partitions fail by themselves, and ``left``
     are the others.
     """
 
@@ -107,9 +107,9 @@ class PartitionRun:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Around the work on partitions. Where it ends early, and through no partition's fault (a full disk, a source
-        that is gone, a signal), the run says that only those were tried that had failed by themselves: the others have
-        not failed, and are due again."""
+        """Wraps the work on partitions. If it ends early for a reason that affects all partitions (a full disk, an
+        unavailable source, a signal), the run notes only the partitions that failed by themselves as tried: the others
+        have not failed, and are due again."""
         self.in_hand(())
         try:
             yield
@@ -132,21 +132,22 @@ class PartitionRun:
             raise
 
     def in_hand(self, keys: Iterable[str]) -> None:
-        """Says that ``keys`` are being tried from now on. Should the process be killed, one of them may be why."""
+        """Notes that ``keys`` are being tried from now on. If the process is killed, one of them may be the cause."""
         self._say_tried([*self._errors, *keys])
 
     def _say_tried(self, keys: Iterable[str]) -> None:
         note_tried(self._context.instance, self._context.run.run_id, keys)
 
     def done(self, key: str, metadata_by_asset: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
-        """The records of a partition: one for each asset that was made."""
+        """Yields the records of a partition: one for each asset that was made."""
         partition, partition_tags = _named(key)
         for asset, (metadata, version) in metadata_by_asset.items():
             tags = partition_tags | ({} if version is None else {"dagster/data_version": version})
             yield dg.AssetMaterialization(self._at.key(asset), partition=partition, metadata=dict(metadata), tags=tags)
 
     def failed(self, key: str, error: Exception, assets: Iterable[str] | None = None) -> None:
-        """Notes that ``assets`` (default: all of the step) of a partition were not made, and says why on its page."""
+        """Records that ``assets`` (default: all of the step) of a partition were not made, with the reason on its
+        page."""
         is_own_error = isinstance(error, CcPipelineError)
         self._errors[key] = error
         self._failed.append(FailedPartition(key, type(error).__name__, str(error) if is_own_error else repr(error)))
@@ -162,11 +163,12 @@ class PartitionRun:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why partitions failed until now, the first line of each, by their keys."""
+        """The first line of the reason of each failed partition so far, by key."""
         return {failure.partition: failure.reason.partition("\n")[0] for failure in self._failed}
 
     def end(self) -> Iterator[dg.AssetCheckEvaluation]:
-        """Evaluates the checks of what was made. Raises ``dg.Failure`` with the list where partitions failed."""
+        """Evaluates the checks of the made partitions. Raises ``dg.Failure`` with the list of failed partitions, if
+        any."""
         failed = self.reasons
         made_keys = [key for key in self._asked if key not in failed]
         yield from look_at_made(self._context, self._workspace, self._at, self._assets, made_keys, failed)
@@ -195,8 +197,8 @@ class PartitionRun:
 
 
 def _refuse_assets_behind(context: dg.AssetExecutionContext) -> None:
-    """Raises ``UserInputError`` where the run has assets that are made of this step's: Dagster would skip them, and the
-    run would end green."""
+    """Raises ``UserInputError`` if the run has assets that depend on this step's: Dagster would skip them, and the run
+    would end green."""
     dependents = sorted(key.to_user_string() for key in assets_behind(context))
     if dependents:
         raise UserInputError(
@@ -206,7 +208,8 @@ def _refuse_assets_behind(context: dg.AssetExecutionContext) -> None:
 
 
 def said(failed: Sequence[FailedPartition], total: int) -> str:
-    """What failed, for a person: the words of a single error as they are, else those of the first few by partition."""
+    """Describes failed partitions for a person: the message of a single error, else the messages of the first few by
+    partition."""
     if len(failed) == 1 and total == 1:
         return failed[0].reason
     reason_parts = [failure.reason.partition("\n") for failure in failed]
@@ -227,7 +230,8 @@ def said(failed: Sequence[FailedPartition], total: int) -> str:
 
 
 def _named(key: str) -> tuple[str, dict[str, str]]:
-    """A partition as an event names it, and the tags with which Dagster reads a key of several dimensions back."""
+    """Returns a partition as it is named in events, and the tags from which Dagster reads a key of several
+    dimensions."""
     crawl, separator, domain = key.partition("|")
     if not separator:
         return key, {}
@@ -236,7 +240,7 @@ def _named(key: str) -> tuple[str, dict[str, str]]:
 
 
 def why_failed(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
-    """What a person reads on the page of a partition that failed, until it is made."""
+    """Returns the metadata for the page of a partition that failed; it is shown until the partition is made."""
     problem, _, advice = reason[:_REASON].partition("\n")
     return {
         "failed because": dg.MetadataValue.text(problem),

@@ -1,4 +1,4 @@
-"""What a webhook is told: one document of JSON, posted once."""
+"""The webhook: one JSON document, posted once."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ _PATIENCE: Final = 10.0
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The address is the person's own choice; no other place gets what is told."""
+    """Follows no redirect: the person chose the address, and no other receives the document."""
 
     def redirect_request(
         self,
@@ -30,9 +30,8 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def tell(address: str, event: Mapping[str, object]) -> str | None:
-    """Posts ``event`` as JSON to ``address``; nothing without one. Gives why it was not taken, without the address,
-    which may hold a secret of its own. Raises nothing, asks once, and waits for ``_PATIENCE`` at most.
-    """
+    """Posts ``event`` as JSON to ``address``; does nothing if it is empty. Returns why it was not accepted, without the
+    address, which may contain a secret. Raises nothing, tries once, and waits for at most ``_PATIENCE``."""
     if not address:
         return None
     problems: list[str | None] = []

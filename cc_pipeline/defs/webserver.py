@@ -1,8 +1,8 @@
-"""Dagster's webserver, which obeys no page but its own: the program of ``cc-pipeline ui`` and of a team.
+"""Dagster's webserver with a guard: the program of ``cc-pipeline ui``, also for a team.
 
-Dagster's own looks at neither Host nor Origin, runs mutations that come by GET or as a form, and asks for no password.
-So any page that is open in an operator's browser could launch runs, and read everything by a name of its own that
-resolves to this machine. The guard here refuses such requests before Dagster sees them.
+Dagster's own webserver checks neither Host nor Origin, runs mutations that come by GET or as a form, and asks for no
+password. So any page that is open in an operator's browser could launch runs, and could read everything through a host
+name of its own that resolves to this machine. The guard refuses such requests before Dagster sees them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _REFUSED: Final = 1008
 
 
 class Authority(NamedTuple):
-    """A host, in lower case, and a port, ``None`` where none is said."""
+    """A host, in lower case, and a port, ``None`` if there is none."""
 
     host: str
     port: int | None
 
 
 def read_authority(text: str) -> Authority | None:
-    """Host and port out of ``example.org``, ``example.org:3000`` or ``[::1]:3000``; ``None`` for anything else."""
+    """Parses host and port of ``example.org``, ``example.org:3000`` or ``[::1]:3000``; ``None`` for anything else."""
     if not text.isascii() or any(character in text for character in "/?#@\\,") or text != "".join(text.split()):
         return None
     try:
@@ -51,7 +51,7 @@ def read_authority(text: str) -> Authority | None:
 
 
 def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | None:
-    """Why a request is not for us to obey; ``None`` for one that is. ``hosts`` are those that the settings allow."""
+    """Returns why a request is refused; ``None`` for an allowed one. ``hosts`` are those of the settings."""
     headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -73,7 +73,7 @@ def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | Non
 
 
 def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Authority]) -> bool:
-    """Whether a request is addressed to this machine itself, or to a name of the settings."""
+    """Whether a request is addressed to this machine itself, or to a host of the settings."""
     if host.host in _LOOPBACK or any(
         allowed_host.host == host.host and allowed_host.port in (None, host.port) for allowed_host in hosts
     ):
@@ -86,7 +86,7 @@ def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Aut
 
 
 def _is_of(origin: str, host: Authority, hosts: Collection[Authority]) -> bool:
-    """Whether an origin is the page that this server gave out itself, or one at a name of the settings."""
+    """Whether an origin is a page of this server, or one at a host of the settings."""
     scheme, _, authority_text = origin.partition("://")
     origin_host, usual = read_authority(authority_text), _DEFAULT_PORTS.get(scheme)
     if origin_host is None or usual is None:
@@ -99,13 +99,13 @@ def _is_of(origin: str, host: Authority, hosts: Collection[Authority]) -> bool:
 
 
 def _is_link(method: str, headers: Mapping[str, list[str]]) -> bool:
-    """Whether somebody followed a link: the page opens in a window of its own, which the other site cannot read."""
+    """Whether a person followed a link: the page opens in a window of its own, which the other site cannot read."""
     mode, destination = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
     return method in _SAFE and mode == ["navigate"] and destination == ["document"] and "origin" not in headers
 
 
 def _only_asks(query: bytes) -> bool:
-    """Whether all GraphQL in an address are questions."""
+    """Whether all GraphQL operations in an address are queries."""
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name != "query":
             continue
@@ -126,7 +126,7 @@ def _is_json(types: Sequence[str]) -> bool:
 
 
 class Guard:
-    """An ASGI application in front of ``app``. Raises ``UserInputError`` for names of hosts that are none."""
+    """An ASGI application in front of ``app``. Raises ``UserInputError`` for invalid host names."""
 
     def __init__(self, app: App, hosts: Collection[str]) -> None:
         read = {host: read_authority(host) for host in hosts}
@@ -153,7 +153,7 @@ class Guard:
 
 
 def _unframed(send: Send) -> Send:
-    """Adds to each answer that no other site may show it in a frame, where a person could be made to click."""
+    """Adds a header to each answer that forbids frames on other sites, where a person could be made to click."""
 
     async def with_header(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -164,7 +164,7 @@ def _unframed(send: Send) -> Send:
 
 
 def main() -> None:
-    """``dagster-webserver`` with its own options, behind the guard."""
+    """Runs ``dagster-webserver`` with its own options, behind the guard."""
     hosts = load_settings().ui_hosts
     run_webserver(lambda app: Guard(app, hosts))
 

@@ -53,7 +53,7 @@ def _of_one_crawl(
     asset: str,
     make: Callable[[str], Mapping[str, Described]],
 ) -> Yielded:
-    """A run of a job of one op for its crawl: records ``asset``, or why it was not made, and evaluates its checks."""
+    """Runs a job of one op for its crawl: records ``asset``, or why it was not made, and evaluates its checks."""
     crawl = partition_of_job(context)
     run = PartitionRun(context, workspace, namespace, [crawl], [asset])
     with logged_progress(context.log):
@@ -101,10 +101,10 @@ def index_footers(
 
 
 def _key_ranges(context: dg.AssetExecutionContext, table: pa.Table, crawl: str) -> dict[str, dg.MetadataValue]:
-    """The picture of the keys of a crawl's row groups.
+    """Returns the chart of the keys of a crawl's row groups.
 
-    The partition's last picture is shown again when it shows the same: each run harvests its crawls first, and what
-    draws takes half a second to load.
+    The last chart of the partition is shown again if its data is the same: each run harvests its crawls first, and the
+    drawing library takes half a second to load.
     """
     chart_prefix = f"![{key_ranges_digest(table, crawl)}]"
     partition_filter = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[crawl])

@@ -1,4 +1,4 @@
-"""A target's captures in a crawl, their records, and what the records say."""
+"""A target's captures in a crawl, their records, and the pages in the records."""
 
 import dagster as dg
 
@@ -34,7 +34,7 @@ def extract(
 def extract_listed(
     context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement, config: ExtractTargetsConfig
 ) -> Yielded:
-    """The same for the partitions that the configuration names."""
+    """Runs :func:`extract` for the partitions in the configuration."""
     for table in config.tables:
         if table not in EXTRACTED:
             raise UserInputError(no_such("table", table, EXTRACTED))

@@ -1,5 +1,5 @@
-"""Pages out of files read whole: 2012 SequenceFiles, WAT and WET; and partitions as SequenceFiles, the way Common Crawl
-published parsed pages in 2012."""
+"""Pages from files that are read whole: 2012 SequenceFiles, WAT and WET. Also exports partitions as SequenceFiles, as
+Common Crawl published parsed pages in 2012."""
 
 from typing import Literal, cast
 

@@ -1,4 +1,4 @@
-"""What analysts read: the published DuckDB file."""
+"""The published DuckDB file for analysts."""
 
 import dagster as dg
 

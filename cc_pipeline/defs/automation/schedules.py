@@ -1,5 +1,5 @@
-"""The schedules: each is a function, which says what it does in a tick, or a job alone. They ship stopped, as sensors
-do, and are loaded as these are (``sensors.py``)."""
+"""The schedules: each is a function that decides one tick, or a job alone. They ship stopped, as sensors do, and are
+loaded like them (``sensors.py``)."""
 
 from __future__ import annotations
 
@@ -161,8 +161,9 @@ def _now() -> datetime:
 def _wanted(
     report: Outlook, crawls: Collection[str], recorded: Collection[Pair], failed: Collection[Pair]
 ) -> list[Pair]:
-    """What is not recorded in the ``crawls`` crawls, and behind it what is to be made again in any: what is stale or
-    due, and what ``failed`` when it was made anew; each newest crawl first."""
+    """Returns the pairs of ``crawls`` that are not recorded, then the pairs of any crawl that have to be made again:
+    those that are stale or due, and those that ``failed`` after they were recorded. Each group has the newest crawl
+    first."""
     missing = [pair for pair in report.pairs if pair[0] in crawls and pair not in recorded]
     repeated = [
         pair
@@ -185,7 +186,7 @@ def _request(namespace: Placement, tick: str, run: AskedRun, summary: str) -> dg
 
 
 def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy_seconds: float) -> str:
-    """What is asked for, what is under way, and how long the rest will take, for a person."""
+    """Describes for a person what is started, what is in flight, and how long the rest will take."""
     pair_count = sum(len(run.pairs) for run in decision.runs)
     texts = []
     if pair_count:
@@ -213,6 +214,6 @@ def _left(decision: BackfillDecision) -> list[str]:
 
 
 def named(pairs: Iterable[Pair]) -> str:
-    """The first few of partitions, for a message."""
+    """Returns the first few partitions as text."""
     keys = [partition_key(*pair) for pair in pairs]
     return ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED:,} more" if len(keys) > _NAMED else "")

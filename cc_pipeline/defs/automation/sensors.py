@@ -1,7 +1,7 @@
-"""The sensors: each is a function, which says what it does in a tick. They ship stopped, unless whoever places the home
-has chosen otherwise.
+"""The sensors: each is a function that decides one tick. They ship stopped, unless the person who places the home has
+chosen otherwise.
 
-This module is loaded with the definitions of a home. What is heavy is imported in a tick, one thread at a time.
+This module is loaded with the definitions of a home. Heavy modules are imported in a tick, by one thread at a time.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def new_crawls(
 
 
 def _named_crawls(workspace: Workspace) -> tuple[list[str], list[str]]:
-    """The crawls that CC_PIPELINE_CRAWLS names, where there are such, and why that is not sure of the others. The
-    source is asked at most once a day for each that no list has."""
+    """Returns the crawls that CC_PIPELINE_CRAWLS names and the source has, and the errors of the others. For each crawl
+    that no list has, the source is asked at most once a day."""
     with LOADING:
         from cc_pipeline.harvesting.crawls import find_crawl
 
@@ -151,8 +151,8 @@ def _attempt(failures: int) -> str:
 def _failures_in_a_row(
     instance: dg.DagsterInstance, namespace: Placement, now: datetime
 ) -> tuple[dict[str, int], set[str]]:
-    """How often the harvest of each crawl failed since its last run that did not fail (other crawls are left out), and
-    the crawls among them that are to be tried again ``now``: after six hours, then twelve."""
+    """Counts the failed harvests of each crawl since its last run that did not fail; crawls without failures are left
+    out. Also returns the crawls among them that are to be tried again ``now``: after six hours, then twelve."""
     sensor_runs = dg.RunsFilter(
         job_name=namespace.of("harvest_crawl"), tags={"dagster/sensor_name": namespace.of("new_crawls")}
     )
@@ -275,7 +275,7 @@ def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: P
 
 
 def partitions_named(run: dg.DagsterRun, namespace: Placement) -> list[str]:
-    """The first partitions of a run; of a range its two ends."""
+    """Returns the first partitions of a run; for a range its two ends."""
     with LOADING:
         from cc_pipeline.defs.run_notes import listed_partitions
 

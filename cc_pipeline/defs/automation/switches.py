@@ -1,4 +1,4 @@
-"""All sensors and schedules of a home: turned on and off together, and how each of them stands."""
+"""Turns all sensors and schedules of a home on or off together, and reads the state of each."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from cc_pipeline.defs.partitions import LEFT_TAG
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a sensor or schedule stands: ``kind`` says which it is, ``said`` what its last tick said. ``next`` is when it
-    is due; ``None`` while it is off."""
+    """The state of a sensor or schedule (``kind``), with the message of its last tick (``said``). ``next`` is the time
+    of the next tick; ``None`` while it is off."""
 
     name: str
     kind: str
@@ -25,14 +25,14 @@ class Standing:
 
 
 def hands_off() -> list[Instigator]:
-    """All sensors and schedules, by name."""
+    """Returns all sensors and schedules, by name."""
     repository = everything().get_repository_def()
     automations: list[Instigator] = [*repository.sensor_defs, *repository.schedule_defs]
     return sorted(automations, key=lambda automation: automation.name)
 
 
 def turn(instance: dg.DagsterInstance, *, on: bool) -> Sequence[str]:
-    """Turns all of them on or off; gives the names of those that were not."""
+    """Turns all sensors and schedules on or off. Returns the names of those that changed."""
     changed = [automation for automation in hands_off() if is_on(instance, automation) != on]
     for automation in changed:
         switch(instance, automation, on=on)
@@ -40,7 +40,7 @@ def turn(instance: dg.DagsterInstance, *, on: bool) -> Sequence[str]:
 
 
 def standings(instance: dg.DagsterInstance) -> Iterable[Standing]:
-    """How each of them stands now."""
+    """Yields the current state of each sensor and schedule."""
     for automation in hands_off():
         is_enabled, tick = is_on(instance, automation), last_tick(instance, automation)
         last = datetime.fromtimestamp(tick.at, UTC) if tick is not None else None
@@ -54,7 +54,7 @@ def standings(instance: dg.DagsterInstance) -> Iterable[Standing]:
 
 
 def _asked(instance: dg.DagsterInstance, runs: Sequence[str]) -> str:
-    """What a tick asked for: in its own words where it left some with its runs."""
+    """Describes the runs that a tick started, with the summary that the tick wrote into their tags, if it did."""
     if not runs:
         return ""
     run = instance.get_run_by_id(runs[0])
@@ -71,7 +71,7 @@ def _next(automation: Instigator, last: datetime | None) -> datetime:
 
 
 def _next_tick(schedule: dg.ScheduleDefinition) -> datetime:
-    """When a schedule that is on ticks next."""
+    """Returns the time of the next tick of a schedule that is on."""
     now = datetime.now(UTC)
     windows = dg.TimeWindowPartitionsDefinition(
         start=now, fmt="%Y", cron_schedule=str(schedule.cron_schedule), timezone=schedule.execution_timezone

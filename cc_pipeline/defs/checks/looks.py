@@ -1,7 +1,8 @@
-"""How an asset check (``checks/check.py``) looks: at which partitions, what it notes, what of it the UI shows.
+"""Evaluates asset checks (``checks/check.py``): selects the partitions, stores a note, and makes the result for the UI.
 
-A check in a run over partitions looks at these alone. Alone, it looks at what changed since it last did, and at what
-was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``) at the whole lake.
+In a run over partitions, a check examines these alone. In any other run it examines what changed since its last
+evaluation, and what was wrong then. In a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``)
+it examines the whole lake.
 """
 
 import logging
@@ -36,7 +37,7 @@ _NOTE = "looked at"
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """Who looks at checks: a step of ``run``, or a command outside of any run (``None``)."""
+    """The evaluator of checks: a step of ``run``, or a command outside of any run (``None``)."""
 
     instance: dg.DagsterInstance
     log: logging.Logger
@@ -44,25 +45,26 @@ class Looking:
 
     @property
     def run_id(self) -> str:
-        """The run's id; empty where there is none."""
+        """The run's id; empty without a run."""
         return "" if self.run is None else self.run.run_id
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """The run's tags; none where there is no run."""
+        """The run's tags; none without a run."""
         return {} if self.run is None else self.run.tags
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What a step over partitions has made (keys of partitions), and what not, with the reason of each."""
+    """The keys of the partitions that a step has made, and the reasons of those that failed, by key."""
 
     made: Collection[str]
     failed: Mapping[str, str]
     _slices: dict[Unit, list[Slice] | None] = field(default_factory=dict)
 
     def slices(self, workspace: Workspace, unit: Unit) -> list[Slice] | None:
-        """The slices of what was made, read once for all checks; ``None`` for a check that is of no partitions."""
+        """Returns the slices of the made partitions, read once for all checks; ``None`` for a check that is not over
+        partitions."""
         if unit not in self._slices:
             self._slices[unit] = _made_slices(workspace, unit, self.made)
         return self._slices[unit]
@@ -71,7 +73,7 @@ class _Part:
 def results(
     context: dg.AssetCheckExecutionContext, namespace: Placement, group: Iterable[Check]
 ) -> Iterator[dg.AssetCheckResult]:
-    """The results of those of ``group`` that the run has. Each table is looked at once for all of them."""
+    """Yields the results of the checks in ``group`` that the run has. Each table is read once for all of them."""
     memo: dict[object, dict[object, object]] = {}
     workspace = namespace.workspace(context)
     check_context = Looking(context.instance, context.log, context.run)
@@ -123,8 +125,8 @@ def look_at_made(
 def look_at_publication(
     check_context: Looking, workspace: Workspace, namespace: Placement, failed: Mapping[str, str]
 ) -> None:
-    """Evaluates the checks of ``warehouse`` for a publication that no run of it made. ``failed`` are the partitions
-    (keys) that failed in the run that publishes, with their reasons."""
+    """Evaluates the checks of ``warehouse`` for a publication that no run of it made. ``failed`` has the reasons of the
+    partitions that failed in the publishing run, by key."""
     instance, memo = check_context.instance, dict[object, dict[object, object]]()
     with workspace.lake.still():
         evaluations = [
@@ -150,7 +152,8 @@ def look_at_publication(
 
 
 def _why_broken(check_context: Looking, check: str, error: Exception) -> str:
-    """What a check that broke says. A run's log has all of the error; a terminal gets one line."""
+    """Logs the error of a check and returns a message for its result. A run's log gets the traceback, a terminal one
+    line."""
     reason = str(error) if isinstance(error, CcPipelineError) else repr(error)
     if check_context.run is not None:
         check_context.log.error(f"{check} broke", exc_info=error)
@@ -228,7 +231,7 @@ def _changed(workspace: Workspace, check: Check, previous_note: Note, versions: 
 
 
 def _of_run(check_context: Looking, workspace: Workspace, namespace: Placement, unit: Unit) -> list[Slice] | None:
-    """The slices of the run's partitions; ``None`` for a run without any of this kind."""
+    """Returns the slices of the run's partitions; ``None`` for a run without partitions of this kind."""
     instance = check_context.instance
     first, last = range_of(check_context.tags)
     of_pairs = "|" in first
@@ -261,8 +264,8 @@ _MINUTE = "%Y-%m-%d %H:%M"
 def none_left_failed(
     instance: dg.DagsterInstance, namespace: Placement, run_id: str, failing: Mapping[str, str] = MappingProxyType({})
 ) -> CheckResult:
-    """Warns of partitions that failed in whoever's run; those ``failing`` (why, by key) do it now, in the run
-    ``run_id``."""
+    """Warns of partitions that failed in any run. ``failing`` has the reasons of those that fail now, in the run
+    ``run_id``, by key."""
     name = "none_left_failed"
     failed = {pair: failure for pair, failure in left_failed(instance, namespace).items() if failure.times}
     for key in failing:
@@ -280,7 +283,7 @@ def none_left_failed(
 
 
 def _add(failed: dict[Pair, Failed], key: str, run_id: str) -> None:
-    """The run that fails now is not yet among those that have."""
+    """Adds a failure of the current run, which is not among the failed runs yet."""
     crawl, separator, domain = key.partition("|")
     if separator:
         now = datetime.now(UTC)
@@ -294,9 +297,11 @@ def left_failed_result(
     run_id: str = "",
     failing: Mapping[str, str] = MappingProxyType({}),
 ) -> dg.AssetCheckResult:
-    """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
-    Those that are in flight now are being tried, but for those ``failing`` (why, by key), which the run ``run_id``
-    tried."""
+    """Warns of partitions that failed or were not tried, and will be. It is an error if partitions failed too often to
+    be tried again.
+
+    Partitions in flight are left out, except those in ``failing`` (reasons by key), which the run ``run_id`` has tried.
+    """
     in_flight_keys = {partition_key(*pair) for pair in flight(instance, namespace).pairs}.difference(failing)
     failures = left_failed(instance, namespace)
     for key in failing:
@@ -351,8 +356,8 @@ def _partitions(
 
 
 def _why(instance: dg.DagsterInstance, failing: Mapping[str, str], runs: Mapping[str, str]) -> dict[str, str]:
-    """The reason of each partition of ``runs``, which has the id of the run that it failed in last. Of a run that has
-    not ended, ``failing`` has the reasons."""
+    """Returns the reason of each partition of ``runs``, which has the id of the run that it failed in last. ``failing``
+    has the reasons of a run that has not ended."""
     reasons_by_run = {
         run_id: reasons_in(instance, run_id) for run_id in {runs[key] for key in runs.keys() - failing.keys()}
     }

@@ -1,5 +1,5 @@
-"""The steps that evaluate checks, one for several. This module is loaded with the definitions of a home; how a check
-looks is in ``looks.py``."""
+"""The steps that evaluate checks, one for several checks. This module is loaded with the definitions of a home; the
+evaluation is in ``looks.py``."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -15,7 +15,7 @@ LEFT_FAILED: Final = "partitions_left_failed"
 
 
 def check_steps(namespace: Placement, checks: Iterable[Check]) -> list[dg.AssetChecksDefinition]:
-    """All checks of a home: a step for several, since each step of a run costs more than most checks."""
+    """Returns all checks of a home, with one step for several: each step of a run costs more than most checks."""
     by_step: dict[str, list[Check]] = {}
     for check in checks:
         by_step.setdefault(check.step, []).append(check)
@@ -23,7 +23,7 @@ def check_steps(namespace: Placement, checks: Iterable[Check]) -> list[dg.AssetC
 
 
 def check_key(namespace: Placement, check: Check) -> dg.AssetCheckKey:
-    """What Dagster knows a check by."""
+    """Returns the key of a check in Dagster."""
     return dg.AssetCheckKey(namespace.key(check.asset), check.name)
 
 

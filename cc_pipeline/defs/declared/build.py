@@ -1,4 +1,4 @@
-"""All definitions of a home together, as Dagster has them."""
+"""Builds all definitions of a home as Dagster's objects."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,13 +44,14 @@ _CONFIG: Final = {
 
 
 def everything() -> dg.Definitions:
-    """Our own code location: one home, and the executor (one process a run, parallel work inside the stages)."""
+    """Returns the definitions of our own code location: one home, and the executor (one process per run, parallel work
+    inside the stages)."""
     return _loadable(OURS, executor=dg.in_process_executor)
 
 
 def listed_job(name: str) -> dg.JobDefinition:
-    """A job of our own code location over listed partitions (``listed_ops``), without all else that is defined: that
-    takes half a second."""
+    """Returns a job of our own code location over listed partitions (``listed_ops``). It resolves no other definitions,
+    which would take half a second."""
     jobs = [job for part in parts(OURS) for job in part.definitions.jobs if isinstance(job, OpJob)]
     [declared_job] = [job for job in jobs if job.is_listed and job.name == name]
     job_definitions = dg.Definitions(
@@ -67,7 +68,8 @@ def placement(
     places: Mapping[str, object],
     settings: Mapping[str, object],
 ) -> Placement:
-    """A home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that does."""
+    """Returns the placement of a home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that
+    does."""
     setting_names = settable_names()
     for name in settings:
         if name.lower() not in (*setting_names, "lake", "collinfo"):
@@ -89,17 +91,18 @@ def placement(
 
 
 def _text(value: object) -> str:
-    """A value as its variable says it."""
+    """Returns a value as text for its variable."""
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def definitions(namespace: Placement) -> dg.Definitions:
-    """A home's assets, checks, jobs, sensors, schedules and its resource, without an executor."""
+    """Returns a home's assets, checks, jobs, sensors, schedules and its resource, without an executor."""
     return _loadable(namespace)
 
 
 def _loadable(namespace: Placement, **definition_options: Any) -> dg.Definitions:
-    """The definitions of the core and of the extensions that Dagster takes beside it; the others are left out."""
+    """Returns the definitions of the core and of the extensions that Dagster accepts beside it; other extensions are
+    left out."""
     with warnings.catch_warnings():
         # what Dagster may change is tested
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -121,8 +124,8 @@ def _loadable(namespace: Placement, **definition_options: Any) -> dg.Definitions
 
 
 def _resolved(namespace: Placement, home_parts: Sequence[Part], **definition_options: Any) -> dg.Definitions:
-    """Raises what Dagster raises for definitions that do not fit together. It keeps what it resolves, so nothing is
-    done twice."""
+    """Resolves definitions. Raises Dagster's errors if they do not fit together. Dagster keeps the resolved
+    definitions, so nothing is done twice."""
     merged = _merged(namespace, home_parts, **definition_options)
     merged.get_repository_def()
     return merged
@@ -173,7 +176,7 @@ def _merged(namespace: Placement, home_parts: Sequence[Part], **definition_optio
 
 
 def resource(namespace: Placement) -> dg.ResourceDefinition:
-    """The open workspace of a run, or of a tick."""
+    """Returns the resource of the open workspace of a run or a tick."""
 
     def opened(context: dg.InitResourceContext) -> Iterator[Any]:
         yield from later("cc_pipeline.defs.resources.workspace_of_run")(context, namespace)
@@ -202,7 +205,7 @@ def _external(namespace: Placement, asset: ExternalAsset, asset_owners: Sequence
 
 
 def _described(namespace: Placement, asset: Asset, asset_owners: Sequence[str]) -> dict[str, Any]:
-    """What ``dg.asset`` and ``dg.AssetSpec`` take alike."""
+    """Returns the arguments that ``dg.asset`` and ``dg.AssetSpec`` have in common."""
     return {
         "key": namespace.key(asset.name),
         "deps": [*map(namespace.key, asset.deps), *(namespace.key(*key.path) for key in asset.external)],
@@ -240,7 +243,7 @@ def _step(namespace: Placement, step: Step, asset_owners: Sequence[str]) -> dg.A
 
 
 def _recorded(namespace: Placement, recorded: RecordedAsset, asset_owners: Sequence[str]) -> dg.AssetSpec:
-    """An asset that no run plans: Dagster takes it for data of others, and shows what the job logs of it."""
+    """Returns an asset that no run plans: for Dagster it is external, and the UI shows what the job logs about it."""
     described = _described(namespace, recorded.asset, asset_owners)
     metadata: dict[str, Any] = dict(described["metadata"] or {})
     if namespace.alone:
@@ -270,7 +273,7 @@ def _check_everything(namespace: Placement, keys: Sequence[dg.AssetCheckKey]) ->
 
 
 def _op_job(namespace: Placement, job: OpJob) -> dg.JobDefinition:
-    """A job of one op: the order of what it does matters, or it makes any partitions."""
+    """Returns a job of one op: its steps have a fixed order, or it makes any partitions."""
     op = dg.op(
         name=namespace.of(job.op),
         out={} if job.is_listed or job.partitions is not None else None,
@@ -318,8 +321,9 @@ def _sensor(namespace: Placement, sensor: Sensor, jobs: Mapping[str, Any]) -> dg
 
 
 def _conditions(namespace: Placement, assets: dg.AssetSelection) -> dg.AutomationConditionSensorDefinition:
-    """For assets without partitions, which say themselves when they are due (``crawls``). Over crawl × target such
-    conditions cost seconds a tick, and ask for nothing or for all at once: there the schedule does it."""
+    """Returns the sensor of assets without partitions that have a condition (``crawls``). For crawl × target such
+    conditions would cost seconds per tick, and ask for nothing or for everything at once; the schedule replaces
+    them."""
     return dg.AutomationConditionSensorDefinition(
         # Dagster's own name is that of a sensor for all assets that no other has, which ours would replace
         "default_automation_condition_sensor" if namespace.alone else namespace.of("conditions"),

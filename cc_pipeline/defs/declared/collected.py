@@ -1,7 +1,7 @@
-"""What the core and the extensions declare, together: which assets and jobs there are, and whose a run is.
+"""Collects the declarations of the core and the extensions: the assets and jobs, and the home that owns a run.
 
-An extension whose definitions raise, clash with others, or name what is not there, is left out, and says why
-(``cc-pipeline extensions``). All others are as they would be without it.
+An extension is left out, with the reason in ``cc-pipeline extensions``, if its definitions raise, clash with others, or
+name missing items. All other definitions are unaffected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cc_pipeline.settings import Settings, load_settings
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What the core, or one extension, has in a home. The core's ``origin`` is empty."""
+    """The definitions of the core or of one extension. The core's ``origin`` is empty."""
 
     origin: str
     definitions: HomeDefinitions
@@ -34,7 +34,7 @@ class Part:
 
     @property
     def names(self) -> Counter[tuple[str, str]]:
-        """Every name that no other part may have, with its kind. Dagster wants names of ops and jobs to differ."""
+        """Every name that no other part may have, with its kind. Dagster requires different names of ops and jobs."""
         definitions = self.definitions
         ticks: list[Sensor | Schedule] = [*definitions.sensors, *definitions.schedules]
         names = [("asset", asset.name) for asset in definitions.assets]
@@ -49,7 +49,7 @@ class Part:
 
 
 def parts(namespace: Placement) -> list[Part]:
-    """The core's definitions of a home, then those of each extension that can be used."""
+    """Returns the core's definitions of a home, then those of each usable extension."""
     own_checks = tuple(asset_checks.CHECKS)
     accepted = [Part("", core_definitions((), alone=namespace.alone), own_checks)]
     for part in _of_extensions(namespace):
@@ -74,7 +74,8 @@ def _of_extensions(namespace: Placement) -> Iterator[Part]:
 
 
 def _settings(namespace: Placement) -> Settings:
-    """The settings of a home; those of no home where they are wrong, which the first run says."""
+    """Returns the settings of a home. If they are invalid, returns those of no home; the first run reports the
+    error."""
     try:
         return namespace.load_settings()
     except CcPipelineError:
@@ -82,14 +83,14 @@ def _settings(namespace: Placement) -> Settings:
 
 
 def leave_out(name: str, problem: str) -> None:
-    """Leaves an extension out from now on, and warns."""
+    """Excludes an extension from now on, and warns."""
     refuse(name, f"definitions: {problem}")
     warnings.warn(f"the extension {name} is left out: {problem}", stacklevel=2)
 
 
 def _problem(part: Part, accepted: list[Part]) -> str:
-    """Why ``part`` cannot be used beside the ``accepted``, of which the first is the core; empty if it can. Raises
-    whatever values of other types raise."""
+    """Returns why ``part`` cannot be used beside the ``accepted`` parts, of which the first is the core; empty if it
+    can. Raises any error of values of wrong types."""
     if not isinstance(part.definitions, HomeDefinitions):
         return f"is {type(part.definitions).__name__}, and no cc_pipeline.defs.declarations.HomeDefinitions"
     for (kind, name), count in part.names.items():
@@ -133,7 +134,7 @@ def _problem(part: Part, accepted: list[Part]) -> str:
 
 
 def _named(part: Part) -> Iterator[str]:
-    """The assets of the home that a part refers to."""
+    """Yields the assets of the home that a part refers to."""
     for asset in part.definitions.assets:
         yield from asset.deps
     for job in part.definitions.jobs:
@@ -180,7 +181,7 @@ def _names_now() -> _Names:
 
 
 def asset_name(namespace: Placement, key: dg.AssetKey) -> str:
-    """The name of an asset of this home; empty for any other asset."""
+    """Returns the name of an asset of this home; empty for any other asset."""
     *prefix, name = key.path
     if tuple(prefix) != namespace.prefix:
         return ""
@@ -190,22 +191,22 @@ def asset_name(namespace: Placement, key: dg.AssetKey) -> str:
 
 
 def owns(namespace: Placement, run: dg.DagsterRun) -> bool:
-    """Whether a run is of this home: of one of its jobs, or of one of its assets."""
+    """Whether a run belongs to this home: it is of one of its jobs or assets."""
     is_tagged = namespace.alone or namespace.tags.items() <= run.tags.items()
     return is_tagged or any(asset_name(namespace, key) for key in run.asset_selection or ())
 
 
 def listed_ops() -> Mapping[str, str]:
-    """The op of each job over listed partitions: any of them, of several crawls, in whatever order. Dagster takes one
-    partition or a range, so the configuration of the op names them; Dagster knows of none that is not made."""
+    """Returns the op of each job over listed partitions, which may be of several crawls in any order. Dagster takes one
+    partition or a range, so the configuration of the op lists them; Dagster learns of each when it is made."""
     return _names_now().listed_ops
 
 
 def published_assets() -> tuple[Asset, ...]:
-    """The assets whose tables the published file shows."""
+    """Returns the assets whose tables the published file shows."""
     return _names_now().published
 
 
 def checks_of(asset: str) -> list[Check]:
-    """The checks of an asset."""
+    """Returns the checks of an asset."""
     return [check for check in _names_now().checks if check.asset == asset]

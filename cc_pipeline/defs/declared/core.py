@@ -1,4 +1,4 @@
-"""What a home has in Dagster without any extension."""
+"""The definitions of a home in Dagster without any extension."""
 
 from collections.abc import Iterable
 
@@ -9,8 +9,8 @@ from cc_pipeline.defs.declared.jobs import JOBS, TRIM_HISTORY
 
 
 def core_definitions(published: Iterable[str], *, alone: bool) -> HomeDefinitions:
-    """The definitions of the core. ``published`` are the assets of extensions that the published file shows. A home
-    that has an instance ``alone`` also deletes old runs there."""
+    """Returns the definitions of the core. ``published`` are the published assets of extensions. The only home of an
+    instance also deletes old runs there."""
     steps = [
         *assets.catalog(),
         *assets.extraction(),
