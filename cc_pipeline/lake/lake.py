@@ -600,9 +600,7 @@ class Lake:
             self._handles[spec.name] = handle.version(), handle
         return handle
 
-    def open(
-        self, spec: TableSpec, version: int | None = None, *, kept: DeltaTable | None = None
-    ) -> DeltaTable | None:
+    def open(self, spec: TableSpec, version: int | None = None, *, kept: DeltaTable | None = None) -> DeltaTable | None:
         """Reads the log of a table, up to now or to ``version``; ``None`` where there is none. A handle that was
         ``kept`` reads what is new. Raises ``EnvironmentFault``."""
         try:
