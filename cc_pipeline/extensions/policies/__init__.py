@@ -40,7 +40,7 @@ def _commands() -> Mapping[str, Command]:
     return COMMANDS
 
 
-def _definitions(_at: Placement) -> HomeDefinitions:
+def _definitions(_placement: Placement) -> HomeDefinitions:
     from cc_pipeline.extensions.policies.definitions import define
 
     return define()

@@ -52,7 +52,7 @@ def card_sections(
     """Markdown with the columns and the first row of ``data``, the limits, and the command that made ``out``."""
     row = _first_row(data)
     lines = ["", "## Columns, and the first row", "", "| column | what it is | in the first row |", "|---|---|---|"]
-    lines += [f"| `{name}` | {what} | {_value(row.get(name))} |" for name, what in COLUMNS.items()]
+    lines += [f"| `{name}` | {meaning} | {_value(row.get(name))} |" for name, meaning in COLUMNS.items()]
     lines += ["", "## Limits", ""]
     lines += [f"- {limit}" for limit in (*_LIMITS, *(() if recipe.respect else (_NOT_ASKED,)))]
     lines += ["", "## To make it again", ""]

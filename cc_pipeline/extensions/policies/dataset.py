@@ -49,10 +49,14 @@ FIGURES: Final = (
     ("duplicate_lines", "quality.duplicate_lines <= 0.3", "at most 0.3 of the lines occurred before"),
     ("duplicate_line_characters", "quality.duplicate_line_characters <= 0.2", "at most 0.2 of the characters in such"),
     *(
-        (name, f"language IN ({_UNSPACED}) OR quality.{name} <= {most}", f"at most {most} of the characters in {runs}")
-        for name, most, runs in (
-            *((f"top_{size}gram", most, f"the most frequent {size} words") for size, most in TOP_RUNS),
-            *((f"duplicate_{size}grams", most, f"repeated runs of {size} words") for size, most in REPEATED_RUNS),
+        (
+            name,
+            f"language IN ({_UNSPACED}) OR quality.{name} <= {limit}",
+            f"at most {limit} of the characters in {runs}",
+        )
+        for name, limit, runs in (
+            *((f"top_{size}gram", limit, f"the most frequent {size} words") for size, limit in TOP_RUNS),
+            *((f"duplicate_{size}grams", limit, f"repeated runs of {size} words") for size, limit in REPEATED_RUNS),
         )
     ),
     (
@@ -98,9 +102,9 @@ class Recipe:
     known: bool = False
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.rules if name not in RULES]
-        if unknown:
-            raise UserInputError(f"{unknown[0]!r} names no rules; there are: {', '.join(RULES)}")
+        unknown_rules = [name for name in self.rules if name not in RULES]
+        if unknown_rules:
+            raise UserInputError(f"{unknown_rules[0]!r} names no rules; there are: {', '.join(RULES)}")
         if not 0 <= self.min_words <= self.max_words:
             raise UserInputError(f"between {self.min_words} and {self.max_words} words there is no text")
         if self.near is not None and not 0.5 <= self.near <= 1:
@@ -169,54 +173,65 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
     finally:
         if presets:
             connection.remove_function(_FUNCTION)
-    ask = connection.execute
-    [(count,)] = ask("SELECT count(*) FROM sieve.main.pages").fetchall()
-    sieved = Sieved(count, seen=seen)
-    sieved.crawls = tuple(name for (name,) in ask("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall())
-    took = dict(ask("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
-    # a page without a main text fails no rule, and is not too short: it has none of the figures
-    of_texts = {number for number, (name, *_) in enumerate(tests) if ":" in name or name == "words"}
-    counted = ", ".join(f"count_if(f{n}{' AND words > 0' if n in of_texts else ''})" for n in range(len(tests)))
-    alone = ask(f"SELECT {counted} FROM sieve.main.pages").fetchall()[0]
-    spoken = ask("SELECT DISTINCT language FROM sieve.main.pages WHERE language IS NOT NULL AND words > 0 ORDER BY 1")
-    for (code,) in spoken.fetchall():
-        if without := not_applied(presets, code):
-            sieved.not_applied[code] = without
-    came = count
-    for number, (name, _, wanted) in enumerate(tests):
-        sieved.steps.append(Step(name, wanted, came, took.get(number, 0), alone[number]))
-        came -= took.get(number, 0)
-    kept = f"step = {len(tests)}"
-    if recipe.exact:
-        came = _drop_exact(connection, sieved, kept, came)
-    if recipe.near is not None:
-        came = _drop_near(connection, sieved, kept, came, recipe.near, scratch)
-    sieved.left = came
-    [(words,)] = ask(f"SELECT coalesce(sum(words), 0) FROM sieve.main.pages WHERE {kept}").fetchall()
-    sieved.words = int(words)
-    for name, counts in (("language", sieved.by_language), ("domain", sieved.by_domain), ("crawl", sieved.by_crawl)):
-        counted = f"SELECT coalesce({name}, ''), count(*) FROM sieve.main.pages WHERE {kept} GROUP BY ALL"
-        counts.update(ask(f"{counted} ORDER BY 2 DESC, 1").fetchall())
-    if recipe.respect:
-        left = f"SELECT {place} FROM sieve.main.pages WHERE {kept}"
-        sieved.unknown = unknown_of(connection, left, recipe.respect)
-    same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
-    sieved.sql = (
-        f"SELECT {_SHOWN} FROM ({pages}) p SEMI JOIN (SELECT {place} FROM sieve.main.pages WHERE {kept}) s ON {same}"
+    execute = connection.execute
+    [(count,)] = execute("SELECT count(*) FROM sieve.main.pages").fetchall()
+    filtered = Sieved(count, seen=seen)
+    filtered.crawls = tuple(
+        name for (name,) in execute("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall()
     )
-    return sieved
+    removed_by_step = dict(execute("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
+    # a page without a main text fails no rule, and is not too short: it has none of the figures
+    text_tests = {number for number, (name, *_) in enumerate(tests) if ":" in name or name == "words"}
+    count_columns = ", ".join(f"count_if(f{n}{' AND words > 0' if n in text_tests else ''})" for n in range(len(tests)))
+    failing_alone = execute(f"SELECT {count_columns} FROM sieve.main.pages").fetchall()[0]
+    languages = execute(
+        "SELECT DISTINCT language FROM sieve.main.pages WHERE language IS NOT NULL AND words > 0 ORDER BY 1"
+    )
+    for (code,) in languages.fetchall():
+        if missing_rules := not_applied(presets, code):
+            filtered.not_applied[code] = missing_rules
+    remaining_pages = count
+    for number, (name, _, meaning) in enumerate(tests):
+        filtered.steps.append(
+            Step(name, meaning, remaining_pages, removed_by_step.get(number, 0), failing_alone[number])
+        )
+        remaining_pages -= removed_by_step.get(number, 0)
+    is_kept = f"step = {len(tests)}"
+    if recipe.exact:
+        remaining_pages = _drop_exact(connection, filtered, is_kept, remaining_pages)
+    if recipe.near is not None:
+        remaining_pages = _drop_near(connection, filtered, is_kept, remaining_pages, recipe.near, scratch)
+    filtered.left = remaining_pages
+    [(words,)] = execute(f"SELECT coalesce(sum(words), 0) FROM sieve.main.pages WHERE {is_kept}").fetchall()
+    filtered.words = int(words)
+    for name, counts in (
+        ("language", filtered.by_language),
+        ("domain", filtered.by_domain),
+        ("crawl", filtered.by_crawl),
+    ):
+        groups_query = f"SELECT coalesce({name}, ''), count(*) FROM sieve.main.pages WHERE {is_kept} GROUP BY ALL"
+        counts.update(execute(f"{groups_query} ORDER BY 2 DESC, 1").fetchall())
+    if recipe.respect:
+        kept_query = f"SELECT {place} FROM sieve.main.pages WHERE {is_kept}"
+        filtered.unknown = unknown_of(connection, kept_query, recipe.respect)
+    same_place = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
+    filtered.sql = (
+        f"SELECT {_SHOWN} FROM ({pages}) p "
+        f"SEMI JOIN (SELECT {place} FROM sieve.main.pages WHERE {is_kept}) s ON {same_place}"
+    )
+    return filtered
 
 
 def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     """Name, condition and meaning of each filter, in order. A figure that is null fails."""
     yield "status", "fetch_status IS NULL OR fetch_status BETWEEN 200 AND 299", "a status of success"
     yield "main_text", "quality.words > 0", "has a main text"
-    for wish in recipe.respect:
-        wanted = f"{what_it_wants(wish)}, and that is known" if recipe.known else what_it_wants(wish)
-        yield f"respect {wish}", condition(wish, known=recipe.known), wanted
+    for preference in recipe.respect:
+        description = f"{what_it_wants(preference)}, and that is known" if recipe.known else what_it_wants(preference)
+        yield f"respect {preference}", condition(preference, known=recipe.known), description
     if recipe.languages:
-        wanted = ", ".join(map(quoted, recipe.languages))
-        yield "language", f"language IN ({wanted})", f"first language is one of {', '.join(recipe.languages)}"
+        description = ", ".join(map(quoted, recipe.languages))
+        yield "language", f"language IN ({description})", f"first language is one of {', '.join(recipe.languages)}"
     yield (
         "words",
         f"quality.words BETWEEN {recipe.min_words} AND {recipe.max_words}",
@@ -246,67 +261,84 @@ def _failures_of(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) 
     return f"{_FUNCTION}(main_content, language)"
 
 
-def _drop_exact(connection: duckdb.DuckDBPyConnection, sieved: Sieved, kept: str, came: int) -> int:
-    before = came
+def _drop_exact(connection: duckdb.DuckDBPyConnection, filtered: Sieved, is_kept: str, page_count: int) -> int:
+    pages_before = page_count
     connection.execute(
-        f"UPDATE sieve.main.pages SET step = -1 WHERE {kept} AND rank NOT IN "
-        f"(SELECT min(rank) FROM sieve.main.pages WHERE {kept} GROUP BY digest)"
+        f"UPDATE sieve.main.pages SET step = -1 WHERE {is_kept} AND rank NOT IN "
+        f"(SELECT min(rank) FROM sieve.main.pages WHERE {is_kept} GROUP BY digest)"
     )
-    [(left,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {kept}").fetchall()
-    sieved.steps.append(Step("exact copies", "its text is no copy of another one's", before, before - left, None))
-    return int(left)
+    [(pages_after,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {is_kept}").fetchall()
+    filtered.steps.append(
+        Step("exact copies", "its text is no copy of another one's", pages_before, pages_before - pages_after, None)
+    )
+    return int(pages_after)
 
 
 def _drop_near(
-    connection: duckdb.DuckDBPyConnection, sieved: Sieved, kept: str, came: int, near: float, scratch: Path
+    connection: duckdb.DuckDBPyConnection,
+    filtered: Sieved,
+    is_kept: str,
+    page_count: int,
+    min_similarity: float,
+    scratch: Path,
 ) -> int:
     ranks: list[npt.NDArray[np.int64]] = []
 
-    def sketches() -> Iterator[npt.NDArray[np.uint32]]:
-        found = connection.sql(
-            f"SELECT rank, sketch FROM sieve.main.pages WHERE {kept} AND len(sketch) = 64 ORDER BY rank"
+    def read_sketches() -> Iterator[npt.NDArray[np.uint32]]:
+        sketch_rows = connection.sql(
+            f"SELECT rank, sketch FROM sieve.main.pages WHERE {is_kept} AND len(sketch) = 64 ORDER BY rank"
         )
-        for batch in found.to_arrow_reader(_BATCH):
+        for batch in sketch_rows.to_arrow_reader(_BATCH):
             ranks.append(batch.column(0).to_numpy())
             yield sketch_array(batch.column(1))
 
-    dropped = near_duplicates(sketches(), near, scratch)
+    dropped = near_duplicates(read_sketches(), min_similarity, scratch)
     if len(dropped):
         numbers = np.concatenate(ranks)
-        gone = pa.table({"rank": numbers[dropped[:, 0]]})
-        connection.register("_gone", gone)
+        dropped_ranks = pa.table({"rank": numbers[dropped[:, 0]]})
+        connection.register("_gone", dropped_ranks)
         connection.execute("UPDATE sieve.main.pages SET step = -2 WHERE rank IN (SELECT rank FROM _gone)")
         connection.unregister("_gone")
-    sieved.steps.append(
-        Step("near copies", f"less than {near:g} of its five-word runs are in another text", came, len(dropped), None)
+    filtered.steps.append(
+        Step(
+            "near copies",
+            f"less than {min_similarity:g} of its five-word runs are in another text",
+            page_count,
+            len(dropped),
+            None,
+        )
     )
-    return came - len(dropped)
+    return page_count - len(dropped)
 
 
-def datasheet(sieved: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
+def datasheet(filtered: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
     """What each filter took, as Markdown and as JSON."""
     lines = ["## What each filter took", "", "| filter | a page has to | came | taken | alone it would take |"]
     lines.append("|---|---|---|---|---|")
-    for step in sieved.steps:
-        alone = "" if step.alone is None else f"{step.alone:,}"
-        lines.append(f"| {step.name} | {step.wanted} | {step.came:,} | {step.took:,} | {alone} |")
-    lines.append(f"| **left** | | {sieved.left:,} | | |")
-    lines += ["", f"{sieved.left:,} of {sieved.pages:,} pages are left, with {sieved.words:,} words.", ""]
+    for step in filtered.steps:
+        removed_alone = "" if step.alone is None else f"{step.alone:,}"
+        lines.append(f"| {step.name} | {step.wanted} | {step.came:,} | {step.took:,} | {removed_alone} |")
+    lines.append(f"| **left** | | {filtered.left:,} | | |")
+    lines += ["", f"{filtered.left:,} of {filtered.pages:,} pages are left, with {filtered.words:,} words.", ""]
     lines.append(
         "Of copies the one with the most words is kept, of equally long ones the newest. Texts are not changed:"
     )
     lines.append("lines that C4 would drop do not count, and stay. A page without a figure fails its filter.")
-    if sieved.not_applied:
+    if filtered.not_applied:
         lines += ["", "| language | rules without a threshold for it, not applied |", "|---|---|"]
-        lines += [f"| {name} | {', '.join(each)} |" for name, each in sieved.not_applied.items()]
-    if sieved.seen is not None:
-        lines += in_words(sieved.seen, sieved.unknown, recipe.as_of)
-    for title, counts in (("language", sieved.by_language), ("crawl", sieved.by_crawl), ("domain", sieved.by_domain)):
+        lines += [f"| {name} | {', '.join(rules)} |" for name, rules in filtered.not_applied.items()]
+    if filtered.seen is not None:
+        lines += in_words(filtered.seen, filtered.unknown, recipe.as_of)
+    for title, counts in (
+        ("language", filtered.by_language),
+        ("crawl", filtered.by_crawl),
+        ("domain", filtered.by_domain),
+    ):
         lines += ["", f"| {title} | pages |", "|---|---|"]
         lines += [f"| {name or 'unknown'} | {count:,} |" for name, count in list(counts.items())[:_MOST_TOLD]]
         if len(counts) > _MOST_TOLD:
             lines.append(f"| {len(counts) - _MOST_TOLD:,} more | {sum(list(counts.values())[_MOST_TOLD:]):,} |")
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "recipe": {
             "languages": list(recipe.languages),
             "min_words": recipe.min_words,
@@ -318,18 +350,19 @@ def datasheet(sieved: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
             "as_of": recipe.as_of,
             "known_only": recipe.known,
         },
-        "pages": sieved.pages,
+        "pages": filtered.pages,
         "filters": [
-            {"name": s.name, "wanted": s.wanted, "came": s.came, "took": s.took, "alone": s.alone} for s in sieved.steps
+            {"name": step.name, "wanted": step.wanted, "came": step.came, "took": step.took, "alone": step.alone}
+            for step in filtered.steps
         ],
-        "not_applied": sieved.not_applied,
+        "not_applied": filtered.not_applied,
         "asked_of_robots": None
-        if sieved.seen is None
-        else {**asdict(sieved.seen), "unknown_among_left": sieved.unknown},
-        "left": sieved.left,
-        "words": sieved.words,
-        "languages": sieved.by_language,
-        "crawls": sieved.by_crawl,
-        "domains": sieved.by_domain,
+        if filtered.seen is None
+        else {**asdict(filtered.seen), "unknown_among_left": filtered.unknown},
+        "left": filtered.left,
+        "words": filtered.words,
+        "languages": filtered.by_language,
+        "crawls": filtered.by_crawl,
+        "domains": filtered.by_domain,
     }
-    return "\n".join(lines), told
+    return "\n".join(lines), document

@@ -48,8 +48,8 @@ def near_duplicates(sketches: Iterable[npt.NDArray[np.uint32]], threshold: float
             count = _spill(sketches, path)
             if count < 2:
                 return np.empty((0, 2), np.int64)
-            kept = np.memmap(path, np.uint32, "r", shape=(count, VALUES))
-            return _dropped(kept, threshold, count)
+            sketch_map = np.memmap(path, np.uint32, "r", shape=(count, VALUES))
+            return _dropped(sketch_map, threshold, count)
     finally:
         path.unlink(missing_ok=True)
 
@@ -68,20 +68,20 @@ def _dropped(sketches: npt.NDArray[np.uint32], threshold: float, count: int) -> 
     for band in range(BANDS):
         for first, second in _candidates(_hashes(sketches, band)):
             for start in range(0, len(first), _PAIRS_AT_ONCE):
-                one, other = first[start : start + _PAIRS_AT_ONCE], second[start : start + _PAIRS_AT_ONCE]
-                alike = (sketches[one] == sketches[other]).sum(axis=1) >= threshold * VALUES
-                likely.append(np.column_stack((other[alike], one[alike])))
+                first_part, second_part = first[start : start + _PAIRS_AT_ONCE], second[start : start + _PAIRS_AT_ONCE]
+                is_similar = (sketches[first_part] == sketches[second_part]).sum(axis=1) >= threshold * VALUES
+                likely.append(np.column_stack((second_part[is_similar], first_part[is_similar])))
     if not likely:
         return np.empty((0, 2), np.int64)
     pairs = np.unique(np.concatenate(likely), axis=0)
-    gone = np.zeros(count, bool)
-    found: list[tuple[int, int]] = []
+    is_dropped = np.zeros(count, bool)
+    copies: list[tuple[int, int]] = []
     # sorted by the later text: whether the earlier one is kept is known when it is looked at
-    for later, earlier in pairs.tolist():
-        if not gone[later] and not gone[earlier]:
-            gone[later] = True
-            found.append((later, earlier))
-    return np.array(found, np.int64).reshape(-1, 2)
+    for copy, original in pairs.tolist():
+        if not is_dropped[copy] and not is_dropped[original]:
+            is_dropped[copy] = True
+            copies.append((copy, original))
+    return np.array(copies, np.int64).reshape(-1, 2)
 
 
 def _hashes(sketches: npt.NDArray[np.uint32], band: int) -> npt.NDArray[np.uint64]:
@@ -100,15 +100,15 @@ def _candidates(hashes: npt.NDArray[np.uint64]) -> Iterator[tuple[Numbers, Numbe
     begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     sizes = np.diff(np.append(begins, len(ordered)))
     group = np.repeat(np.arange(len(begins)), sizes)
-    within = np.arange(len(ordered)) - begins[group]
+    position = np.arange(len(ordered)) - begins[group]
     # the first of the group, and the neighbour before; of small groups all that come before
-    later = np.flatnonzero(within > 0)
-    yield order[begins[group[later]]], order[later]
-    for back in range(1, _ALL_PAIRS):
-        later = np.flatnonzero((within > back) & ((sizes[group] <= _ALL_PAIRS) | (back == 1)))
-        if not len(later):
+    copy_positions = np.flatnonzero(position > 0)
+    yield order[begins[group[copy_positions]]], order[copy_positions]
+    for distance in range(1, _ALL_PAIRS):
+        copy_positions = np.flatnonzero((position > distance) & ((sizes[group] <= _ALL_PAIRS) | (distance == 1)))
+        if not len(copy_positions):
             break
-        yield order[later - back], order[later]
+        yield order[copy_positions - distance], order[copy_positions]
 
 
 def sketch_array(column: Any) -> npt.NDArray[np.uint32]:

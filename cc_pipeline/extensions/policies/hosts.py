@@ -24,7 +24,7 @@ _ODD = re.compile(r"[^a-z0-9_-]+")
 def policy_targets(targets: Iterable[Target]) -> list[Target]:
     """Targets whose robots.txt captures are those of the hosts of ``targets``: the same ones without their conditions,
     of a page or prefix its host, of a set with such members the set of their hosts, under a name of its own."""
-    return list({one.slug: one for one in map(_of_hosts, targets)}.values())
+    return list({target.slug: target for target in map(_of_hosts, targets)}.values())
 
 
 def with_policies(crawls: Sequence[str]) -> list[str]:
@@ -36,7 +36,7 @@ def _of_hosts(target: Target) -> Target:
     if target.where:
         target = replace(target, where="", slug=target.slug.partition(WHERE_SLUG)[0])
     if target.kind == "set":
-        members = {one.slug: one for one in map(_of_hosts, target.members)}
+        members = {member.slug: member for member in map(_of_hosts, target.members)}
         if [*members.values()] == [*target.members]:
             return target
         name = _ODD.sub("-", target.value)

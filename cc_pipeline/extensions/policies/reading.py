@@ -39,38 +39,42 @@ def read_policies(
     They are looked up, priced and fetched as any subset is. Crawls that keep none apart are left out, which is said.
     Gives why partitions failed; raises as ``run_targets``.
     """
-    wanted = policy_targets(targets)
-    own = replace(settings, subsets=("robotstxt",))
+    host_targets = policy_targets(targets)
+    robots_settings = replace(settings, subsets=("robotstxt",))
     parts: list[Part] = []
 
-    def kept(chosen: Sequence[str]) -> list[tuple[Sequence[str], Sequence[Target]]]:
-        there = with_policies(chosen)
-        if left := [crawl for crawl in chosen if crawl not in there]:
-            voice().note(f"no robots.txt captures are kept apart in {', '.join(left)}: what was asked there is unknown")
-        return [(there, wanted)] if there else []
+    def select_crawls(requested_crawls: Sequence[str]) -> list[tuple[Sequence[str], Sequence[Target]]]:
+        policy_crawls = with_policies(requested_crawls)
+        if other_crawls := [crawl for crawl in requested_crawls if crawl not in policy_crawls]:
+            voice().note(
+                f"no robots.txt captures are kept apart in {', '.join(other_crawls)}: what was asked there is unknown"
+            )
+        return [(policy_crawls, host_targets)] if policy_crawls else []
 
-    def say(part: Part) -> None:
+    def report_part(part: Part) -> None:
         parts.append(part)
         # what other subsets have is no news to somebody who asked for this one
         told(replace(part, notes=()))
 
-    troubles = run_targets(own, crawls, wanted, narrowed=kept, yes=yes, told=say)
-    _read(own, parts)
-    return troubles
+    faults = run_targets(robots_settings, crawls, host_targets, narrowed=select_crawls, yes=yes, told=report_part)
+    _read(robots_settings, parts)
+    return faults
 
 
 def _read(settings: Settings, parts: Sequence[Part]) -> None:
     with room_in(settings.home), open_workspace(settings) as workspace:
         todo: list[tuple[str, list[Target]]] = []
         for part in parts:
-            kept = {target.slug: target for target in part.targets if target.slug not in part.forgotten}
-            for crawl in dict.fromkeys(at.crawl for at in part.done):
-                if stale := due(workspace, crawl, [*kept]):
-                    todo.append((crawl, [kept[slug] for slug in stale]))
+            read_targets = {target.slug: target for target in part.targets if target.slug not in part.forgotten}
+            for crawl in dict.fromkeys(partition.crawl for partition in part.done):
+                if stale := due(workspace, crawl, [*read_targets]):
+                    todo.append((crawl, [read_targets[slug] for slug in stale]))
         if not todo:
             return
         with Launcher(workspace) as launcher, voice().bars():
-            runs = chain.from_iterable(launcher.make_listed(LISTED_JOB, [crawl], some) for crawl, some in todo)
+            runs = chain.from_iterable(
+                launcher.make_listed(LISTED_JOB, [crawl], crawl_targets) for crawl, crawl_targets in todo
+            )
             step("policies", partial(all_runs, runs), aside=False)
             step("cc.duckdb", launcher.publish_what_is_new, aside=False)
     voice().notice(TO_CCBOT)

@@ -65,7 +65,7 @@ def parse_robots(body: bytes) -> list[Line]:
 
     A file with more than ``MOST_PAIRS`` of agents and lines is cut there, and a last line ``cut`` says so.
     """
-    found: list[Line] = []
+    parsed_lines: list[Line] = []
     pairs = 0
     for group in _groups(body):
         agents = tuple(dict.fromkeys(group.agents))
@@ -74,9 +74,9 @@ def parse_robots(body: bytes) -> list[Line]:
             lines += _lines(number, agents, name, value)
         pairs += len(lines) * max(1, len(agents))
         if pairs > MOST_PAIRS:
-            return [*found, Line(0, (), "cut")]
-        found += lines
-    return found
+            return [*parsed_lines, Line(0, (), "cut")]
+        parsed_lines += lines
+    return parsed_lines
 
 
 def _groups(body: bytes) -> Iterator[_Group]:
@@ -105,20 +105,20 @@ def _records(body: bytes) -> Iterator[tuple[int, str, str]]:
         name, colon, value = text.partition(":")
         if not colon:
             # a forgotten colon, as in "disallow /"
-            name, *rest = text.split(maxsplit=1)[:2] or [""]
-            if not rest or len(rest[0].split()) > 1:
+            name, *words_after = text.split(maxsplit=1)[:2] or [""]
+            if not words_after or len(words_after[0].split()) > 1:
                 continue
-            value = rest[0]
-        known = _NAMES.get(name.strip(_SPACE).lower())
-        if known is not None:
-            yield number, known, value.strip(_SPACE)
+            value = words_after[0]
+        record_name = _NAMES.get(name.strip(_SPACE).lower())
+        if record_name is not None:
+            yield number, record_name, value.strip(_SPACE)
 
 
 def _token(value: str) -> str:
     if value.split(maxsplit=1)[:1] == ["*"]:
         return "*"
-    found = _TOKEN.match(value)
-    return found[0].lower() if found else ""
+    match = _TOKEN.match(value)
+    return match[0].lower() if match else ""
 
 
 def _lines(number: int, agents: tuple[str, ...], name: str, value: str) -> Iterator[Line]:
@@ -139,16 +139,16 @@ def _signals(number: int, agents: tuple[str, ...], name: str, value: str) -> Ite
         pattern, _, value = value.partition(" ")
         path = normal_pattern(pattern)
     for label, word in preferences(name, _shown(value)):
-        uses, says = LABELS[name].get(label), SAYS[name].get(word)
-        known = uses is not None and says is not None
+        uses, verdict = LABELS[name].get(label), SAYS[name].get(word)
+        is_understood = uses is not None and verdict is not None
         yield Line(
             number,
             agents or ("*",),
             name,
             path,
             f"{label}={word}",
-            uses or () if known else (),
-            says if known else None,
+            uses or () if is_understood else (),
+            verdict if is_understood else None,
         )
 
 
@@ -166,14 +166,14 @@ def _normal(text: str) -> str:
     """Octets outside of ASCII are escaped, escapes of other characters taken away, but for those that mean something:
     ``%``, ``*``, ``$``, ``#``, and ``/`` and ``?`` in a path. ``publish/consent.py`` has the same in SQL."""
     octets = text.encode("utf-8", "surrogateescape")
-    plain = "".join(chr(one) if 0x20 < one < 0x7F else f"%{one:02X}" for one in octets)
+    plain = "".join(chr(octet) if 0x20 < octet < 0x7F else f"%{octet:02X}" for octet in octets)
     path, mark, query = plain.partition("?")
     return _unescaped(path, "%*$#/?") + mark + _unescaped(query, "%*$#")
 
 
-def _unescaped(text: str, kept: str) -> str:
-    def one(found: re.Match[str]) -> str:
-        character = chr(int(found[1], 16))
-        return character if "!" <= character <= "~" and character not in kept else found[0].upper()
+def _unescaped(text: str, kept_escapes: str) -> str:
+    def unescape(escape: re.Match[str]) -> str:
+        character = chr(int(escape[1], 16))
+        return character if "!" <= character <= "~" and character not in kept_escapes else escape[0].upper()
 
-    return _ESCAPE.sub(one, text)
+    return _ESCAPE.sub(unescape, text)

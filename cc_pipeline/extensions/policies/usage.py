@@ -29,10 +29,10 @@ SAYS: Final = {
 def preferences(signal: str, value: str) -> list[tuple[str, str]]:
     """The labels of a signal with the word behind each; of one named twice the last counts (RFC 9651). Those of
     Content-Usage are case-sensitive, those of Content-Signal come in lower case."""
-    found: dict[str, str] = {}
+    words_by_label: dict[str, str] = {}
     for part in (value.lower() if signal == "content-signal" else value).split(","):
-        label, equals, word = (each.strip() for each in part.partition("="))
+        label, equals, word = (side.strip() for side in part.partition("="))
         if label and equals:
-            found.pop(label, None)
-            found[label] = word.partition(";")[0].strip()
-    return list(found.items())
+            words_by_label.pop(label, None)
+            words_by_label[label] = word.partition(";")[0].strip()
+    return list(words_by_label.items())
