@@ -107,36 +107,36 @@ def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Trans
         return _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
     key = dataset.paths.replace("{crawl}", crawl)
     copy = _list_copy(workspace, dataset, key)
-    known = _kept_list(dataset, key, copy)
+    stored_listing = _kept_list(dataset, key, copy)
     now = datetime.now(UTC)
-    if known is not None:
-        wait = _FRESH if known.of(dataset, crawl) else _HOPEFUL
-        if timedelta(0) <= now - known.read_at < wait:
-            return known
+    if stored_listing is not None:
+        wait = _FRESH if stored_listing.of(dataset, crawl) else _HOPEFUL
+        if timedelta(0) <= now - stored_listing.read_at < wait:
+            return stored_listing
     try:
-        found, data = reader.read_parsed(key, lambda data: (_read_list(dataset, key, data, now), data))
+        listing, data = reader.read_parsed(key, lambda data: (_read_list(dataset, key, data, now), data))
     except RangeFault as fault:
-        if known is not None:
-            age = (now - known.read_at) / timedelta(days=1)
+        if stored_listing is not None:
+            age = (now - stored_listing.read_at) / timedelta(days=1)
             note = f"{key} could not be read ({fault.kind.value}); the copy from {age:.0f} days ago is used instead"
-            return replace(known, note="; ".join(filter(None, (note, known.note))))
+            return replace(stored_listing, note="; ".join(filter(None, (note, stored_listing.note))))
         raise EnvironmentFault(
             f"the path list of the dataset {dataset.name} at {key} could not be read ({fault.kind.value})",
             "The dataset may not be there: check where.paths of its YAML file, the source and the network.",
         ) from fault
     _write(copy, data)
-    return found
+    return listing
 
 
 def price_harvest(workspace: Workspace, dataset: Dataset, crawl: str) -> HarvestPrice:
     """What reading the footers of a dataset's files about ``crawl`` costs yet; asks for its path list if need be."""
     with dataset_transport(workspace, dataset) as reader:
-        listed = list_files(workspace, dataset, crawl, reader)
-    paths = listed.of(dataset, crawl)
+        listing = list_files(workspace, dataset, crawl, reader)
+    paths = listing.of(dataset, crawl)
     footers = _store(workspace, dataset).read(_name(dataset, crawl))
     missing = _missing(footers, paths)
-    known = [entry.footer_bytes for entry in footers.entries.values() if not entry.failed]
-    return HarvestPrice(len(missing), len(missing), len(missing) * (max(known) if known else FIRST_GUESS))
+    footer_sizes = [entry.footer_bytes for entry in footers.entries.values() if not entry.failed]
+    return HarvestPrice(len(missing), len(missing), len(missing) * (max(footer_sizes) if footer_sizes else FIRST_GUESS))
 
 
 def harvest_dataset(
@@ -147,8 +147,8 @@ def harvest_dataset(
 
     A shard that stays bad is left out, for ten minutes. Raises ``EnvironmentFault`` when the source fails.
     """
-    listed = list_files(workspace, dataset, crawl, reader)
-    paths = listed.of(dataset, crawl)
+    listing = list_files(workspace, dataset, crawl, reader)
+    paths = listing.of(dataset, crawl)
     name, store = _name(dataset, crawl), _store(workspace, dataset)
     with suppress(OSError):
         # asked for now: see forget_unknown
@@ -163,9 +163,9 @@ def harvest_dataset(
                 harvest_crawl(name, paths, reader, store, policy, columns=(dataset.key,), lookup_columns=())
         footers = store.read(name)
     version = _version(dataset, name, paths, footers, store)
-    crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
-    notes = () if listed.note is None else (listed.note,)
-    return Shards(tuple(paths), footers, version, listed.gaps, crawls, notes)
+    crawls = tuple(sorted(listing.files)) if dataset.by_crawl else ()
+    notes = () if listing.note is None else (listing.note,)
+    return Shards(tuple(paths), footers, version, listing.gaps, crawls, notes)
 
 
 def read_ahead(
@@ -181,10 +181,12 @@ def read_ahead(
         return {_NO_CRAWL: harvest_dataset(workspace, dataset, "", reader)}
     if not crawls:
         # of the ARC years there is an index of another kind, and no data by host
-        here = sorted(set(crawls_of(workspace.lake.pin("row_groups"))) - ARC_CRAWLS.keys(), reverse=True)
+        local_crawls = sorted(set(crawls_of(workspace.lake.pin("row_groups"))) - ARC_CRAWLS.keys(), reverse=True)
         # a list of each crawl's own says nothing about others
-        has = set(here) if "{crawl}" in dataset.paths else set(list_files(workspace, dataset, "", reader).files)
-        crawls = [crawl for crawl in here if crawl in has][:1] or sorted(has)[-1:]
+        dataset_crawls = (
+            set(local_crawls) if "{crawl}" in dataset.paths else set(list_files(workspace, dataset, "", reader).files)
+        )
+        crawls = [crawl for crawl in local_crawls if crawl in dataset_crawls][:1] or sorted(dataset_crawls)[-1:]
     if not crawls:
         raise UserInputError(f"{dataset.name} has no files of a crawl that is known here: harvest a crawl, or name one")
     return {crawl: harvest_dataset(workspace, dataset, crawl, reader) for crawl in crawls}
@@ -193,8 +195,8 @@ def read_ahead(
 def shards_read(workspace: Workspace, dataset: Dataset) -> dict[str, Shards]:
     """What is here of a dataset, by crawl as :func:`read_ahead` gives it, without a request."""
     names = _store(workspace, dataset).crawls() if _is_split(dataset) else (_NO_CRAWL,)
-    found = {name: kept_shards(workspace, dataset, name) for name in names}
-    return {name: shards for name, shards in found.items() if shards is not None and shards.paths}
+    shards_by_name = {name: kept_shards(workspace, dataset, name) for name in names}
+    return {name: shards for name, shards in shards_by_name.items() if shards is not None and shards.paths}
 
 
 def _is_split(dataset: Dataset) -> bool:
@@ -205,17 +207,17 @@ def kept_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | 
     """The same of what is here already, however old, without a request; ``None`` where something is not here."""
     key = dataset.paths.replace("{crawl}", crawl)
     if dataset.files:
-        listed: Listed | None = _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
+        listing: Listed | None = _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
     else:
-        listed = _kept_list(dataset, key, _list_copy(workspace, dataset, key))
-    if listed is None:
+        listing = _kept_list(dataset, key, _list_copy(workspace, dataset, key))
+    if listing is None:
         return None
-    paths, name, store = listed.of(dataset, crawl), _name(dataset, crawl), _store(workspace, dataset)
+    paths, name, store = listing.of(dataset, crawl), _name(dataset, crawl), _store(workspace, dataset)
     footers = store.read(name)
     if not all(path in footers.entries for path in paths):
         return None
-    crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
-    return Shards(tuple(paths), footers, _version(dataset, name, paths, footers, store), listed.gaps, crawls)
+    crawls = tuple(sorted(listing.files)) if dataset.by_crawl else ()
+    return Shards(tuple(paths), footers, _version(dataset, name, paths, footers, store), listing.gaps, crawls)
 
 
 def page_indexes(workspace: Workspace, dataset: Dataset) -> Path:
@@ -225,28 +227,28 @@ def page_indexes(workspace: Workspace, dataset: Dataset) -> Path:
 
 def forget_files(settings: Settings, name: str, but: str = "") -> None:
     """Deletes what is kept of the files of the dataset ``name``; ``but`` is the place whose files are still its."""
-    for folder, of, place in _kept_folders(settings):
-        if of == name and place != but:
+    for folder, dataset_name, place in _kept_folders(settings):
+        if dataset_name == name and place != but:
             _delete(folder)
 
 
 def forget_unknown(settings: Settings, places: Collection[tuple[str, str]]) -> int:
     """Deletes what is kept of files of datasets that are none of ``places`` (name and place) and were not asked for in
     a month: they may be known to a program of somebody's. Gives how many datasets these were."""
-    latest = time.time() - _UNASKED.total_seconds()
-    found = [
+    oldest_kept = time.time() - _UNASKED.total_seconds()
+    unused_folders = [
         folder
         for folder, name, place in _kept_folders(settings)
-        if (name, place) not in places and _changed_at(folder) < latest
+        if (name, place) not in places and _changed_at(folder) < oldest_kept
     ]
-    for folder in found:
+    for folder in unused_folders:
         _delete(folder)
-    return len(found)
+    return len(unused_folders)
 
 
 def _kept_folders(settings: Settings) -> list[tuple[Path, str, str]]:
-    here = keyed_path(settings).iterdir() if keyed_path(settings).is_dir() else ()
-    return [(folder, match[1], match[2]) for folder in here if (match := _KEPT.fullmatch(folder.name))]
+    folders = keyed_path(settings).iterdir() if keyed_path(settings).is_dir() else ()
+    return [(folder, match[1], match[2]) for folder in folders if (match := _KEPT.fullmatch(folder.name))]
 
 
 def _changed_at(folder: Path) -> float:
@@ -277,9 +279,9 @@ def _forget(store: FooterStore, name: str, paths: Sequence[str]) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Waits until no other process harvests into ``folder``."""
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with disk_trouble(folder):
-            held.enter_context(locked(folder / "harvest.lock"))
+            stack.enter_context(locked(folder / "harvest.lock"))
         yield
 
 
@@ -288,23 +290,25 @@ def _missing(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:
     the source that failed."""
     now = datetime.now(UTC)
     wait = _AGAIN if any(path in footers for path in paths) else timedelta(0)
-    found = []
+    missing_paths = []
     for path in paths:
         entry = footers.entries.get(path)
         if entry is None or (entry.failed and not timedelta(0) <= now - entry.harvested_at <= wait):
-            found.append(path)
-    return found
+            missing_paths.append(path)
+    return missing_paths
 
 
 def _version(dataset: Dataset, name: str, paths: Sequence[str], footers: CrawlFooters, store: FooterStore) -> str:
     """A digest of the files' footers. It is kept beside them: reading hundreds to hash them takes a while."""
-    told = [(path, footers.entries[path].harvested_at.isoformat()) for path in paths if path in footers.entries]
-    state = hashlib.sha256(json.dumps([list(paths), told]).encode()).hexdigest()
+    harvest_times = [
+        (path, footers.entries[path].harvested_at.isoformat()) for path in paths if path in footers.entries
+    ]
+    state = hashlib.sha256(json.dumps([list(paths), harvest_times]).encode()).hexdigest()
     place = footers.folder / "version.json"
     try:
-        known = json.loads(place.read_bytes())
-        if known["state"] == state:
-            return str(known["version"])
+        note = json.loads(place.read_bytes())
+        if note["state"] == state:
+            return str(note["version"])
     except (OSError, ValueError, TypeError, KeyError):
         pass
     version = footers_digest(name, paths, store)[:24]
@@ -323,29 +327,31 @@ def _kept_list(dataset: Dataset, key: str, copy: Path) -> Listed | None:
 
 def _read_list(dataset: Dataset, key: str, data: bytes, read_at: datetime) -> Listed:
     plain = (
-        inflated(data, key) if data[:2] == b"\x1f\x8b" else (data[at : at + _CUT] for at in range(0, len(data), _CUT))
+        inflated(data, key)
+        if data[:2] == b"\x1f\x8b"
+        else (data[offset : offset + _CUT] for offset in range(0, len(data), _CUT))
     )
-    odd: list[DataFault] = []
-    listed = _sorted_out(dataset, key, listed_keys(plain, key, most=_MOST_FILES, odd=odd), read_at)
-    refuse_odd_list(odd, sum(map(len, listed.files.values())) + len(listed.gaps))
-    return replace(listed, note="; ".join(describe_odd_lines(odd, key)) or None)
+    bad_lines: list[DataFault] = []
+    listing = _sorted_out(dataset, key, listed_keys(plain, key, most=_MOST_FILES, odd=bad_lines), read_at)
+    refuse_odd_list(bad_lines, sum(map(len, listing.files.values())) + len(listing.gaps))
+    return replace(listing, note="; ".join(describe_odd_lines(bad_lines, key)) or None)
 
 
 def _sorted_out(dataset: Dataset, source: str, keys: Iterator[tuple[int, str]], read_at: datetime) -> Listed:
     """Keys by crawl. What is no Parquet file is passed over; a Parquet file of no crawl may be of any: a gap."""
-    found: dict[str, list[str]] = {}
+    paths_by_crawl: dict[str, list[str]] = {}
     gaps = []
     for offset, path in keys:
         if not path.endswith(".parquet"):
             continue
         crawl = _CRAWL.search(path)
         if not dataset.by_crawl:
-            found.setdefault(_NO_CRAWL, []).append(path)
+            paths_by_crawl.setdefault(_NO_CRAWL, []).append(path)
         elif crawl is None:
             gaps.append(Gap(source, f"the line {path[:200]!r} names no crawl (crawl=…)", offset))
         else:
-            found.setdefault(crawl[1], []).append(path)
-    return Listed({name: list(dict.fromkeys(paths)) for name, paths in found.items()}, tuple(gaps), read_at)
+            paths_by_crawl.setdefault(crawl[1], []).append(path)
+    return Listed({name: list(dict.fromkeys(paths)) for name, paths in paths_by_crawl.items()}, tuple(gaps), read_at)
 
 
 def _store(workspace: Workspace, dataset: Dataset) -> FooterStore:

@@ -91,26 +91,26 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
     with dataset_transport(workspace, dataset) as reader:
         before = (reader.stats.requests, reader.stats.bytes)
         shards = harvest_dataset(workspace, dataset, crawl, reader)
-        kept = KeptAnswers(workspace.settings.cache_path / "facts")
+        answer_cache = KeptAnswers(workspace.settings.cache_path / "facts")
         name = _name_of(dataset, shards, question)
-        table, gaps = kept.find(name) if keep else None, shards.gaps
-        known = table is not None
+        table, gaps = answer_cache.find(name) if keep else None, shards.gaps
+        was_cached = table is not None
         if table is None:
-            found = _read(workspace, crawl, dataset, shards, question, reader)
-            changed = [gap.path for gap in found.gaps if gap.kind in _OTHERWISE_NOW]
+            lookup_rows = _read(workspace, crawl, dataset, shards, question, reader)
+            changed = [gap.path for gap in lookup_rows.gaps if gap.kind in _OTHERWISE_NOW]
             if changed:
                 # footers of files that were replaced since: those of now are asked for, once
                 shards = harvest_dataset(workspace, dataset, crawl, reader, anew=changed)
                 name = _name_of(dataset, shards, question)
-                found = _read(workspace, crawl, dataset, shards, question, reader)
-            table = question.rows(found.table)
-            gaps = (*gaps, *found.gaps)
-            if keep and not found.gaps:
-                kept.keep(name, table)
+                lookup_rows = _read(workspace, crawl, dataset, shards, question, reader)
+            table = question.rows(lookup_rows.table)
+            gaps = (*gaps, *lookup_rows.gaps)
+            if keep and not lookup_rows.gaps:
+                answer_cache.keep(name, table)
         after = (reader.stats.requests, reader.stats.bytes)
     notes = shards.notes if shards.paths else (*shards.notes, _absent(dataset, crawl, shards))
     spent = (after[0] - before[0], after[1] - before[1])
-    return Answer(table, gaps, known, not shards.paths, notes, shards.version, *spent, len(shards.paths))
+    return Answer(table, gaps, was_cached, not shards.paths, notes, shards.version, *spent, len(shards.paths))
 
 
 def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> Answer | None:
@@ -133,14 +133,15 @@ def _read(
     workspace: Workspace, crawl: str, dataset: Dataset, shards: Shards, question: Question, reader: Transport
 ) -> KeyedRows:
     lookup, unread = _lookup(dataset, shards, question)
-    told = lookup.price()
-    _refuse_dear(workspace, dataset, told, crawl)
-    if told.to_read:
-        said = f"{dataset.name}: about {progress.human_bytes(told.likely_bytes)}, {told.requests:,} requests at most"
-        progress.report("look-up", 0, told.to_read, said)
+    estimate = lookup.price()
+    _refuse_dear(workspace, dataset, estimate, crawl)
+    if estimate.to_read:
+        size = progress.human_bytes(estimate.likely_bytes)
+        cost_text = f"{dataset.name}: about {size}, {estimate.requests:,} requests at most"
+        progress.report("look-up", 0, estimate.to_read, cost_text)
     indexes = PageIndexes(page_indexes(workspace, dataset))
-    found = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
-    return KeyedRows(found.table, [*unread, *found.gaps], found.cost)
+    lookup_rows = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
+    return KeyedRows(lookup_rows.table, [*unread, *lookup_rows.gaps], lookup_rows.cost)
 
 
 def price(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> KeyedPrice:
@@ -153,23 +154,23 @@ def all_facts(table: pa.Table, answers: dict[str, Answer], seconds: float) -> Fa
     """``table``, made of ``answers`` by dataset, with how they were had."""
     return Facts(
         table,
-        sum(one.requests for one in answers.values()),
-        sum(one.bytes for one in answers.values()),
+        sum(answer.requests for answer in answers.values()),
+        sum(answer.bytes for answer in answers.values()),
         seconds,
-        {name: one.gaps for name, one in answers.items() if one.gaps},
-        tuple(name for name, one in answers.items() if one.absent),
-        tuple(name for name, one in answers.items() if one.kept),
-        tuple(note for one in answers.values() for note in one.notes),
-        {name: one.version for name, one in answers.items()},
-        {name: one.files for name, one in answers.items()},
+        {name: answer.gaps for name, answer in answers.items() if answer.gaps},
+        tuple(name for name, answer in answers.items() if answer.absent),
+        tuple(name for name, answer in answers.items() if answer.kept),
+        tuple(note for answer in answers.values() for note in answer.notes),
+        {name: answer.version for name, answer in answers.items()},
+        {name: answer.files for name, answer in answers.items()},
     )
 
 
 def gaps_allowed(workspace: Workspace, facts: Facts) -> bool:
     """Whether no dataset lacks more than the share of its files that the settings allow, and none lacks all."""
-    most = workspace.settings.max_index_gaps
-    lacking = [(len(gaps), facts.files[name]) for name, gaps in facts.gaps.items()]
-    return all(unread < expected and unread / expected <= most for unread, expected in lacking)
+    max_share = workspace.settings.max_index_gaps
+    file_counts = [(len(gaps), facts.files[name]) for name, gaps in facts.gaps.items()]
+    return all(unread < expected and unread / expected <= max_share for unread, expected in file_counts)
 
 
 def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
@@ -177,7 +178,7 @@ def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
     if gaps_allowed(workspace, facts):
         return
     name, gaps = next(iter(facts.gaps.items()))
-    count = sum(len(each) for each in facts.gaps.values())
+    count = sum(len(dataset_gaps) for dataset_gaps in facts.gaps.values())
     raise IndexIncomplete(
         f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be missing; the first "
         f"of {name}: {gaps[0]}",
@@ -195,23 +196,23 @@ def check_kinds(datasets: Sequence[Dataset], *, by_url: bool) -> None:
         raise UserInputError("a dataset is named twice")
     for dataset in datasets:
         if dataset.by_url != by_url:
-            what = "captures of URLs" if dataset.by_url else "hosts"
-            raise UserInputError(f"the dataset {dataset.name} is about {what}")
+            subject = "captures of URLs" if dataset.by_url else "hosts"
+            raise UserInputError(f"the dataset {dataset.name} is about {subject}")
 
 
 def labelled(place: pa.Array, *, whole: bool) -> pa.Array:
     """What a label says of rows that a dataset has at ``place``. Where files of it were not read (not ``whole``) they
     may have the others: null, not false."""
-    here = pc.is_valid(place)
-    return here if whole else pc.if_else(here, here, pa.scalar(None, pa.bool_()))
+    is_present = pc.is_valid(place)
+    return is_present if whole else pc.if_else(is_present, is_present, pa.scalar(None, pa.bool_()))
 
 
 class Columns:
     """The columns of an answer, put together dataset by dataset; two of one name are refused."""
 
-    def __init__(self, own: dict[str, pa.ChunkedArray | pa.Array]) -> None:
-        self._columns = own
-        self._owner: dict[str, str] = dict.fromkeys((*OWN_COLUMNS, *own), "the answer itself")
+    def __init__(self, answer_columns: dict[str, pa.ChunkedArray | pa.Array]) -> None:
+        self._columns = answer_columns
+        self._owner: dict[str, str] = dict.fromkeys((*OWN_COLUMNS, *answer_columns), "the answer itself")
 
     def add(self, dataset: Dataset, answer: Answer, keys: Sequence[str], place: pa.Array) -> None:
         """What a dataset says of each row: ``place`` is where its answer has the row's key, null where it lacks it."""
@@ -238,37 +239,39 @@ class Columns:
 
 def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[KeyedLookup, list[Gap]]:
     unread: list[Gap] = []
-    known: list[Shard] = []
-    for each in stored_shards(shards.footers, shards.paths, dataset.key, tuple(question.columns)):
-        if isinstance(each, Gap):
-            unread.append(each)
+    readable_shards: list[Shard] = []
+    for shard in stored_shards(shards.footers, shards.paths, dataset.key, tuple(question.columns)):
+        if isinstance(shard, Gap):
+            unread.append(shard)
         else:
-            known.append(each)
-    schema = result_schema(dataset, known, question.columns)
-    return KeyedLookup(known, question.ranges, schema, question.keep, question.endings), unread
+            readable_shards.append(shard)
+    schema = result_schema(dataset, readable_shards, question.columns)
+    return KeyedLookup(readable_shards, question.ranges, schema, question.keep, question.endings), unread
 
 
-def result_schema(dataset: Dataset, shards: Sequence[Shard], more: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The columns of a dataset with their types: as declared, else the widest that its files have; and ``more``."""
+def result_schema(dataset: Dataset, shards: Sequence[Shard], extra_columns: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The columns of a dataset with their types: as declared, else the widest that its files have; and ``extra_columns``."""
     types = column_types(shard.file for shard in shards)
     if dataset.columns is None:
-        named = {name: kind for name, kind in types.items() if name != dataset.key}
+        column_kinds = {name: kind for name, kind in types.items() if name != dataset.key}
     else:
-        named = {name: kind or types.get(name, pa.string()) for name, kind in dataset.columns.items()}
-    return pa.schema([pa.field(name, kind) for name, kind in (named | dict(more)).items()])
+        column_kinds = {name: kind or types.get(name, pa.string()) for name, kind in dataset.columns.items()}
+    return pa.schema([pa.field(name, kind) for name, kind in (column_kinds | dict(extra_columns)).items()])
 
 
 def _absent(dataset: Dataset, crawl: str, shards: Shards) -> str:
-    has = f"; it has {len(shards.crawls)} crawls, {shards.crawls[0]} to {shards.crawls[-1]}" if shards.crawls else ""
-    return f"{dataset.name} says nothing about {crawl}{has}"
+    crawls_text = (
+        f"; it has {len(shards.crawls)} crawls, {shards.crawls[0]} to {shards.crawls[-1]}" if shards.crawls else ""
+    )
+    return f"{dataset.name} says nothing about {crawl}{crawls_text}"
 
 
 def _refuse_dear(workspace: Workspace, dataset: Dataset, price: KeyedPrice, crawl: str) -> None:
-    most = workspace.settings.max_bytes
-    if price.likely_bytes > most:
+    max_bytes = workspace.settings.max_bytes
+    if price.likely_bytes > max_bytes:
         raise UserInputError(
             f"the look-up in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
             f"{price.bytes:,} in {price.requests:,} requests: {price.to_read:,} of {price.row_groups:,} row groups may "
-            f"have what is sought), more than the {most:,} allowed. Set CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or "
-            "name a narrower target"
+            f"have what is sought), more than the {max_bytes:,} allowed. Set "
+            f"CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or name a narrower target"
         )

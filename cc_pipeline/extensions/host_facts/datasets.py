@@ -85,19 +85,37 @@ class Dataset:
     @property
     def version(self) -> str:
         """A digest of the whole definition: another one may give other columns or rows."""
-        named = None if self.columns is None else [(name, str(kind)) for name, kind in self.columns.items()]
-        said = [self.place, self.by_crawl, self.form, self.www, self.time, named, self.prefix, self.inner, self.action]
-        digested = {"dataset": said, "fold": sorted(self.fold.items()), "name": self.name}
+        column_types = None if self.columns is None else [(name, str(kind)) for name, kind in self.columns.items()]
+        definition = [
+            self.place,
+            self.by_crawl,
+            self.form,
+            self.www,
+            self.time,
+            column_types,
+            self.prefix,
+            self.inner,
+            self.action,
+        ]
+        digested = {"dataset": definition, "fold": sorted(self.fold.items()), "name": self.name}
         # said only where it is so: what was made of others before there was this field stays as good
         return input_digest(digested | ({"of": DOMAINS} if self.of_domains else {}))
 
     def only(self, names: Collection[str]) -> Dataset:
         """The same with those of its columns alone that are called so with its prefix: fewer bytes are read."""
         if self.columns is None:
-            here = {name.removeprefix(self.prefix): None for name in names if name.startswith(self.prefix)}
-            return replace(self, columns=here, fold={name: how for name, how in self.fold.items() if name in here})
-        kept = {name: kind for name, kind in self.columns.items() if self.prefix + name in names}
-        return replace(self, columns=kept, fold={name: how for name, how in self.fold.items() if name in kept})
+            own_columns = {name.removeprefix(self.prefix): None for name in names if name.startswith(self.prefix)}
+            return replace(
+                self,
+                columns=own_columns,
+                fold={name: aggregate for name, aggregate in self.fold.items() if name in own_columns},
+            )
+        selected_columns = {name: kind for name, kind in self.columns.items() if self.prefix + name in names}
+        return replace(
+            self,
+            columns=selected_columns,
+            fold={name: aggregate for name, aggregate in self.fold.items() if name in selected_columns},
+        )
 
     @property
     def label(self) -> str:
@@ -108,9 +126,13 @@ class Dataset:
 def ready_made() -> dict[str, Dataset]:
     """The datasets that come with this program, by name."""
     folder = files("cc_pipeline.extensions.host_facts").joinpath("ready")
-    texts = {each.name: each.read_text("utf-8") for each in folder.iterdir() if each.name.endswith(".yaml")}
-    found = [parse_dataset(texts[name], name) for name in sorted(texts)]
-    return {dataset.name: dataset for dataset in found}
+    texts = {
+        definition_file.name: definition_file.read_text("utf-8")
+        for definition_file in folder.iterdir()
+        if definition_file.name.endswith(".yaml")
+    }
+    datasets = [parse_dataset(texts[name], name) for name in sorted(texts)]
+    return {dataset.name: dataset for dataset in datasets}
 
 
 def text_of(file: Path) -> str:
@@ -145,8 +167,8 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    letter: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:bool"]
-    for letter, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false", re.IGNORECASE), list("tTfF"))
 
@@ -168,13 +190,13 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def dataset(self, said: object) -> Dataset:
-        top = self.mapping(said, "", _FIELDS)
+    def dataset(self, document: object) -> Dataset:
+        top = self.mapping(document, "", _FIELDS)
         where = self.mapping(top.get("where"), "where", _WHERE)
         key = self.mapping(top.get("key"), "key", _KEY)
         form = self.choice(key.get("form"), "key.form", FORMS)
-        paths, listed = self.text(where.get("paths", ""), "where.paths"), where.get("files", [])
-        names = [self.text(one, "where.files") for one in self.sequence(listed, "where.files")]
+        paths, file_keys = self.text(where.get("paths", ""), "where.paths"), where.get("files", [])
+        names = [self.text(file_key, "where.files") for file_key in self.sequence(file_keys, "where.files")]
         if bool(paths) == bool(names):
             raise self.wrong("where", "needs either paths (the key of a path list) or files (keys of Parquet files)")
         crawl = self.choice(where.get("crawl", "partition"), "where.crawl", ("partition", "none"))
@@ -194,8 +216,8 @@ class _Reader:
             raise self.wrong("key.of", f"is {DOMAINS}, but keys of the form {URL_KEY} are of captures")
         columns = self.columns(top.get("columns", "all"))
         fold = self.mapping(top.get("fold", {}), "fold", None)
-        for column, how in fold.items():
-            self.choice(how, f"fold.{column}", FOLDS)
+        for column, aggregate in fold.items():
+            self.choice(aggregate, f"fold.{column}", FOLDS)
             if columns is not None and column not in columns:
                 raise self.wrong(f"fold.{column}", "is none of the columns")
         return Dataset(
@@ -219,53 +241,55 @@ class _Reader:
             written_in=self.name,
         )
 
-    def columns(self, said: object) -> dict[str, pa.DataType | None] | None:
-        if said == "all":
+    def columns(self, field_value: object) -> dict[str, pa.DataType | None] | None:
+        if field_value == "all":
             return None
-        if isinstance(said, list):
-            said = dict.fromkeys([self.text(one, "columns") for one in said])
-        if not isinstance(said, dict) or not said:
+        if isinstance(field_value, list):
+            field_value = dict.fromkeys([self.text(column_name, "columns") for column_name in field_value])
+        if not isinstance(field_value, dict) or not field_value:
             raise self.wrong("columns", "is neither all, nor a list of names, nor names with their types")
-        found: dict[str, pa.DataType | None] = {}
-        for name, kind in said.items():
+        kinds_by_column: dict[str, pa.DataType | None] = {}
+        for name, kind in field_value.items():
             column = self.pattern(name, "columns", _COLUMN, "a name of at most 120 letters")
-            found[column] = None if kind is None else TYPES[self.choice(kind, f"columns.{column}", tuple(TYPES))]
-        return found
+            kinds_by_column[column] = (
+                None if kind is None else TYPES[self.choice(kind, f"columns.{column}", tuple(TYPES))]
+            )
+        return kinds_by_column
 
     def wrong(self, field: str, reason: str) -> UserInputError:
         return UserInputError(f"{self.name}: {f'field {field} ' if field else ''}{reason}")
 
-    def mapping(self, said: object, field: str, known: tuple[str, ...] | None) -> dict[str, Any]:
-        if not isinstance(said, dict):
+    def mapping(self, field_value: object, field: str, allowed_fields: tuple[str, ...] | None) -> dict[str, Any]:
+        if not isinstance(field_value, dict):
             raise self.wrong(field, "must be a list of names with values" if field else "is no list of fields")
-        for name in said:
-            if not isinstance(name, str) or (known is not None and name not in known):
-                whole = f"{field}.{name}" if field else str(name)
-                raise self.wrong(whole[:80], f"is not known; known are: {', '.join(known or ('names',))}")
-        return said
+        for name in field_value:
+            if not isinstance(name, str) or (allowed_fields is not None and name not in allowed_fields):
+                full_name = f"{field}.{name}" if field else str(name)
+                raise self.wrong(full_name[:80], f"is not known; known are: {', '.join(allowed_fields or ('names',))}")
+        return field_value
 
-    def sequence(self, said: object, field: str) -> list[object]:
-        if not isinstance(said, list):
+    def sequence(self, field_value: object, field: str) -> list[object]:
+        if not isinstance(field_value, list):
             raise self.wrong(field, "must be a list")
-        return said
+        return field_value
 
-    def text(self, said: object, field: str) -> str:
-        if not isinstance(said, str) or any(ord(letter) < 32 for letter in said):
-            raise self.wrong(field, f"must be text on one line (in quotes, if need be), not {str(said)[:60]!r}")
-        return said
+    def text(self, field_value: object, field: str) -> str:
+        if not isinstance(field_value, str) or any(ord(letter) < 32 for letter in field_value):
+            raise self.wrong(field, f"must be text on one line (in quotes, if need be), not {str(field_value)[:60]!r}")
+        return field_value
 
-    def required(self, said: object, field: str) -> str:
-        if said is None or said == "":
+    def required(self, field_value: object, field: str) -> str:
+        if field_value is None or field_value == "":
             raise self.wrong(field, "is missing")
-        return self.text(said, field)
+        return self.text(field_value, field)
 
-    def pattern(self, said: object, field: str, pattern: re.Pattern[str], what: str) -> str:
-        text = self.text("" if said is None else said, field)
+    def pattern(self, field_value: object, field: str, pattern: re.Pattern[str], description: str) -> str:
+        text = self.text("" if field_value is None else field_value, field)
         if not pattern.fullmatch(text):
-            raise self.wrong(field, f"must be {what}, not {text[:60]!r}")
+            raise self.wrong(field, f"must be {description}, not {text[:60]!r}")
         return text
 
-    def choice(self, said: object, field: str, known: tuple[str, ...]) -> str:
-        if said not in known or not isinstance(said, str):
-            raise self.wrong(field, f"must be one of {', '.join(known)}, not {str(said)[:60]!r}")
-        return said
+    def choice(self, field_value: object, field: str, choices: tuple[str, ...]) -> str:
+        if field_value not in choices or not isinstance(field_value, str):
+            raise self.wrong(field, f"must be one of {', '.join(choices)}, not {str(field_value)[:60]!r}")
+        return field_value

@@ -76,22 +76,22 @@ def make_definitions(added: Mapping[str, "Known"]) -> HomeDefinitions:
         is_published=True,
     )
     filled = RecordedAsset(asset=table, job="fill_facts_of_targets", partitions="pairs")
-    annotations = [_annotation(name, known) for name, known in added.items()]
+    annotations = [_annotation(name, dataset) for name, dataset in added.items()]
     return HomeDefinitions(
         external=_common_crawl(), steps=annotations, recorded=[filled], jobs=JOBS, families=[ANNOTATION]
     )
 
 
-def _annotation(name: str, known: "Known") -> Step:
+def _annotation(name: str, dataset: "Known") -> Step:
     from cc_pipeline.defs.metadata import plain  # noqa: PLC0415  # heavy, and few homes have any
 
-    text = plain(known.dataset.title) or f"The dataset {name}, which was added to this home."
+    text = plain(dataset.dataset.title) or f"The dataset {name}, which was added to this home."
     asset = Asset(
         name=asset_of(name),
         group="facts",
         kinds=["parquet"],
         description=text,
-        code_version=known.dataset.version[:16],
+        code_version=dataset.dataset.version[:16],
     )
     return Step(function=f"{_BODIES}.annotation", assets=[asset], config=AnnotationConfig)
 
@@ -107,10 +107,10 @@ def _lineage() -> Columns:
 def _common_crawl() -> list[ExternalAsset]:
     """Data by host that Common Crawl publishes."""
 
-    def external(key: dg.AssetKey, description: str, about: str) -> ExternalAsset:
+    def external(key: dg.AssetKey, description: str, documentation: str) -> ExternalAsset:
         columns = [(_KEY, "string"), *((column.name, str(column.type)) for column in KEYED[key])]
         return ExternalAsset(
-            key=key, description=description, about=about, era="columnar", kinds=["parquet"], columns=columns
+            key=key, description=description, about=documentation, era="columnar", kinds=["parquet"], columns=columns
         )
 
     return [

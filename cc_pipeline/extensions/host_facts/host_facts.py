@@ -67,7 +67,10 @@ class OfHosts:
         self.columns: Mapping[str, pa.DataType] = {}
         endings = hosts.endings() if dataset.ending else None
         self.endings = None if endings is None else Endings(dataset.ending, endings)
-        self.named: object = ["hosts", [[each.start.hex(), (each.end or b"").hex()] for each in hosts.surt]]
+        self.named: object = [
+            "hosts",
+            [[key_range.start.hex(), (key_range.end or b"").hex()] for key_range in hosts.surt],
+        ]
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The rows under their SURT keys, one a host."""
@@ -75,19 +78,19 @@ class OfHosts:
         if self._form == "surt_host":
             keyed, www = texts, None
         else:
-            found = [host_key(text, self._form) for text in texts.to_pylist()]
-            keyed = pa.array([one.surt if one else None for one in found], pa.string())
-            www = pa.array([one.www if one else None for one in found], pa.bool_())
+            host_keys = [host_key(text, self._form) for text in texts.to_pylist()]
+            keyed = pa.array([key.surt if key else None for key in host_keys], pa.string())
+            www = pa.array([key.www if key else None for key in host_keys], pa.bool_())
         # the answer's own key is the one column of that name
-        others = [(name, values) for name, values in zip(table.column_names[1:], table.columns[1:], strict=True)]
-        columns = {HOST: keyed} | {name: values for name, values in others if name != HOST}
+        other_columns = [(name, values) for name, values in zip(table.column_names[1:], table.columns[1:], strict=True)]
+        columns = {HOST: keyed} | {name: values for name, values in other_columns if name != HOST}
         return folded(pa.table(columns), 1, www, self._fold)
 
     def _meant(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         mask = np.zeros(len(keys), dtype=bool)
         for place in np.flatnonzero(self._near(keys)):
-            found = host_key(keys[place].as_py().decode("utf-8", "replace"), self._form)
-            mask[place] = found is not None and self._hosts.holds(found.surt)
+            key = host_key(keys[place].as_py().decode("utf-8", "replace"), self._form)
+            mask[place] = key is not None and self._hosts.holds(key.surt)
         return mask
 
     def _near(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
@@ -102,8 +105,8 @@ class OfHosts:
 
 
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-    return found
+    mask_array: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return mask_array
 
 
 def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> pa.Table:
@@ -114,9 +117,9 @@ def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Seque
     Raises ``IndexIncomplete`` where files of a dataset could not be read and the settings do not allow that, and as
     :func:`facts_of_hosts` does.
     """
-    found = facts_of_hosts(workspace, crawl, target, datasets)
-    refuse_gaps(workspace, found, crawl)
-    return found.table
+    facts = facts_of_hosts(workspace, crawl, target, datasets)
+    refuse_gaps(workspace, facts, crawl)
+    return facts.table
 
 
 def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts:
@@ -133,7 +136,10 @@ def facts_at_hand(workspace: Workspace, crawl: str, target: Target, datasets: Se
     """The same where :func:`facts_of_hosts` was asked before and its answer was kept: without a request. Datasets whose
     answer is not here are left out; ``None`` where none is."""
     return _answered(
-        crawl, [target], datasets, lambda one, hosts: kept_answer(workspace, crawl, one, OfHosts(one, hosts))
+        crawl,
+        [target],
+        datasets,
+        lambda dataset, hosts: kept_answer(workspace, crawl, dataset, OfHosts(dataset, hosts)),
     )
 
 
@@ -153,11 +159,11 @@ def price_of_hosts(
     check_kinds(datasets, by_url=False)
     hosts = HostRanges(target)
     domains = [registered_domain(name) for name in hosts.names() or ()]
-    known = [one for one in dict.fromkeys(domains) if one is not None]
-    of_domains = HostRanges(*_as_targets(known)) if known and None not in domains else hosts
+    named_domains = [domain for domain in dict.fromkeys(domains) if domain is not None]
+    of_domains = HostRanges(*_as_targets(named_domains)) if named_domains and None not in domains else hosts
     return {
-        one.name: price(workspace, crawl, one, OfHosts(one, of_domains if one.of_domains else hosts))
-        for one in datasets
+        dataset.name: price(workspace, crawl, dataset, OfHosts(dataset, of_domains if dataset.of_domains else hosts))
+        for dataset in datasets
     }
 
 
@@ -170,64 +176,71 @@ class RowsOfTargets:
 
     def of(self, target: Target) -> pa.Table:
         """The rows of the hosts of ``target``."""
-        spans = [(self._place(one.start), self._place(one.end)) for one in HostRanges(target).surt]
-        return pa.concat_tables([self._facts.slice(0, 0), *(self._facts.slice(a, b - a) for a, b in spans if a < b)])
+        spans = [(self._place(key_range.start), self._place(key_range.end)) for key_range in HostRanges(target).surt]
+        return pa.concat_tables(
+            [self._facts.slice(0, 0), *(self._facts.slice(start, end - start) for start, end in spans if start < end)]
+        )
 
     def _place(self, key: bytes | None) -> int:
         if key is None:
             return len(self._keys)
-        return bisect_left(self._keys, key, key=lambda one: one.as_py().encode("utf-8", "surrogateescape"))
+        return bisect_left(self._keys, key, key=lambda host: host.as_py().encode("utf-8", "surrogateescape"))
 
 
 def _facts(
     workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], *, keep: bool
 ) -> Facts:
     check_kinds(datasets, by_url=False)
-    if all(one.of_domains for one in datasets):
+    if all(dataset.of_domains for dataset in datasets):
         raise UserInputError(
             f"{datasets[0].name} is about registered domains, and does not say which hosts there are: name a dataset "
             "of hosts beside it, such as host-index"
         )
-    found = _answered(
-        crawl, targets, datasets, lambda one, hosts: ask(workspace, crawl, one, OfHosts(one, hosts), keep=keep)
+    facts = _answered(
+        crawl,
+        targets,
+        datasets,
+        lambda dataset, hosts: ask(workspace, crawl, dataset, OfHosts(dataset, hosts), keep=keep),
     )
-    assert found is not None
-    return found
+    assert facts is not None
+    return facts
 
 
-def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], asked: _Ask) -> Facts | None:
-    """Rows of the hosts of ``targets`` in what ``asked`` gives for each dataset; those for which it has nothing are
+def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], ask_dataset: _Ask) -> Facts | None:
+    """Rows of the hosts of ``targets`` in what ``ask_dataset`` gives for each dataset; those for which it has nothing are
     left out. ``None`` where that leaves none of hosts."""
     started = time.monotonic()
     hosts = HostRanges(*targets)
-    given = [(one, asked(one, hosts)) for one in datasets if not one.of_domains]
-    of_hosts = [(one, answer) for one, answer in given if answer is not None]
+    answers_or_none = [(dataset, ask_dataset(dataset, hosts)) for dataset in datasets if not dataset.of_domains]
+    of_hosts = [(dataset, answer) for dataset, answer in answers_or_none if answer is not None]
     if not of_hosts:
         return None
     keys = _hosts(of_hosts)
     names = [host_of_surt(key) for key in keys.to_pylist()]
     domains = [registered_domain(name.partition(":")[0]) for name in names]
     crawls = pa.repeat(pa.scalar(crawl, pa.string()), len(keys))
-    own = (crawls, keys, pa.array(names, pa.string()), pa.array(domains, pa.string()))
-    columns = Columns({field.name: values for field, values in zip(HOST_FIELDS, own, strict=True)})
-    for one, answer in of_hosts:
-        columns.add(one, answer, (HOST,), pc.index_in(keys, answer.table[HOST].combine_chunks()))
-    answers = {one.name: answer for one, answer in of_hosts}
-    here = pa.repeat(pa.scalar(value=True), len(keys))
-    if any(one.of_domains for one in datasets):
-        of = {name: key.surt for name in dict.fromkeys(domains) if name and (key := host_key(name)) is not None}
-        meant = HostRanges(*_as_targets(of))
-        wanted = pa.array([of.get(name or "") for name in domains], pa.string())
-        for one in datasets:
-            if one.of_domains and (found := asked(one, meant)) is not None:
-                place = pc.index_in(wanted, found.table[HOST].combine_chunks(), skip_nulls=True)
-                columns.add(one, found, (HOST,), place)
-                answers[one.name] = found
-                if one.inner or one.action == "filter":
-                    here = pc.and_(here, pc.is_valid(place))
-    table = columns.table().filter(here)
-    others = [table.schema.field(name) for name in table.column_names[len(HOST_FIELDS) :]]
-    return all_facts(table.cast(pa.schema([*HOST_FIELDS, *others])), answers, time.monotonic() - started)
+    own_columns = (crawls, keys, pa.array(names, pa.string()), pa.array(domains, pa.string()))
+    columns = Columns({field.name: values for field, values in zip(HOST_FIELDS, own_columns, strict=True)})
+    for dataset, answer in of_hosts:
+        columns.add(dataset, answer, (HOST,), pc.index_in(keys, answer.table[HOST].combine_chunks()))
+    answers = {dataset.name: answer for dataset, answer in of_hosts}
+    is_included = pa.repeat(pa.scalar(value=True), len(keys))
+    if any(dataset.of_domains for dataset in datasets):
+        surt_by_domain = {
+            name: key.surt for name in dict.fromkeys(domains) if name and (key := host_key(name)) is not None
+        }
+        domain_hosts = HostRanges(*_as_targets(surt_by_domain))
+        domain_keys = pa.array([surt_by_domain.get(name or "") for name in domains], pa.string())
+        for dataset in datasets:
+            if dataset.of_domains and (domain_answer := ask_dataset(dataset, domain_hosts)) is not None:
+                place = pc.index_in(domain_keys, domain_answer.table[HOST].combine_chunks(), skip_nulls=True)
+                columns.add(dataset, domain_answer, (HOST,), place)
+                answers[dataset.name] = domain_answer
+                if dataset.inner or dataset.action == "filter":
+                    is_included = pc.and_(is_included, pc.is_valid(place))
+    table = columns.table().filter(is_included)
+    dataset_fields = [table.schema.field(name) for name in table.column_names[len(HOST_FIELDS) :]]
+    return all_facts(table.cast(pa.schema([*HOST_FIELDS, *dataset_fields])), answers, time.monotonic() - started)
 
 
 def _as_targets(domains: Iterable[str]) -> Iterator[Target]:
@@ -240,11 +253,11 @@ def _as_targets(domains: Iterable[str]) -> Iterator[Target]:
 
 def _hosts(answers: Sequence[tuple[Dataset, Answer]]) -> pa.Array:
     """The SURT keys of the answer, sorted: hosts of the datasets that are joined, or of all if none is."""
-    giving = [answer for one, answer in answers if one.action == "join"] or [answer for _, answer in answers]
-    every = [chunk for answer in giving for chunk in answer.table[HOST].chunks]
-    hosts = pc.unique(pa.chunked_array(every, pa.string()))
-    for one, answer in answers:
-        if one.inner or one.action == "filter":
+    giving = [answer for dataset, answer in answers if dataset.action == "join"] or [answer for _, answer in answers]
+    key_chunks = [chunk for answer in giving for chunk in answer.table[HOST].chunks]
+    hosts = pc.unique(pa.chunked_array(key_chunks, pa.string()))
+    for dataset, answer in answers:
+        if dataset.inner or dataset.action == "filter":
             hosts = hosts.filter(pc.is_in(hosts, answer.table[HOST].combine_chunks()))
     return hosts.take(pc.sort_indices(hosts))
 
@@ -266,25 +279,31 @@ def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, data
     started = time.monotonic()
     ranges = _ranges_of(captures)
     check_kinds(datasets, by_url=True)
-    answers = {one.name: ask(workspace, crawl, one, _OfUrls(one, ranges), keep=False) for one in datasets}
+    answers = {
+        dataset.name: ask(workspace, crawl, dataset, _OfUrls(dataset, ranges), keep=False) for dataset in datasets
+    }
     rows = captures
-    places = {one.name: _places(rows, answers[one.name].table) for one in datasets}
-    held = [places[one.name].is_valid() for one in datasets if one.inner or one.action == "filter"]
-    if held:
-        mask = reduce(pc.and_, held)
+    places = {dataset.name: _places(rows, answers[dataset.name].table) for dataset in datasets}
+    required_masks = [
+        places[dataset.name].is_valid() for dataset in datasets if dataset.inner or dataset.action == "filter"
+    ]
+    if required_masks:
+        mask = reduce(pc.and_, required_masks)
         rows = rows.filter(mask)
         places = {name: place.filter(mask) for name, place in places.items()}
     columns = Columns({name: rows[name] for name in rows.column_names})
-    for one in datasets:
-        columns.add(one, answers[one.name], CAPTURE_OF_URL, places[one.name])
+    for dataset in datasets:
+        columns.add(dataset, answers[dataset.name], CAPTURE_OF_URL, places[dataset.name])
     return all_facts(columns.table(), answers, time.monotonic() - started)
 
 
 def _places(rows: pa.Table, answer: pa.Table) -> pa.Array:
     """Where ``answer`` has the capture of each row; null where it has none."""
     numbered = answer.select(list(CAPTURE_OF_URL)).append_column("_at", _counted(answer.num_rows))
-    asked = pa.table({URL: rows[URL], TIME: rows[TIME].cast(TIMESTAMP, safe=False), "_row": _counted(rows.num_rows)})
-    joined = asked.join(numbered, list(CAPTURE_OF_URL), join_type="left outer").sort_by("_row")
+    requested = pa.table(
+        {URL: rows[URL], TIME: rows[TIME].cast(TIMESTAMP, safe=False), "_row": _counted(rows.num_rows)}
+    )
+    joined = requested.join(numbered, list(CAPTURE_OF_URL), join_type="left outer").sort_by("_row")
     return joined["_at"].combine_chunks()
 
 
@@ -315,19 +334,19 @@ class _OfUrls:
         self._dataset = dataset
         self.ranges = ranges
         self.columns: Mapping[str, pa.DataType] = {dataset.time: TIMESTAMP}
-        told = hashlib.sha256()
-        for each in ranges:
-            told.update(repr((each.start, each.end)).encode())
-        self.named: object = ["urls", told.hexdigest()]
+        digest = hashlib.sha256()
+        for key_range in ranges:
+            digest.update(repr((key_range.start, key_range.end)).encode())
+        self.named: object = ["urls", digest.hexdigest()]
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The rows under their keys and times, one a capture."""
         dataset = self._dataset
-        shown: Mapping[str, pa.DataType | None] | None = dataset.columns
-        said = dict(zip(table.column_names[1:], table.columns[1:], strict=True))
-        others = [name for name in said if name != dataset.time]
-        if shown is not None and dataset.time in shown:
-            others.append(dataset.time)
-        columns = {URL: table.column(0), TIME: said[dataset.time]}
-        taken = pa.table(columns | {name: said[name] for name in others if name not in columns})
-        return folded(taken, len(CAPTURE_OF_URL), None, dataset.fold)
+        declared_columns: Mapping[str, pa.DataType | None] | None = dataset.columns
+        columns_by_name = dict(zip(table.column_names[1:], table.columns[1:], strict=True))
+        other_names = [name for name in columns_by_name if name != dataset.time]
+        if declared_columns is not None and dataset.time in declared_columns:
+            other_names.append(dataset.time)
+        columns = {URL: table.column(0), TIME: columns_by_name[dataset.time]}
+        keyed_table = pa.table(columns | {name: columns_by_name[name] for name in other_names if name not in columns})
+        return folded(keyed_table, len(CAPTURE_OF_URL), None, dataset.fold)

@@ -73,8 +73,8 @@ def host_key(text: str, form: HostForm = "host", scheme: str = "http") -> HostKe
     name = canonical_host(host)
     if not name:
         return None
-    shown = f"[{name}]" if ":" in name else name
-    key = surt_key(f"{scheme}://{shown}{':' if port else ''}{port}/").removesuffix(_CUT)
+    url_host = f"[{name}]" if ":" in name else name
+    key = surt_key(f"{scheme}://{url_host}{':' if port else ''}{port}/").removesuffix(_CUT)
     if has_several_www(name):
         key = host_index_key(name) + "".join(key.partition(":")[1:])
     return HostKey(key, registered_domain(name), _WWW.match(name) is not None)
@@ -125,7 +125,7 @@ class HostRanges:
 
     def __init__(self, *targets: Target) -> None:
         self._spans = tuple(dict.fromkeys(span for target in targets for span in _spans_of(target)))
-        self._surt = RangeSet(each for span in self._spans for each in _surt_ranges(span))
+        self._surt = RangeSet(key_range for span in self._spans for key_range in _surt_ranges(span))
 
     def of(self, form: HostForm, www: WwwRule = "folded") -> tuple[KeyRange, ...]:
         """Keys of a column that may be of these hosts; ``holds`` decides.
@@ -134,8 +134,8 @@ class HostRanges:
         """
         if form == "surt_host":
             return tuple(self._surt)
-        narrow = _reversed_ranges if form == "reversed_host" else _plain_ranges
-        return merge_ranges(each for span in self._spans for each in narrow(span, www))
+        ranges_of_span = _reversed_ranges if form == "reversed_host" else _plain_ranges
+        return merge_ranges(key_range for span in self._spans for key_range in ranges_of_span(span, www))
 
     def holds(self, key: str) -> bool:
         """Whether the host with this SURT key is meant."""
@@ -143,13 +143,13 @@ class HostRanges:
 
     def endings(self) -> frozenset[str] | None:
         """The last labels that these hosts have; ``None`` where they cannot be told, as of IP addresses."""
-        found = set()
+        last_labels = set()
         for span in self._spans:
             last, comma, _ = span.key.partition(",")
             if is_ip(host_of_surt(span.key)) or (span.start and not comma):
                 return None
-            found.add(last)
-        return frozenset(found)
+            last_labels.add(last)
+        return frozenset(last_labels)
 
     def names(self) -> tuple[str, ...] | None:
         """Plain hosts, without port, that these hosts are or lie below; ``None`` where that cannot be said."""
@@ -176,9 +176,9 @@ def _spans_of(target: Target) -> Iterable[_Span]:
             yield _Span(host_index_key(reverse_dots(name)))
             return
         yield _Span(name.replace(".", ","), start=True)
-        above, dot, last = name.rpartition(".")
+        parent, dot, last = name.rpartition(".")
         if dot and MAY_BECOME_WWW.fullmatch(last):
-            yield _Span(above.replace(".", ","))
+            yield _Span(parent.replace(".", ","))
     elif target.kind == GIVEN_KIND:
         raise UserInputError(f"{target.written} is captures, not hosts: a condition behind it chooses among them")
     else:

@@ -47,24 +47,26 @@ class Known:
 
     def columns(self) -> dict[str, Any] | None:
         """The columns it gives, with their types where these are declared; ``None`` where only its files tell."""
-        one = self.dataset
-        if one.action == "label":
-            return {one.label: None}
-        if one.action == "filter":
+        dataset = self.dataset
+        if dataset.action == "label":
+            return {dataset.label: None}
+        if dataset.action == "filter":
             return {}
-        return None if one.columns is None else {one.prefix + name: kind for name, kind in one.columns.items()}
+        return (
+            None if dataset.columns is None else {dataset.prefix + name: kind for name, kind in dataset.columns.items()}
+        )
 
 
 def known_datasets(settings: Settings) -> dict[str, Known]:
     """All datasets by name, ranks that were converted among them. Raises ``UserInputError`` for a file of the home that
     is wrong, and names it."""
-    found = {name: Known(dataset) for name, dataset in ready_made().items()}
-    found |= {name: Known(one) for name, one in ranks_datasets(settings).items()}
+    datasets = {name: Known(dataset) for name, dataset in ready_made().items()}
+    datasets |= {name: Known(ranks_) for name, ranks_ in ranks_datasets(settings).items()}
     folder = datasets_path(settings)
     for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
-        one = _read(text_of(file), file)
-        found[one.name] = one
-    return found
+        added = _read(text_of(file), file)
+        datasets[added.name] = added
+    return datasets
 
 
 def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Known:
@@ -76,29 +78,29 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
     text = text_of(file)
     joined = read_join(read_yaml(text, str(file)), file)
     if joined is None:
-        found = _read(text, file)
-        if name not in (None, found.name):
-            raise UserInputError(f"{file} names itself {found.name}; change the field name there")
+        registered = _read(text, file)
+        if name not in (None, registered.name):
+            raise UserInputError(f"{file} names itself {registered.name}; change the field name there")
     else:
         name = name or re.sub(r"[^a-z0-9]+", "-", file.stem.lower().removeprefix("join_")).strip("-")
-        found = _read(_text({"name": _valid(name), **joined.described}), file)
-    if found.name in ready_made() or is_name_of_ranks(found.name):
-        raise UserInputError(f"{file}: the name {found.name} is taken by a dataset that comes with this program")
+        registered = _read(_text({"name": _valid(name), **joined.described}), file)
+    if registered.name in ready_made() or is_name_of_ranks(registered.name):
+        raise UserInputError(f"{file}: the name {registered.name} is taken by a dataset that comes with this program")
     if joined is not None:
-        described = {"name": found.name, **joined.described}
+        described = {"name": registered.name, **joined.described}
         if joined.unpacked is not None:
-            made = _as_parquet(settings, joined.unpacked, found.name, found.dataset.key)
-            described["where"] |= {"root": str(made.parent), "files": [made.name]}
+            table_file = _as_parquet(settings, joined.unpacked, registered.name, registered.dataset.key)
+            described["where"] |= {"root": str(table_file.parent), "files": [table_file.name]}
         text = _text(described)
-    if root := found.dataset.root:
+    if root := registered.dataset.root:
         open_named(settings, root).close()  # to be refused now and not when it is asked
-    place = datasets_path(settings) / f"{found.name}.yaml"
+    place = datasets_path(settings) / f"{registered.name}.yaml"
     with disk_trouble(place):
         write_whole(place, text, durable=True)
-    kept = _read(text, place)
-    _forget_tables(settings, found.name, but=kept.dataset.files)
-    forget_files(settings, found.name, but=kept.dataset.place)
-    return kept
+    stored = _read(text, place)
+    _forget_tables(settings, registered.name, but=stored.dataset.files)
+    forget_files(settings, registered.name, but=stored.dataset.place)
+    return stored
 
 
 def remove_dataset(settings: Settings, name: str) -> None:
@@ -107,7 +109,7 @@ def remove_dataset(settings: Settings, name: str) -> None:
     if not file.is_file():
         if name in ready_made() or is_name_of_ranks(name):
             raise UserInputError(f"{name} was not added to this home: it comes with this program, and stays")
-        added = [one.stem for one in sorted(datasets_path(settings).glob("*.yaml"))]
+        added = [definition_file.stem for definition_file in sorted(datasets_path(settings).glob("*.yaml"))]
         if added:
             raise UserInputError(no_such("dataset", name, added) + " that was added to this home")
         raise UserInputError(f"there is no dataset {name}: none was added to this home")
@@ -121,10 +123,10 @@ def sweep_datasets(settings: Settings) -> int:
     """Deletes what is kept of files of datasets that this home does not know any more; gives how many those were.
     Nothing where a dataset's description cannot be read: it may be the one whose files they are."""
     try:
-        known = known_datasets(settings)
+        datasets = known_datasets(settings)
     except CcPipelineError:
         return 0
-    return forget_unknown(settings, {(one.name, one.dataset.place) for one in known.values()})
+    return forget_unknown(settings, {(registered.name, registered.dataset.place) for registered in datasets.values()})
 
 
 def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> None:
@@ -155,41 +157,44 @@ def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Pat
     folder = datasets_path(settings)
     # DuckDB tells by its name whether a file is packed
     packed = ".gz" if urlsplit(table.where).path.endswith(".gz") else ""
-    fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in (f"fetched{packed}", "part"))
-    with disk_trouble(beside):
+    fetched, new_file = (folder / f".{name}.{os.getpid()}.{suffix}" for suffix in (f"fetched{packed}", "part"))
+    with disk_trouble(new_file):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             if scheme_of(table.where):
                 fetched.write_bytes(fetched_whole(settings, table.where, _MOST_FETCHED))
-            _convert(str(fetched if scheme_of(table.where) else table.where), table, options, key, beside)
-            with beside.open("rb") as made:
-                digest = hashlib.file_digest(made, "sha256").hexdigest()[:8]
-            return beside.replace(folder / f"{name}.{digest}.parquet")
+            _convert(str(fetched if scheme_of(table.where) else table.where), table, options, key, new_file)
+            with new_file.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()[:8]
+            return new_file.replace(folder / f"{name}.{digest}.parquet")
         finally:
             fetched.unlink(missing_ok=True)
-            beside.unlink(missing_ok=True)
+            new_file.unlink(missing_ok=True)
 
 
 def _checked(table: Unpacked) -> Mapping[str, Any]:
-    known = _OPTIONS if table.format == "csv" else ("columns",)
+    allowed_options = _OPTIONS if table.format == "csv" else ("columns",)
     for name, value in table.options.items():
         fits = isinstance(value, dict) if name == "columns" else isinstance(value, bool | int | str)
-        if name not in known or not fits:
-            raise UserInputError(f"the option {name} of {table.where} is not known; known are: {', '.join(known)}")
+        if name not in allowed_options or not fits:
+            raise UserInputError(
+                f"the option {name} of {table.where} is not known; known are: {', '.join(allowed_options)}"
+            )
     return table.options
 
 
-def _convert(source: str, table: Unpacked, options: Mapping[str, Any], key: str, to: Path) -> None:
+def _convert(source: str, table: Unpacked, options: Mapping[str, Any], key: str, out: Path) -> None:
     """Every name is quoted, every value is a parameter or a literal of ours: nothing of a file becomes SQL."""
     reader = "read_csv" if table.format == "csv" else "read_json"
-    said = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
+    option_texts = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
     columns = ", ".join(quoted_name(column) for column in table.columns)
     try:
         with connect(memory_limit="1GB", threads="1") as session:
-            session.execute("SET temp_directory = ?", [str(to.parent)])
+            session.execute("SET temp_directory = ?", [str(out.parent)])
             session.execute(
-                f"COPY (SELECT {columns} FROM {reader}({_literal(source)}{said}) WHERE {quoted_name(key)} IS NOT NULL "
-                f"ORDER BY {quoted_name(key)}) TO {_literal(str(to))} (FORMAT parquet, ROW_GROUP_SIZE 100000)"
+                f"COPY (SELECT {columns} FROM {reader}({_literal(source)}{option_texts}) "
+                f"WHERE {quoted_name(key)} IS NOT NULL ORDER BY {quoted_name(key)}) "
+                f"TO {_literal(str(out))} (FORMAT parquet, ROW_GROUP_SIZE 100000)"
             )
     except duckdb.Error as error:
         raise UserInputError(f"{table.where} cannot be read as {table.format}: {str(error).splitlines()[0]}") from error

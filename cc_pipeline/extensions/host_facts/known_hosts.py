@@ -27,26 +27,28 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
     from cc_pipeline.extensions.host_facts.choosing import facts_of, hosts_only, known_for, predicted, usual
     from cc_pipeline.extensions.host_facts.host_facts import facts_at_hand
 
-    known = known_for(question.workspace, crawl)
-    asked = hosts_only(known, usual(known))
-    for target in [one for one in question.targets if one.kind != GIVEN_KIND][:_MOST_SHOWN]:
+    datasets_by_name = known_for(question.workspace, crawl)
+    default_asked = hosts_only(datasets_by_name, usual(datasets_by_name))
+    for target in [target_ for target_ in question.targets if target_.kind != GIVEN_KIND][:_MOST_SHOWN]:
         if ask:
             try:
-                found = facts_of(question.workspace, crawl, target, asked)
+                facts = facts_of(question.workspace, crawl, target, default_asked)
             except (DataFault, EnvironmentFault) as error:
-                why = error.what if isinstance(error, EnvironmentFault) else error
-                warn(f"{crawl}: how large {target.definition} is, and its rank, cannot be told: {why}")
+                reason = error.what if isinstance(error, EnvironmentFault) else error
+                warn(f"{crawl}: how large {target.definition} is, and its rank, cannot be told: {reason}")
                 return
-            say_cost(crawl, target.definition, found)
+            say_cost(crawl, target.definition, facts)
         else:
-            here = facts_at_hand(question.workspace, crawl, target, [one.dataset for one in asked])
-            if here is None and crawl != question.crawls[0]:
+            facts_in_home = facts_at_hand(
+                question.workspace, crawl, target, [dataset.dataset for dataset in default_asked]
+            )
+            if facts_in_home is None and crawl != question.crawls[0]:
                 return  # it was said of the first crawl
-            if here is None:
+            if facts_in_home is None:
                 notice(f"{crawl}: how large {target.definition} is, and its rank, is not known here yet: add --facts")
                 return
-            found = here
-        notice(f"{crawl}: {target.definition}: {predicted(found)}")
+            facts = facts_in_home
+        notice(f"{crawl}: {target.definition}: {predicted(facts)}")
 
 
 def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], where: str) -> tuple[Target, ...]:
@@ -59,22 +61,25 @@ def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], wh
     from cc_pipeline.extensions.host_facts.choosing import choose, known_for, needed_for
 
     condition = parse_filter(where)
-    needed = needed_for(condition, known_for(workspace, crawl))
-    left: dict[str, Target] = {}
-    silent = {one.dataset.name for one in needed}
+    datasets = needed_for(condition, known_for(workspace, crawl))
+    narrowed_targets: dict[str, Target] = {}
+    absent_names = {dataset.dataset.name for dataset in datasets}
     for target in targets:
-        one = choose(workspace, crawl, target, condition, needed)
-        say_cost(crawl, target.definition, one.facts)
-        silent &= set(one.facts.absent)
-        unknown = f"; of {one.unknown:,} a fact is missing, so they do not match" if one.unknown else ""
-        notice(f"{crawl}: {one.matched:,} of {one.hosts:,} known hosts of {target.definition} match{unknown}")
-        if one.unnameable:
-            warn(f"{crawl}: {len(one.unnameable):,} hosts that match cannot be looked up: {one.unnameable[0]} …")
-        if one.narrowed is not None:
-            left[one.narrowed.slug] = one.narrowed
-    if needed and len(silent) == len(needed):
+        choice = choose(workspace, crawl, target, condition, datasets)
+        say_cost(crawl, target.definition, choice.facts)
+        absent_names &= set(choice.facts.absent)
+        undecided_text = f"; of {choice.unknown:,} a fact is missing, so they do not match" if choice.unknown else ""
+        notice(
+            f"{crawl}: {choice.matched:,} of {choice.hosts:,} known hosts of {target.definition} match{undecided_text}"
+        )
+        if choice.unnameable:
+            warn(f"{crawl}: {len(choice.unnameable):,} hosts that match cannot be looked up: {choice.unnameable[0]} …")
+        if choice.narrowed is not None:
+            narrowed_targets[choice.narrowed.slug] = choice.narrowed
+    if datasets and len(absent_names) == len(datasets):
         raise NothingKnown(
-            f"which hosts of {crawl} match cannot be told: {', '.join(sorted(silent))} has nothing about this crawl",
+            f"which hosts of {crawl} match cannot be told: {', '.join(sorted(absent_names))} has nothing about this "
+            "crawl",
             "Name a crawl that is covered (docs/extensions/host_facts.md), or go without --hosts.",
         )
-    return tuple(left.values())
+    return tuple(narrowed_targets.values())

@@ -39,6 +39,8 @@ def added_datasets(settings: Settings) -> dict[str, Known]:
     from cc_pipeline.extensions.host_facts.known import known_datasets  # noqa: PLC0415
 
     try:
-        return {name: known for name, known in known_datasets(settings).items() if known.file is not None}
+        return {
+            name: registered for name, registered in known_datasets(settings).items() if registered.file is not None
+        }
     except CcPipelineError:
         return {}

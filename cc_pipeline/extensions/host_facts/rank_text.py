@@ -80,11 +80,11 @@ class Release:
 
     def spans(self, crawl: str) -> bool:
         """Whether the crawl is of one of its months; ``False`` for crawls that are not named by a week."""
-        found = _WEEKLY.fullmatch(crawl)
-        if found is None:
+        match = _WEEKLY.fullmatch(crawl)
+        if match is None:
             return False
         try:
-            monday = date.fromisocalendar(int(found[1]), int(found[2]), 1)
+            monday = date.fromisocalendar(int(match[1]), int(match[2]), 1)
         except ValueError:
             return False
         return self.first <= (monday.year, monday.month) <= self.last
@@ -96,15 +96,15 @@ class Release:
 
 def parse_release(name: str) -> Release:
     """The release of that name. Raises ``UserInputError`` for text that names none."""
-    found = _RELEASE_NAME.fullmatch(name)
-    if found is None:
+    match = _RELEASE_NAME.fullmatch(name)
+    if match is None:
         raise UserInputError(
             f"{name[:80]!r} is no release of the web graph; they are named by their months: cc-main-2026-may-jun-jul, "
             "and cc-main-2025-26-nov-dec-jan over New Year"
         )
-    months = [_MONTHS[month] for month in found[3].split("-")[1:]]
-    year = int(found[1])
-    last = year // 100 * 100 + int(found[2]) if found[2] else year + (months[-1] < months[0])
+    months = [_MONTHS[month] for month in match[3].split("-")[1:]]
+    year = int(match[1])
+    last = year // 100 * 100 + int(match[2]) if match[2] else year + (months[-1] < months[0])
     return Release(name, (year, months[0]), (last, months[-1]))
 
 
@@ -115,9 +115,9 @@ def graph_key(name: str, www_kept: bool) -> str | None:
     Where ``www.`` was taken off once, a ``www`` that is left stands for a host below ``www``: it is no other name of
     the host without it.
     """
-    lost = not www_kept and name.endswith(_BARE_WWW) and name.count(".") >= 2
-    found = host_key(name + _BARE_WWW if lost else name, "reversed_host")
-    return None if found is None else found.surt
+    is_www_stripped = not www_kept and name.endswith(_BARE_WWW) and name.count(".") >= 2
+    key = host_key(name + _BARE_WWW if is_www_stripped else name, "reversed_host")
+    return None if key is None else key.surt
 
 
 @dataclass(slots=True)
@@ -137,30 +137,30 @@ class Tally:
 def inflated_stream(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
     """The text in gzip data of any number of members, a megabyte at a time. Raises ``DataFault``."""
     engine = zlib.decompressobj(wbits=31)
-    read = given = 0
-    begun = False
+    read = inflated_bytes = 0
+    has_data = False
     for piece in pieces:
         read += len(piece)
-        rest = piece
-        while rest:
+        remaining = piece
+        while remaining:
             if engine.eof:
-                if not rest.strip(b"\0"):
+                if not remaining.strip(b"\0"):
                     break  # padding behind the last member
-                engine, begun = zlib.decompressobj(wbits=31), False
+                engine, has_data = zlib.decompressobj(wbits=31), False
             try:
-                text = engine.decompress(rest, _PIECE)
+                text = engine.decompress(remaining, _PIECE)
             except zlib.error as fault:
                 raise DataFault(
-                    DataKind.GZIP_CORRUPT, source, read - len(rest), f"is no gzip data ({fault})"
+                    DataKind.GZIP_CORRUPT, source, read - len(remaining), f"is no gzip data ({fault})"
                 ) from fault
-            begun = True
-            rest = engine.unused_data if engine.eof else engine.unconsumed_tail
-            given += len(text)
-            if given > _LARGEST * read + _BLOCK:
+            has_data = True
+            remaining = engine.unused_data if engine.eof else engine.unconsumed_tail
+            inflated_bytes += len(text)
+            if inflated_bytes > _LARGEST * read + _BLOCK:
                 raise DataFault(DataKind.TOO_LARGE, source, read, f"inflates to more than {_LARGEST} times its size")
             if text:
                 yield text
-    if not engine.eof or not begun:
+    if not engine.eof or not has_data:
         raise DataFault(DataKind.GZIP_TRUNCATED, source, read, "its gzip data ends too early")
 
 
@@ -183,23 +183,25 @@ def rank_rows(text: Iterable[bytes], source: str, tally: Tally, *, www_kept: boo
 
 
 def _whole_lines(text: Iterable[bytes], source: str) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size = at = 0
+    pieces: list[bytes] = []
+    size = offset = 0
     for piece in text:
-        held.append(piece)
+        pieces.append(piece)
         size += len(piece)
         if size < _BLOCK:
             continue
-        block = b"".join(held)
+        block = b"".join(pieces)
         end = block.rfind(b"\n") + 1
         if len(block) - end > _LONGEST_LINE:
-            raise DataFault(DataKind.MALFORMED, source, at + end, f"has a line of more than {_LONGEST_LINE:,} bytes")
+            raise DataFault(
+                DataKind.MALFORMED, source, offset + end, f"has a line of more than {_LONGEST_LINE:,} bytes"
+            )
         if end:
             yield block[:end]
-        at += end
-        held, size = [block[end:]], len(block) - end
+        offset += end
+        pieces, size = [block[end:]], len(block) - end
     if size:
-        yield b"".join(held)
+        yield b"".join(pieces)
 
 
 def _header(line: bytes, source: str) -> list[str]:
@@ -215,7 +217,7 @@ def _header(line: bytes, source: str) -> list[str]:
 
 
 def _rows(block: bytes, names: list[str], tally: Tally, www_kept: bool) -> pa.RecordBatch:
-    def odd(row: csv.InvalidRow) -> str:
+    def skip_invalid_row(row: csv.InvalidRow) -> str:
         tally.skip(row.text or "")
         return "skip"
 
@@ -223,29 +225,33 @@ def _rows(block: bytes, names: list[str], tally: Tally, www_kept: bool) -> pa.Re
         io.BytesIO(block),
         csv.ReadOptions(column_names=names, block_size=len(block) + 1, use_threads=False),
         csv.ParseOptions(
-            delimiter="\t", quote_char=False, double_quote=False, newlines_in_values=False, invalid_row_handler=odd
+            delimiter="\t",
+            quote_char=False,
+            double_quote=False,
+            newlines_in_values=False,
+            invalid_row_handler=skip_invalid_row,
         ),
         csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False, null_values=[]),
     )
     rows = table.num_rows
     columns = {KEY: _keys(_column(table, _NAME), www_kept)}
-    good = pc.is_valid(columns[KEY])
+    is_valid_row = pc.is_valid(columns[KEY])
     for field in list(SCHEMA)[1:]:
         if field.name in names:
             columns[field.name], read = _numbers(_column(table, field.name), field.type)
-            good = pc.and_(good, read)
+            is_valid_row = pc.and_(is_valid_row, read)
         else:
             columns[field.name] = pa.nulls(rows, field.type)
-    found = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
+    batch = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
     tally.rows += rows
-    if not pc.all(good, min_count=0).as_py():
-        bad = table.filter(pc.invert(good))
-        shown = b"\t".join(bad.slice(0, 1).to_pylist()[0].values()).decode("utf-8", "replace")
-        tally.skip(shown)
-        tally.skipped += bad.num_rows - 1
-        tally.rows -= bad.num_rows
-        found = found.filter(good)
-    return found
+    if not pc.all(is_valid_row, min_count=0).as_py():
+        invalid_rows = table.filter(pc.invert(is_valid_row))
+        first_bad_line = b"\t".join(invalid_rows.slice(0, 1).to_pylist()[0].values()).decode("utf-8", "replace")
+        tally.skip(first_bad_line)
+        tally.skipped += invalid_rows.num_rows - 1
+        tally.rows -= invalid_rows.num_rows
+        batch = batch.filter(is_valid_row)
+    return batch
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
@@ -259,14 +265,14 @@ def _keys(names: pa.Array, www_kept: bool) -> pa.Array:
         texts = names.cast(pa.string())
     except pa.ArrowInvalid:
         texts = pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
-    plain = pc.match_substring_regex(texts, _PLAIN)
+    is_plain = pc.match_substring_regex(texts, _PLAIN)
     keys = pc.replace_substring_regex(texts, *(_WWW_KEPT if www_kept else _WWW_STRIPPED))
     keys = pc.replace_substring(keys, ".", ",")
-    if pc.all(plain, min_count=0).as_py():
+    if pc.all(is_plain, min_count=0).as_py():
         return keys
-    odd = pc.invert(plain)
-    looked_at = [graph_key(name, www_kept) for name in texts.filter(odd).to_pylist()]
-    return pc.replace_with_mask(keys, odd, pa.array(looked_at, pa.string()))
+    needs_parsing = pc.invert(is_plain)
+    parsed_keys = [graph_key(name, www_kept) for name in texts.filter(needs_parsing).to_pylist()]
+    return pc.replace_with_mask(keys, needs_parsing, pa.array(parsed_keys, pa.string()))
 
 
 def _numbers(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
@@ -277,8 +283,8 @@ def _numbers(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
             values = pc.if_else(pc.is_finite(values), values, pa.scalar(None, kind))
         return values, pa.repeat(True, len(texts))
     except pa.ArrowInvalid:
-        read = [_number(text, whole=pa.types.is_integer(kind)) for text in texts.to_pylist()]
-        return pa.array([value for value, _ in read], kind), pa.array([is_read for _, is_read in read], pa.bool_())
+        parsed = [_number(text, whole=pa.types.is_integer(kind)) for text in texts.to_pylist()]
+        return pa.array([value for value, _ in parsed], kind), pa.array([is_read for _, is_read in parsed], pa.bool_())
 
 
 def _number(text: bytes, *, whole: bool) -> tuple[float | int | None, bool]:

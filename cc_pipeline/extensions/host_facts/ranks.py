@@ -116,13 +116,13 @@ def price_ranks(workspace: Workspace, release: Release, level: Level) -> RanksPr
     """What :func:`convert_ranks` would cost: one request. Raises ``UserInputError`` where the source has no such ranks,
     ``EnvironmentFault`` or ``DataFault`` where it does not say."""
     key = release.ranks_key(level)
-    found = workspace.transport.head(key)
-    if found is None:
+    head = workspace.transport.head(key)
+    if head is None:
         raise UserInputError(
             f"{workspace.settings.source} has no {key}. Name a release that is there "
             "(https://commoncrawl.org/web-graphs lists them)"
         )
-    size = workspace.transport.read(key, 0, 1).size if found.size is None else found.size
+    size = workspace.transport.read(key, 0, 1).size if head.size is None else head.size
     rows = round(size / _BYTES_A_ROW)
     return RanksPrice(
         key, size, -(-size // _STEP), rows, rows * _PARQUET_BYTES, rows * _SCRATCH_BYTES, rows / _ROWS_A_SECOND
@@ -136,18 +136,18 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
     little room, ``EnvironmentFault`` where the source fails, ``DataFault`` for bytes that are no ranks; the home is as
     before then.
     """
-    here = find_ranks(workspace.settings, release, level)
-    if here is not None:
-        return here
+    stored_ranks = find_ranks(workspace.settings, release, level)
+    if stored_ranks is not None:
+        return stored_ranks
     folder = _folder(workspace.settings, release.name, level)
     with disk_trouble(folder), workspace.scratch_folder("ranks") as scratch:
         _check_room(scratch, price)
-        made = scratch / "made"
-        made.mkdir()
+        new_folder = scratch / "made"
+        new_folder.mkdir()
         tally = Tally()
         text = inflated_stream(_pieces(workspace, price), price.key)
         rows = rank_rows(text, price.key, tally, www_kept=release.www_kept)
-        files, count = _write(made, folded_runs(_sorted(rows, price.rows, scratch)), release, level)
+        files, count = _write(new_folder, folded_runs(_sorted(rows, price.rows, scratch)), release, level)
         if tally.skipped > _MOST_SKIPPED * (tally.rows + tally.skipped) or not tally.rows:
             raise DataFault(
                 DataKind.MALFORMED,
@@ -168,14 +168,14 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
             datetime.now(UTC).isoformat(timespec="seconds"),
             tuple(files),
         )
-        (made / _NOTE).write_text(json.dumps(asdict(ranks), indent=1), "utf-8")
+        (new_folder / _NOTE).write_text(json.dumps(asdict(ranks), indent=1), "utf-8")
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
-            made.rename(folder)
+            new_folder.rename(folder)
         except OSError:
             # another process was faster
-            if (there := find_ranks(workspace.settings, release, level)) is not None:
-                return there
+            if (other_ranks := find_ranks(workspace.settings, release, level)) is not None:
+                return other_ranks
             raise
     return ranks
 
@@ -188,8 +188,12 @@ def find_ranks(settings: Settings, release: Release, level: Level) -> Ranks | No
 def all_ranks(settings: Settings) -> list[Ranks]:
     """All converted ranks of the home, the newest release first. Raises ``EnvironmentFault``."""
     folders = (keyed_path(settings) / _FOLDER).glob("*/*")
-    found = [ranks for ranks in map(_read_note, folders) if ranks is not None]
-    return sorted(found, key=lambda one: (parse_release(one.release).last, one.release, one.level), reverse=True)
+    stored_ranks = [ranks for ranks in map(_read_note, folders) if ranks is not None]
+    return sorted(
+        stored_ranks,
+        key=lambda ranks_: (parse_release(ranks_.release).last, ranks_.release, ranks_.level),
+        reverse=True,
+    )
 
 
 def ranks_datasets(settings: Settings, crawl: str | None = None) -> dict[str, Dataset]:
@@ -198,18 +202,18 @@ def ranks_datasets(settings: Settings, crawl: str | None = None) -> dict[str, Da
     ``host-ranks`` and ``domain-ranks`` are of the newest that is here, and of the newest that spans ``crawl`` where one
     is given and any does. Raises ``EnvironmentFault`` where a home's note of them cannot be read.
     """
-    found: dict[str, Dataset] = {}
-    every = all_ranks(settings)
+    datasets: dict[str, Dataset] = {}
+    stored_ranks = all_ranks(settings)
     for level in LEVELS:
-        own = [ranks for ranks in every if ranks.level == level]
-        spanning = [ranks for ranks in own if crawl is not None and parse_release(ranks.release).spans(crawl)]
+        level_ranks = [ranks for ranks in stored_ranks if ranks.level == level]
+        spanning = [ranks for ranks in level_ranks if crawl is not None and parse_release(ranks.release).spans(crawl)]
         name = f"{level}-ranks"
-        for ranks in (spanning or own)[:1]:
-            found[name] = ranks_dataset(settings, ranks, name)
-        for ranks in own:
+        for ranks in (spanning or level_ranks)[:1]:
+            datasets[name] = ranks_dataset(settings, ranks, name)
+        for ranks in level_ranks:
             full = f"{name}-{ranks.release.removeprefix('cc-main-')}"
-            found[full] = ranks_dataset(settings, ranks, full)
-    return found
+            datasets[full] = ranks_dataset(settings, ranks, full)
+    return datasets
 
 
 def is_name_of_ranks(name: str) -> bool:
@@ -245,8 +249,8 @@ def _folder(settings: Settings, release: str, level: str) -> Path:
 
 def _read_note(folder: Path) -> Ranks | None:
     try:
-        said: dict[str, Any] = json.loads((folder / _NOTE).read_text("utf-8"))
-        return Ranks(**{**said, "files": tuple(said["files"])})
+        fields: dict[str, Any] = json.loads((folder / _NOTE).read_text("utf-8"))
+        return Ranks(**{**fields, "files": tuple(fields["files"])})
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -268,24 +272,24 @@ def _check_room(folder: Path, price: RanksPrice) -> None:
 def _pieces(workspace: Workspace, price: RanksPrice) -> Iterator[bytes]:
     """The file in its order, some requests ahead. Raises ``RangeFault``."""
     starts = deque(range(0, price.bytes, _STEP))
-    ahead: deque[Future[bytes]] = deque()
+    pending: deque[Future[bytes]] = deque()
 
     def read(start: int) -> bytes:
         return workspace.transport.read(price.key, start, min(_STEP, price.bytes - start)).data
 
-    done = 0
+    read_bytes = 0
     with ThreadPoolExecutor(_AHEAD) as pool:
         try:
-            while starts or ahead:
-                while starts and len(ahead) < _AHEAD:
-                    ahead.append(pool.submit(read, starts.popleft()))
-                data = ahead.popleft().result()
-                done += len(data)
-                progress.report("ranks", done, price.bytes)
+            while starts or pending:
+                while starts and len(pending) < _AHEAD:
+                    pending.append(pool.submit(read, starts.popleft()))
+                data = pending.popleft().result()
+                read_bytes += len(data)
+                progress.report("ranks", read_bytes, price.bytes)
                 yield data
         finally:
-            for one in ahead:
-                one.cancel()
+            for future in pending:
+                future.cancel()
 
 
 def _sorted(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Iterator[pa.RecordBatch]:
@@ -305,31 +309,31 @@ def _sorted(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Ite
                 folder = scratch / f"range-{number:03}"
                 folder.mkdir()
                 ranges.append(OrderedRows(SCHEMA, [KEY], folder, _HELD // count))
-        ends = [bisect_left(range(len(keys)), bound, key=lambda at: keys[at].as_py()) for bound in bounds]
-        whole = pa.Table.from_batches([batch])
-        for own, start, end in zip(ranges, [0, *ends], [*ends, len(keys)], strict=True):
+        ends = [bisect_left(range(len(keys)), bound, key=lambda position: keys[position].as_py()) for bound in bounds]
+        batch_table = pa.Table.from_batches([batch])
+        for key_range, start, end in zip(ranges, [0, *ends], [*ends, len(keys)], strict=True):
             if end > start:
                 # a copy: a slice would keep the whole batch in memory until its range has enough
-                own.add(whole.take(order.slice(start, end - start)))
-    for number, own in enumerate(ranges):
-        yield from own.batches()
+                key_range.add(batch_table.take(order.slice(start, end - start)))
+    for number, key_range in enumerate(ranges):
+        yield from key_range.batches()
         shutil.rmtree(scratch / f"range-{number:03}")
 
 
 def folded_runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Rows in the order of their keys, one a key: of several the smallest positions and the largest scores."""
-    held: pa.Table | None = None
+    carried_rows: pa.Table | None = None
     for batch in batches:
         rows = pa.Table.from_batches([batch]).cast(SCHEMA)
-        if held is not None:
-            rows = pa.concat_tables([held, rows])
+        if carried_rows is not None:
+            rows = pa.concat_tables([carried_rows, rows])
         folded = _folded(rows)
         # the next batch may begin with the same key
-        held = folded.slice(folded.num_rows - 1)
+        carried_rows = folded.slice(folded.num_rows - 1)
         if folded.num_rows > 1:
             yield folded.slice(0, folded.num_rows - 1)
-    if held is not None and held.num_rows:
-        yield held
+    if carried_rows is not None and carried_rows.num_rows:
+        yield carried_rows
 
 
 def _folded(rows: pa.Table) -> pa.Table:
@@ -337,7 +341,7 @@ def _folded(rows: pa.Table) -> pa.Table:
     if not pc.any(pc.equal(keys.slice(1), keys.slice(0, max(len(keys) - 1, 0))), min_count=0).as_py():
         return rows
     grouped = rows.group_by(KEY, use_threads=False).aggregate(list(FOLDS.items()))
-    columns = [grouped[KEY], *(grouped[f"{name}_{how}"] for name, how in FOLDS.items())]
+    columns = [grouped[KEY], *(grouped[f"{name}_{aggregate}"] for name, aggregate in FOLDS.items())]
     # groups come in no order
     return pa.table(columns, names=[KEY, *FOLDS]).select(SCHEMA.names).cast(SCHEMA).sort_by(KEY)
 
@@ -357,8 +361,8 @@ def _write(folder: Path, tables: Iterator[pa.Table], release: Release, level: Le
                     writer.close()
                 names.append(f"part-{len(names):05}.parquet")
                 writer, rows_here = _writer(folder / names[-1], schema), 0
-            named = group.append_column(RELEASE, pa.repeat(pa.scalar(release.name), group.num_rows))
-            writer.write_table(named.select(schema.names), row_group_size=_GROUP_ROWS)
+            labelled_group = group.append_column(RELEASE, pa.repeat(pa.scalar(release.name), group.num_rows))
+            writer.write_table(labelled_group.select(schema.names), row_group_size=_GROUP_ROWS)
             rows_here += group.num_rows
             total += group.num_rows
     finally:
@@ -381,14 +385,14 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """The same rows, as many at a time as a row group has."""
-    held: list[pa.Table] = []
+    pending: list[pa.Table] = []
     rows = 0
     for table in tables:
-        held.append(table)
+        pending.append(table)
         rows += table.num_rows
         while rows >= _GROUP_ROWS:
-            whole = pa.concat_tables(held)
-            yield whole.slice(0, _GROUP_ROWS)
-            held, rows = [whole.slice(_GROUP_ROWS)], rows - _GROUP_ROWS
+            joined = pa.concat_tables(pending)
+            yield joined.slice(0, _GROUP_ROWS)
+            pending, rows = [joined.slice(_GROUP_ROWS)], rows - _GROUP_ROWS
     if rows:
-        yield pa.concat_tables(held)
+        yield pa.concat_tables(pending)

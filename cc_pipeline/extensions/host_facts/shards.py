@@ -50,27 +50,27 @@ def arrow_type(physical: str, meaning: str) -> pa.DataType:
 
 def widest(types: Iterable[pa.DataType]) -> pa.DataType:
     """The one type that values of all of ``types`` can be given in; text where they have nothing in common."""
-    found = list(dict.fromkeys(types))
-    if len(found) == 1:
-        return found[0]
-    return pa.float64() if set(found) == {pa.int64(), pa.float64()} else pa.string()
+    distinct_types = list(dict.fromkeys(types))
+    if len(distinct_types) == 1:
+        return distinct_types[0]
+    return pa.float64() if set(distinct_types) == {pa.int64(), pa.float64()} else pa.string()
 
 
-def typed(values: pa.Array, file: FilePlace, name: str, wanted: pa.DataType) -> pa.Array:
-    """Values in their physical type as ``wanted``. Raises ``DataFault`` with the file and column where they are not."""
+def typed(values: pa.Array, file: FilePlace, name: str, target_type: pa.DataType) -> pa.Array:
+    """Values in their physical type as ``target_type``. Raises ``DataFault`` with the file and column where they are not."""
     physical, _, meaning = file.columns[name]
     try:
-        return _typed(values, physical, meaning, wanted)
+        return _typed(values, physical, meaning, target_type)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise DataFault(
             DataKind.UNSUPPORTED,
             file.path,
             None,
-            f"column {name} ({physical} {meaning}".rstrip() + f") cannot be read as {wanted} ({error})",
+            f"column {name} ({physical} {meaning}".rstrip() + f") cannot be read as {target_type} ({error})",
         ) from error
 
 
-def _typed(values: pa.Array, physical: str, meaning: str, wanted: pa.DataType) -> pa.Array:
+def _typed(values: pa.Array, physical: str, meaning: str, target_type: pa.DataType) -> pa.Array:
     if (decimal := _DECIMAL.match(meaning)) is not None:
         values = _decimals(values, int(decimal[1]))
     elif meaning == "UINT_64" or (meaning == "UINT_LOGICAL" and physical == "INT64"):
@@ -82,26 +82,26 @@ def _typed(values: pa.Array, physical: str, meaning: str, wanted: pa.DataType) -
         values = values.cast(pa.timestamp(unit, tz="UTC"))
     elif meaning == "DATE":
         values = values.cast(pa.date32())
-    if wanted == pa.string() and pa.types.is_binary(values.type):
+    if target_type == pa.string() and pa.types.is_binary(values.type):
         return as_text(values)
-    if wanted == TIMESTAMP and pa.types.is_binary(values.type):
+    if target_type == TIMESTAMP and pa.types.is_binary(values.type):
         values = as_text(values)
-    if wanted == TIMESTAMP:
-        return values.cast(wanted, safe=False)
-    if pa.types.is_integer(wanted) and pa.types.is_floating(values.type):
+    if target_type == TIMESTAMP:
+        return values.cast(target_type, safe=False)
+    if pa.types.is_integer(target_type) and pa.types.is_floating(values.type):
         # programs that know no missing integers write them as "not a number"
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    if pa.types.is_floating(wanted) and pa.types.is_integer(values.type):
-        return values.cast(wanted, safe=False)
-    return values.cast(wanted)
+    if pa.types.is_floating(target_type) and pa.types.is_integer(values.type):
+        return values.cast(target_type, safe=False)
+    return values.cast(target_type)
 
 
 def _decimals(values: pa.Array, scale: int) -> pa.Array:
     if pa.types.is_integer(values.type):
         return pc.divide(values.cast(pa.float64(), safe=False), float(10**scale))
     numbers = [None if raw is None else int.from_bytes(raw, "big", signed=True) for raw in values.to_pylist()]
-    found = [np.nan if number is None else number / 10**scale for number in numbers]
-    return pa.array(found, pa.float64(), from_pandas=True)
+    decimals = [np.nan if number is None else number / 10**scale for number in numbers]
+    return pa.array(decimals, pa.float64(), from_pandas=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +130,23 @@ class Shard:
 
     def bounds(self) -> list[Bounds]:
         """Smallest and largest key of each row group, ``None`` where unknown."""
-        found = self.footer.statistics(0)
-        return [(_bytes(low), _bytes(high)) for low, high in zip(found.minimums, found.maximums, strict=True)]
+        statistics = self.footer.statistics(0)
+        return [(_bytes(low), _bytes(high)) for low, high in zip(statistics.minimums, statistics.maximums, strict=True)]
 
     def in_order(self) -> bool:
         """Whether no row group has keys below those of the one before it: then pages too can be passed over."""
-        known = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
-        return all(before[1] <= after[0] for before, after in pairwise(known)) and bool(known)
+        group_bounds = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
+        return all(before[1] <= after[0] for before, after in pairwise(group_bounds)) and bool(group_bounds)
 
     def may_hold(self, ranges: RangeSet) -> list[int]:
         """The row groups that may have a key in ``ranges``. Empty ones have none, and often no place in the file."""
         rows = self.footer.row_counts()
-        return [at for at, (low, high) in enumerate(self.bounds()) if rows[at] and ranges.meets(low, high)]
+        return [number for number, (low, high) in enumerate(self.bounds()) if rows[number] and ranges.meets(low, high)]
 
     def row_groups(self, numbers: Sequence[int], columns: Iterable[str]) -> list[RowGroupPlace]:
         """Places of those of ``columns`` that the file has, and of the key. Raises ``DataFault``."""
-        wanted = tuple(dict.fromkeys((self.key, *(name for name in columns if name in self.file.columns))))
-        rows = decode_footer(self.tail, self.file.size, self.file.path, columns=(), lookup_columns=wanted)
+        column_names = tuple(dict.fromkeys((self.key, *(name for name in columns if name in self.file.columns))))
+        rows = decode_footer(self.tail, self.file.size, self.file.path, columns=(), lookup_columns=column_names)
         return [
             checked_row_group(
                 self.file,
