@@ -34,16 +34,16 @@ _WHO: Final = frozenset(
 _FOLDER: Final = "cc-pipeline"
 
 
-def settings_here(given: Mapping[str, str], home: Path) -> Settings:
-    """The settings of a job on this machine: ``given`` are texts by the names of their variables without the prefix
+def settings_here(settings_texts: Mapping[str, str], home: Path) -> Settings:
+    """The settings of a job on this machine: ``settings_texts`` are texts by the names of their variables without the prefix
     (``settings/reading.py``). Of this machine's environment only what lets somebody in counts. Raises
     ``UserInputError``."""
     environ = {name: text for name, text in os.environ.items() if not name.startswith(PREFIX) or name in _WHO}
-    environ |= {f"{PREFIX}{name}": text for name, text in given.items()}
-    own = text_in(os.environ, "SOURCE")
+    environ |= {f"{PREFIX}{name}": text for name, text in settings_texts.items()}
+    machine_source = text_in(os.environ, "SOURCE")
     # the same places, perhaps with credentials in their addresses
-    if own is not None and _places(own) == _places(given.get("SOURCE", "")):
-        environ[f"{PREFIX}SOURCE"] = own
+    if machine_source is not None and _places(machine_source) == _places(settings_texts.get("SOURCE", "")):
+        environ[f"{PREFIX}SOURCE"] = machine_source
     return load_settings(environ, home=str(home))
 
 
@@ -52,9 +52,11 @@ def _places(text: str) -> list[str]:
 
 
 @contextmanager
-def at_work(sent: Mapping[str, str], workers: int, closed: Collection[Opening] = ()) -> Iterator[Workspace]:
+def at_work(
+    settings_texts: Mapping[str, str], workers: int, open_breakers: Collection[Opening] = ()
+) -> Iterator[Workspace]:
     """The workspace of one task: places and budget, no tables. ``workers`` is how many executors share the source with
-    whoever has started the job, ``closed`` are the circuit breakers that opened elsewhere.
+    whoever has started the job, ``open_breakers`` are the circuit breakers that opened elsewhere.
 
     Raises ``UserInputError`` where that is not known, since every worker would then ask as if it were alone.
     """
@@ -62,12 +64,12 @@ def at_work(sent: Mapping[str, str], workers: int, closed: Collection[Opening] =
         raise UserInputError("a worker does not start without the number of workers: it would not know its share")
     home = _own_folder()
     # a share of the budget is each executor's own, and what executors of one machine send together are their shares
-    settings = replace(settings_here(sent, home), budget=str(home / "budget.sqlite"))
+    settings = replace(settings_here(settings_texts, home), budget=str(home / "budget.sqlite"))
     # a cluster does not wait for as long as a person
     wait = None if settings.wait is None else min(settings.wait, WAIT)
     # one share stays at home, where runs may go on beside the job; of leases whoever asks has some
     workspace = Workspace(replace(settings, hosts=settings.hosts * (workers + 1), wait=wait))
-    take_over(settings.budget_path, closed)
+    take_over(settings.budget_path, open_breakers)
     _clear(home / "scratch")
     try:
         yield workspace

@@ -44,16 +44,16 @@ def task(
     from cc_pipeline.extensions.spark.elsewhere import result_address
     from cc_pipeline.extensions.spark.task_json import run_task
 
-    with _pipes() as tell:
-        done = 0
+    with _pipes() as on_message:
+        done_count = 0
 
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
+        def count(added: int) -> None:
+            nonlocal done_count
+            done_count += added
 
         result, error = run_task(_read(plan, endpoint, region), count)
         _write(out or result_address(plan), result, endpoint, region)
-        tell(f"{plan}: {done:,} done" if error is None else f"{plan}: {type(error).__name__}: {error}")
+        on_message(f"{plan}: {done_count:,} done" if error is None else f"{plan}: {type(error).__name__}: {error}")
         if error is not None:
             raise error
 

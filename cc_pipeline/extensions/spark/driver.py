@@ -85,7 +85,7 @@ def on_spark(
     numbers = spark_context.parallelize(range(plans), plans)
     with _telling(counter, stage, total):
         try:
-            found = numbers.mapPartitions(Task(work, job, counter.add)).collect()
+            task_results = numbers.mapPartitions(Task(work, job, counter.add)).collect()
         except BaseException as error:
             if _has_ended(spark_context):
                 raise PlaceFault(
@@ -98,10 +98,10 @@ def on_spark(
                 f"Spark could not run a task of {stage} {job.crawl}: {_first_line(error)}",
                 "Look at the logs of its executors: they may have had too little memory. What was fetched is kept.",
             ) from error
-    for one in found:
-        if isinstance(one, Failed):
-            raise one.error from one.cause
-    return found
+    for task_result in task_results:
+        if isinstance(task_result, Failed):
+            raise task_result.error from task_result.cause
+    return task_results
 
 
 def slots_of(spark_context: SparkContext) -> int:
@@ -121,20 +121,20 @@ def tries_of(spark_context: SparkContext) -> int:
 
 @contextmanager
 def _telling(counter: Accumulator[int], stage: str, total: int) -> Iterator[None]:
-    ended = threading.Event()
+    has_ended = threading.Event()
 
-    def tell() -> None:
-        while not ended.wait(_TOLD_EVERY):
+    def report_until_end() -> None:
+        while not has_ended.wait(_TOLD_EVERY):
             # what a task that is run again counts twice is never more than all
             progress.report(stage, min(counter.value, total), total, "on Spark")
 
-    teller = threading.Thread(target=tell, name="cc-pipeline-progress", daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=report_until_end, name="cc-pipeline-progress", daemon=True)
+    reporter.start()
     try:
         yield
     finally:
-        ended.set()
-        teller.join()
+        has_ended.set()
+        reporter.join()
     progress.report(stage, total, total, "on Spark")
 
 
@@ -168,14 +168,14 @@ def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
         )
     if _is_on(spark_context, "spark.dynamicAllocation.enabled"):
         # without a number there is no bound
-        most = conf.get("spark.dynamicAllocation.maxExecutors", "")
+        max_executors = conf.get("spark.dynamicAllocation.maxExecutors", "")
         name = "spark.dynamicAllocation.maxExecutors"
     else:
-        most, name = conf.get("spark.executor.instances", "0"), "spark.executor.instances"
-    if not (most or "").isdecimal() or int(most or 0) > workers:
+        max_executors, name = conf.get("spark.executor.instances", "0"), "spark.executor.instances"
+    if not (max_executors or "").isdecimal() or int(max_executors or 0) > workers:
         raise UserInputError(
-            f"the application may have {most or 'any number of'} executors, and the source's budget is shared by "
-            f"{workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
+            f"the application may have {max_executors or 'any number of'} executors, and the source's budget is shared "
+            f"by {workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
         )
 
 
@@ -188,11 +188,11 @@ def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
     """Raises ``UserInputError`` where the application has more than ``workers`` executors now. A standalone cluster
     gives it as many as there is room for, whatever number was asked for."""
     # pyspark has no public word for it; the driver is among them
-    here = int(spark_context._jsc.sc().getExecutorMemoryStatus().size()) - 1
-    if here > workers:
+    executors = int(spark_context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+    if executors > workers:
         raise UserInputError(
-            f"the application has {here} executors, and the source's budget is shared by {workers}. Bound it (of a "
-            f"standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {here}"
+            f"the application has {executors} executors, and the source's budget is shared by {workers}. Bound it (of "
+            f"a standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {executors}"
         )
 
 
@@ -236,52 +236,55 @@ class TaskEngine(ABC):
 
         Raises what a task raised when it was tried for the last time."""
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        _refuse_files_here(asked)
-        storage, crawl, commit = workspace.storage, asked.crawl, asked.order.commit
-        left = Left(storage, crawl, asked.places, asked.scratch)
-        asked.holding(left.files)
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
+        _refuse_files_here(request)
+        storage, crawl, commit = workspace.storage, request.crawl, request.order.commit
+        leftovers = Left(storage, crawl, request.places, request.scratch)
+        request.holding(leftovers.files)
         cutter = fetch_plans(
-            asked.captures.batches(),
-            asked.held.rows.batches(),
-            left.rows.batches(),
-            *self._of_a_task(asked.captures, "warc_record_length"),
+            request.captures.batches(),
+            request.held.rows.batches(),
+            leftovers.rows.batches(),
+            *self._of_a_task(request.captures, "warc_record_length"),
         )
         # a task has one core, however many its host has
-        options = replace(asked.order.options, examiners=0)
+        options = replace(request.order.options, examiners=0)
         budget = workspace.settings.budget_path
-        common = self._common(workspace, crawl, commit)
-        job = FetchJob(**common, options=options, plan=asked.order.plan, closed=openings(budget))
+        job_fields = self._common(workspace, crawl, commit)
+        job = FetchJob(**job_fields, options=options, plan=request.order.plan, closed=openings(budget))
         try:
             with written(Plans(storage, crawl, commit), cutter) as plans:
-                done = self.run_tasks(workspace, fetch_task, job, plans.count, "fetch", len(asked.places))
+                task_results = self.run_tasks(workspace, fetch_task, job, plans.count, "fetch", len(request.places))
         finally:
             # one that cannot be deleted goes with the lease of this fetch
             with suppress(CcPipelineError):
                 storage.transport.delete(stop_note(storage, crawl, commit))
-        take_over(budget, [one for task in done for one in task.closed])
+        take_over(budget, [task_result for task in task_results for task_result in task.closed])
         if closed := openings(budget):
             self.refused(closed)
-        return _fetched(storage, asked, left, done)
+        return _fetched(storage, request, leftovers, task_results)
 
-    def parse(self, workspace: Workspace, asked: ToParse) -> None:
-        storage, crawl, commit = workspace.storage, asked.crawl, uuid.uuid4().hex
+    def parse(self, workspace: Workspace, request: ToParse) -> None:
+        storage, crawl, commit = workspace.storage, request.crawl, uuid.uuid4().hex
         # in the order in which they were stored, so that neighbours are read together
-        rows = OrderedRows(PARSED_SCHEMA, STORED[:2], asked.folder)
-        for batch in asked.records:
+        rows = OrderedRows(PARSED_SCHEMA, STORED[:2], request.folder)
+        for batch in request.records:
             rows.add(batch)
         cutter = parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
         job = Job(**self._common(workspace, crawl, commit))
         # it says that plans and uncommitted files of this job are not left by one that has ended
-        with lease(storage, crawl, commit, [slice_.target for slice_ in asked.made_from]) as held:
-            held.hold(())
+        with lease(storage, crawl, commit, [slice_.target for slice_ in request.made_from]) as file_lease:
+            file_lease.hold(())
             with written(Plans(storage, crawl, commit), cutter) as plans:
-                done = self.run_tasks(workspace, parse_task, job, plans.count, "parse", rows.rows)
-            files = {table: [file for one in done for file in one.files[table]] for table in PAGE_TABLES}
+                task_results = self.run_tasks(workspace, parse_task, job, plans.count, "parse", rows.rows)
+            files = {
+                table: [file for task_result in task_results for file in task_result.files[table]]
+                for table in PAGE_TABLES
+            }
             for table in PAGE_TABLES:
-                files[table] += _kept(workspace, crawl, table, asked.before.rows(table), f"{commit}-kept")
-            held.confirm()
-            PARSE.commit_files(workspace.lake, asked.made_from, files, asked.before.beside())
+                files[table] += _kept(workspace, crawl, table, request.before.rows(table), f"{commit}-kept")
+            file_lease.confirm()
+            PARSE.commit_files(workspace.lake, request.made_from, files, request.before.beside())
 
     def _common(self, workspace: Workspace, crawl: str, commit: str) -> dict[str, Any]:
         return {
@@ -317,10 +320,10 @@ class SparkEngine(TaskEngine):
     def __post_init__(self) -> None:
         refuse_impolite(self.spark_context, self.workers)
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
         if workspace.settings.has_own_rate:
             refuse_crowded(self.spark_context, self.workers)
-        return super().fetch(workspace, asked)
+        return super().fetch(workspace, request)
 
     @property
     def slots(self) -> int:
@@ -336,21 +339,21 @@ class SparkEngine(TaskEngine):
         return on_spark(self.spark_context, work, job, plans, stage, total)
 
 
-def _refuse_files_here(asked: ToFetch) -> None:
+def _refuse_files_here(request: ToFetch) -> None:
     """Raises ``UserInputError`` for records in files of this machine: to a worker they would seem to be gone."""
-    here = [name for name in asked.places.files if name is not None and scheme_of(name) == "file"]
-    if here:
+    local_files = [name for name in request.places.files if name is not None and scheme_of(name) == "file"]
+    if local_files:
         raise UserInputError(
-            f"{asked.crawl} has records in {len(here):,} files of this machine, e.g. {here[0]}, which Spark's workers "
-            "do not see; fetch them with the engine local"
+            f"{request.crawl} has records in {len(local_files):,} files of this machine, e.g. {local_files[0]}, which "
+            "Spark's workers do not see; fetch them with the engine local"
         )
 
 
-def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[FetchDone]) -> Fetched:
-    results = [one.result for one in done]
-    was_asked = any(one.asked for one in results)
-    answered = any(one.asked and one.answered for one in results) or not was_asked
-    rows = [one.uncounted if one.uncounted is not None and not answered else one.counted for one in done]
+def _fetched(storage: RecordStorage, request: ToFetch, leftovers: Left, task_results: Sequence[FetchDone]) -> Fetched:
+    results = [one.result for one in task_results]
+    source_was_asked = any(one.asked for one in results)
+    answered = any(one.asked and one.answered for one in results) or not source_was_asked
+    rows = [one.uncounted if one.uncounted is not None and not answered else one.counted for one in task_results]
     outcomes: Counter[str] = Counter()
     for one in results:
         outcomes.update(one.outcomes)
@@ -366,10 +369,12 @@ def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[
         seconds=sum(one.seconds for one in results),
         files=tuple(sorted(files)),
         stored=frozenset().union(*(one.stored for one in results)),
-        settled=left.settled(files | _of_all_attempts(storage, asked.crawl, asked.order.commit), asked.in_table),
+        settled=leftovers.settled(
+            files | _of_all_attempts(storage, request.crawl, request.order.commit), request.in_table
+        ),
         fetched=sum(one.fetched for one in results),
         answered=answered,
-        asked=was_asked,
+        asked=source_was_asked,
         outcomes=outcomes,
         notes=tuple(dict.fromkeys(note for one in results for note in one.notes))[:_NOTES],
         witnesses={place: promise for one in results for place, promise in one.witnesses.items()},
@@ -377,8 +382,8 @@ def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[
     )
     return Fetched(
         result,
-        sum(one.rows for one in done),
-        tally.shortfalls(asked.slices),
+        sum(one.rows for one in task_results),
+        tally.shortfalls(request.slices),
         lambda lake, made_from: FETCH.commit_files(lake, made_from, {"records": _files(rows)}),
     )
 
@@ -409,18 +414,18 @@ Told = Callable[[str, int, int | None, str], None]
 def run_job(
     spark_context: SparkContext,
     settings: Mapping[str, str],
-    wanted: Sequence[tuple[str, str]],
+    partitions: Sequence[tuple[str, str]],
     tables: Collection[str],
     workers: int,
-    told: Told = lambda stage, done, total, detail: None,
+    on_progress: Told = lambda stage, done, total, detail: None,
     closed: Collection[Opening] = (),
     refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None,
 ) -> Iterator[Made]:
-    """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), which are located, and gives each when it is done.
+    """Makes ``tables`` of the partitions ``partitions`` (crawl, slug), which are located, and gives each when it is done.
 
     ``settings`` are texts by the names of their variables without the prefix (``LAKE``, ``SOURCE``, …); what lets
     somebody in comes from the environment of driver and workers. The driver's home is a folder that goes with the job.
-    ``workers`` is how many executors may fetch at the same time at most. ``told`` is told progress.
+    ``workers`` is how many executors may fetch at the same time at most. ``on_progress`` is told progress.
     ``closed`` are the circuit breakers of whoever started the job: they bind its workers too. ``refused`` is told those
     that the job knows of after each fetch.
 
@@ -428,8 +433,8 @@ def run_job(
     :func:`~cc_pipeline.extraction.run.extract` does.
     """
     with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
-        chosen = settings_here(settings, Path(folder).resolve())
-        take_over(chosen.budget_path, closed)
+        job_settings = settings_here(settings, Path(folder).resolve())
+        take_over(job_settings.budget_path, closed)
         engine = SparkEngine(spark_context, workers, refused=refused)
-        with open_workspace(chosen) as workspace, progress.progress_to(told):
-            yield from extract(workspace, wanted, tables, engine)
+        with open_workspace(job_settings) as workspace, progress.progress_to(on_progress):
+            yield from extract(workspace, partitions, tables, engine)

@@ -55,12 +55,12 @@ class TasksElsewhere(TaskEngine):
         if self.workers < 1:
             raise UserInputError(f"{self.workers} workers do no task; name 1 or more")
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
         settings = workspace.settings
         if not settings.has_own_rate:
-            return super().fetch(workspace, asked)
+            return super().fetch(workspace, request)
         hosts = set(workspace.transport.hosts)
-        if asked.crawl.startswith(LOCAL):
+        if request.crawl.startswith(LOCAL):
             # files that a person named lie anywhere
             hosts.add(EVERY_HOST)
 
@@ -70,7 +70,7 @@ class TasksElsewhere(TaskEngine):
 
         path = settings.home / LOCK
         with disk_trouble(path), locked(path, waiting=waiting), lent(settings.budget_path, hosts, self.workers):
-            return super().fetch(workspace, asked)
+            return super().fetch(workspace, request)
 
     @property
     def slots(self) -> int:
@@ -84,7 +84,7 @@ class TasksElsewhere(TaskEngine):
     def run_tasks(self, workspace: Workspace, work: Any, job: Job, plans: int, stage: str, total: int) -> list[Any]:
         storage = workspace.storage
         keys = [f"{storage.folder(job.crawl)}/{PLANS}/{job.commit}/{number:06d}.json" for number in range(plans)]
-        found: dict[int, Any] = {}
+        results_by_number: dict[int, Any] = {}
         pool = ThreadPoolExecutor(self.workers, "cc-pipeline-task")
         try:
             for number, key in enumerate(keys):
@@ -93,16 +93,21 @@ class TasksElsewhere(TaskEngine):
                 pool.submit(self._run, storage, f"{workspace.settings.lake}/{key}", key, stage): number
                 for number, key in enumerate(keys)
             }
-            for done in as_completed(running):
-                found[running[done]] = done.result()
-                progress.report(stage, total * len(found) // plans, total, f"task {len(found):,} of {plans:,}")
+            for future in as_completed(running):
+                results_by_number[running[future]] = future.result()
+                progress.report(
+                    stage,
+                    total * len(results_by_number) // plans,
+                    total,
+                    f"task {len(results_by_number):,} of {plans:,}",
+                )
         finally:
             pool.shutdown(cancel_futures=True)
             with suppress(CcPipelineError):
                 for key in keys:
                     storage.transport.delete(key)
                     storage.transport.delete(result_address(key))
-        return [found[number] for number in range(plans)]
+        return [results_by_number[number] for number in range(plans)]
 
     def _run(self, storage: RecordStorage, address: str, key: str, stage: str) -> Any:
         try:

@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="fetches and parses partitions on Spark")
     parser.add_argument("--endpoint", default="", help="S3 endpoint of the lake, if it is not AWS")
     parser.add_argument("--region", default="us-east-1")
-    chosen = parser.parse_args(arguments)
-    client = s3_client(chosen.endpoint, chosen.region)
+    options = parser.parse_args(arguments)
+    client = s3_client(options.endpoint, options.region)
     with open_dagster_pipes(
         context_loader=PipesS3ContextLoader(client), message_writer=PipesS3MessageWriter(client, interval=1)
     ) as pipes:
@@ -53,19 +53,21 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     from cc_pipeline.extensions.spark.same_code import ask_workers  # noqa: PLC0415
     from cc_pipeline.transport.budget import Opening  # noqa: PLC0415
 
-    asked = pipes.extras
-    workers = int(asked["workers"])
-    wanted = [(crawl, slug) for crawl, slug in asked["wanted"]]
+    request = pipes.extras
+    workers = int(request["workers"])
+    partitions = [(crawl, slug) for crawl, slug in request["wanted"]]
     # not orderly: an orderly end waits for tasks that wait for the source
-    alone = ends_when_alone(client, asked["bucket"], asked["alive"], lambda: os._exit(_ALONE))
-    with alone, SparkContext(appName="cc_pipeline") as context:
+    watchdog = ends_when_alone(client, request["bucket"], request["alive"], lambda: os._exit(_ALONE))
+    with watchdog, SparkContext(appName="cc_pipeline") as context:
         pipes.log.info(f"Spark {context.version} at {context.master}, {context.applicationId}")
         out.facts({"Spark": context.version, "application": context.applicationId or ""})
         out.facts(ask_workers(context, workers))
-        closed = [Opening(**one) for one in asked["closed"]]
-        job = run_job(context, asked["settings"], wanted, asked["tables"], workers, _Seldom(out), closed, out.refused)
-        for made in job:
-            out.made(made)
+        closed = [Opening(**opening) for opening in request["closed"]]
+        job = run_job(
+            context, request["settings"], partitions, request["tables"], workers, _Seldom(out), closed, out.refused
+        )
+        for partition_result in job:
+            out.made(partition_result)
 
 
 class _Seldom:

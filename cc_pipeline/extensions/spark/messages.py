@@ -95,7 +95,7 @@ class Mailbox:
             ended.set()
             beating.join()
             with suppress(*no_answer()):
-                self._delete([one["Key"] for one in self._listed(self.prefix)])
+                self._delete([stored_object["Key"] for stored_object in self._listed(self.prefix)])
 
     def read(self, key: str) -> bytes | None:
         """An object; ``None`` where there is none, or nobody answers at this moment."""
@@ -116,10 +116,16 @@ class Mailbox:
         self.client.put_object(Bucket=self.bucket, Key=self.alive, Body=str(number).encode())
 
     def _forget_old(self) -> None:
-        others = self.prefix.rpartition("/")[0]
-        before = datetime.now(UTC) - _FORGOTTEN
+        jobs_folder = self.prefix.rpartition("/")[0]
+        oldest_kept = datetime.now(UTC) - _FORGOTTEN
         with suppress(*no_answer()):
-            self._delete([one["Key"] for one in self._listed(others) if one["LastModified"] < before])
+            self._delete(
+                [
+                    stored_object["Key"]
+                    for stored_object in self._listed(jobs_folder)
+                    if stored_object["LastModified"] < oldest_kept
+                ]
+            )
 
     def _listed(self, prefix: str) -> Iterator[Any]:
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=f"{prefix}/"):
@@ -217,11 +223,19 @@ class Outbox:
     # held, so that no other report gets the same id
     _reports: list[StageReport] = field(default_factory=list)
 
-    def made(self, made: Made) -> None:
+    def made(self, partition_result: Made) -> None:
         """A partition that is done, or has failed."""
-        numbers = {table: self._number(report) for table, report in made.reports.items()}
-        error = None if made.error is None else error_as_json(made.error)
-        self.send({_WHAT: "made", "crawl": made.crawl, "slug": made.slug, "reports": numbers, "error": error})
+        numbers = {table: self._number(report) for table, report in partition_result.reports.items()}
+        error = None if partition_result.error is None else error_as_json(partition_result.error)
+        self.send(
+            {
+                _WHAT: "made",
+                "crawl": partition_result.crawl,
+                "slug": partition_result.slug,
+                "reports": numbers,
+                "error": error,
+            }
+        )
 
     def progress(self, stage: str, done: int, total: int | None, detail: str) -> None:
         """How far a stage is."""
@@ -237,7 +251,7 @@ class Outbox:
 
     def refused(self, openings: Sequence[Opening]) -> None:
         """Which hosts are left alone for now."""
-        self.send({_WHAT: "refused", "openings": [asdict(one) for one in openings]})
+        self.send({_WHAT: "refused", "openings": [asdict(opening) for opening in openings]})
 
     def _number(self, report: StageReport) -> int:
         number = self._numbers.get(id(report))
@@ -272,47 +286,47 @@ class Inbox:
             case "facts":
                 return Facts(payload["values"])
             case "refused":
-                return Refused(tuple(Opening(**one) for one in payload["openings"]))
+                return Refused(tuple(Opening(**fields) for fields in payload["openings"]))
         return None
 
 
 def error_as_json(error: BaseException) -> Payload:
     """An error with the error that caused it."""
-    ours = isinstance(error, CcPipelineError)
+    is_own_class = isinstance(error, CcPipelineError)
     reduced: Any = error.__reduce__()
-    state = error.__dict__ if ours else {}
+    state = error.__dict__ if is_own_class else {}
     return {
         "class": type(error).__name__,
-        "ours": ours,
-        "arguments": [_plain(each) for each in reduced[1]] if ours else [repr(error)],
+        "ours": is_own_class,
+        "arguments": [_plain(argument) for argument in reduced[1]] if is_own_class else [repr(error)],
         "state": {name: _plain(value) for name, value in state.items() if _is_plain(value)},
         "cause": None if error.__cause__ is None else error_as_json(error.__cause__),
-        "trace": "" if ours else "".join(traceback.format_exception(error)),
+        "trace": "" if is_own_class else "".join(traceback.format_exception(error)),
     }
 
 
-def error_from_json(found: Payload) -> Exception:
+def error_from_json(payload: Payload) -> Exception:
     """The error of :func:`error_as_json`. One of a class that is not known here is an :class:`Elsewhere` of its name,
     with the way to it as a note."""
-    family = {each.__name__: each for each in _below(CcPipelineError)} if found["ours"] else {}
-    known = family.get(found["class"])
-    arguments = [_value(each) for each in found["arguments"]]
-    if known is not None:
-        error: Exception = known(*arguments)
-        error.__dict__.update({name: _value(value) for name, value in found["state"].items()})
+    family = {error_class.__name__: error_class for error_class in _below(CcPipelineError)} if payload["ours"] else {}
+    error_class_found = family.get(payload["class"])
+    arguments = [_value(argument) for argument in payload["arguments"]]
+    if error_class_found is not None:
+        error: Exception = error_class_found(*arguments)
+        error.__dict__.update({name: _value(value) for name, value in payload["state"].items()})
     else:
-        error = type(found["class"], (Elsewhere,), {})(*arguments)
-        if found["trace"]:
-            error.add_note(f"In the job on Spark:\n{found['trace']}")
-    if found["cause"] is not None:
-        error.__cause__ = error_from_json(found["cause"])
+        error = type(payload["class"], (Elsewhere,), {})(*arguments)
+        if payload["trace"]:
+            error.add_note(f"In the job on Spark:\n{payload['trace']}")
+    if payload["cause"] is not None:
+        error.__cause__ = error_from_json(payload["cause"])
     return error
 
 
 def _below(family: type[Any]) -> Iterator[type[Any]]:
     yield family
-    for each in family.__subclasses__():
-        yield from _below(each)
+    for subclass in family.__subclasses__():
+        yield from _below(subclass)
 
 
 def _is_plain(value: object) -> bool:
@@ -325,8 +339,8 @@ def _plain(value: object) -> object:
     return value if _is_plain(value) else repr(value)
 
 
-def _value(found: object) -> object:
-    if not isinstance(found, Mapping):
-        return found
-    kinds: Sequence[type[Any]] = [each for each in _below(Kind) if each.__name__ == found[_KIND]]
-    return kinds[0](found["value"]) if kinds else found["value"]
+def _value(encoded: object) -> object:
+    if not isinstance(encoded, Mapping):
+        return encoded
+    kinds: Sequence[type[Any]] = [kind_class for kind_class in _below(Kind) if kind_class.__name__ == encoded[_KIND]]
+    return kinds[0](encoded["value"]) if kinds else encoded["value"]

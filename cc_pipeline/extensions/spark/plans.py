@@ -43,40 +43,40 @@ def task_sizes(size: int, rows: int, slots: int) -> tuple[int, int]:
     return share_of(size, slots, LEAST_BYTES, MOST_BYTES), share_of(rows, slots, LEAST_ROWS, MOST_ROWS)
 
 
-def share_of(total: int, slots: int, least: int, most: int) -> int:
+def share_of(total: int, slots: int, min_share: int, max_share: int) -> int:
     """Bytes, or rows, of a task where there are ``total`` for so many that run at a time."""
-    return max(least, min(most, -(-total // (_A_SLOT * max(1, slots)))))
+    return max(min_share, min(max_share, -(-total // (_A_SLOT * max(1, slots)))))
 
 
 def fetch_plans(
     captures: Iterable[pa.RecordBatch],
-    held: Iterable[pa.RecordBatch],
-    left: Iterable[pa.RecordBatch],
+    held_batches: Iterable[pa.RecordBatch],
+    leftover_batches: Iterable[pa.RecordBatch],
     most_bytes: int = MOST_BYTES,
-    most_rows: int = MOST_ROWS,
+    max_rows: int = MOST_ROWS,
 ) -> Iterator[tuple[pa.Table, pa.Table, pa.Table]]:
-    """Each task's captures, and the rows of ``held`` and ``left`` (``HELD_SCHEMA``) that are about them.
+    """Each task's captures, and the rows of ``held_batches`` and ``leftover_batches`` (``HELD_SCHEMA``) that are about them.
 
     All three come in the order of file and offset. Captures of one place are in one task, whoever asked for them. A
     task has whole files where they fit. Bytes are those of the ranges to be read, gaps between records included.
     """
-    alongside = Alongside(held), Alongside(left)
-    for table in cut(captures, PLACE, most_bytes, most_rows, Coalescing().gap):
+    merge_readers = Alongside(held_batches), Alongside(leftover_batches)
+    for table in cut(captures, PLACE, most_bytes, max_rows, Coalescing().gap):
         file, offset = (table.column(name)[-1].as_py() for name in PLACE_NAME)
-        known = (pa.Table.from_batches(rows.upto(file, offset), HELD_SCHEMA) for rows in alongside)
-        yield table, *known
+        known_rows = (pa.Table.from_batches(rows.upto(file, offset), HELD_SCHEMA) for rows in merge_readers)
+        yield table, *known_rows
 
 
 def parse_plans(
-    records: Iterable[pa.RecordBatch], most_bytes: int = MOST_BYTES, most_rows: int = MOST_ROWS
+    records: Iterable[pa.RecordBatch], max_bytes: int = MOST_BYTES, max_rows: int = MOST_ROWS
 ) -> Iterator[tuple[pa.Table]]:
     """Each task's rows of ``records``, which come in the order of stored file and offset, those without bytes first."""
-    for table in cut(records, STORED, most_bytes, most_rows):
+    for table in cut(records, STORED, max_bytes, max_rows):
         yield (table,)
 
 
 def cut(
-    rows: Iterable[pa.RecordBatch], place: tuple[str, ...], most_bytes: int, most_rows: int, gap: int = 0
+    rows: Iterable[pa.RecordBatch], place: tuple[str, ...], max_bytes: int, max_rows: int, gap: int = 0
 ) -> Iterator[pa.Table]:
     """``rows`` in tables of at most so many bytes and rows, where one place has no more than that.
 
@@ -84,35 +84,35 @@ def cut(
     a file ends, or between two places of a file that is more than a table. At most ``gap`` bytes between two records
     count too.
     """
-    waiting: pa.Table | None = None
+    pending: pa.Table | None = None
     size = count = 0  # of the rows that wait
-    before = count_before = 0  # of those of files that ended
+    ended_size = ended_count = 0  # of those of files that ended
     last_file: str | None = None
     last_offset: int | None = None
     end = 0
     for batch in rows:
-        own = pa.Table.from_batches([batch])
-        waiting = own if waiting is None else pa.concat_tables([waiting, own])
+        batch_table = pa.Table.from_batches([batch])
+        pending = batch_table if pending is None else pa.concat_tables([pending, batch_table])
         for file, offset, length in zip(*(batch.column(name).to_pylist() for name in place), strict=True):
             same_file = file is not None and file == last_file
             cost = 0
             if not same_file or offset != last_offset:
                 if not same_file:
-                    before, count_before = size, count
+                    ended_size, ended_count = size, count
                 cost = min(max(length or 0, 0), MAX_RECORD_BYTES)
-                between = (offset or 0) - end if same_file else 0
-                cost += between if 0 < between <= gap else 0
-                while count and (size + cost > most_bytes or count >= most_rows):
-                    ended = count_before or count
-                    yield waiting.slice(0, ended)
-                    waiting = waiting.slice(ended)
-                    size, count = (size - before, count - count_before) if count_before else (0, 0)
-                    before = count_before = 0
+                gap_size = (offset or 0) - end if same_file else 0
+                cost += gap_size if 0 < gap_size <= gap else 0
+                while count and (size + cost > max_bytes or count >= max_rows):
+                    slice_rows = ended_count or count
+                    yield pending.slice(0, slice_rows)
+                    pending = pending.slice(slice_rows)
+                    size, count = (size - ended_size, count - ended_count) if ended_count else (0, 0)
+                    ended_size = ended_count = 0
                 end = (offset or 0) + (length or 0)
             size, count = size + cost, count + 1
             last_file, last_offset = file, offset
-    if waiting is not None and waiting.num_rows:
-        yield waiting
+    if pending is not None and pending.num_rows:
+        yield pending
 
 
 class Plans:
@@ -127,8 +127,11 @@ class Plans:
         """Writes plans, each of some tables; few of them are held at a time. Raises ``EnvironmentFault``."""
         numbered = enumerate(plans, self.count)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            while some := [(number, _packed(tables)) for number, tables in islice(numbered, _AT_ONCE)]:
-                for _ in pool.map(lambda one: self._storage.transport.put(self._key(one[0]), one[1]), some):
+            while packed_plans := [(number, _packed(tables)) for number, tables in islice(numbered, _AT_ONCE)]:
+                for _ in pool.map(
+                    lambda numbered_plan: self._storage.transport.put(self._key(numbered_plan[0]), numbered_plan[1]),
+                    packed_plans,
+                ):
                     self.count += 1
 
     def read(self, number: int) -> list[pa.Table]:
@@ -145,13 +148,13 @@ class Plans:
 
 
 @contextmanager
-def written(mine: Plans, plans: Iterable[Sequence[pa.Table]]) -> Iterator[Plans]:
+def written(job_plans: Plans, plans: Iterable[Sequence[pa.Table]]) -> Iterator[Plans]:
     """The plans of a job, in the lake until the end of the block."""
     try:
-        mine.write(plans)
-        yield mine
+        job_plans.write(plans)
+        yield job_plans
     finally:
-        mine.delete()
+        job_plans.delete()
 
 
 def _packed(tables: Sequence[pa.Table]) -> bytes:
@@ -164,7 +167,7 @@ def _packed(tables: Sequence[pa.Table]) -> bytes:
 
 def _unpacked(data: bytes) -> list[pa.Table]:
     source = pa.BufferReader(data)
-    found = []
+    tables = []
     while source.tell() < len(data):
-        found.append(pa.ipc.open_stream(source).read_all())
-    return found
+        tables.append(pa.ipc.open_stream(source).read_all())
+    return tables

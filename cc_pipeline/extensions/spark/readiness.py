@@ -42,15 +42,19 @@ _STANDALONE, _KUBERNETES = 7077, 443
 def refuse_unready(settings: Settings) -> None:
     """Asks neither the source nor the lake. Raises one error for everything that is missing: ``UserInputError`` if a
     setting is among it, else ``EnvironmentFault``. It says what to do about each."""
-    found = [*troubles(settings), *_unpublishable(settings)]
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        texts = [_on_one_line(error) for error in found]
-        listed = "\n".join(f"  {number}. {text}" for number, text in enumerate(texts, 1))
-        if any(isinstance(error, UserInputError) for error in found):
-            raise UserInputError(f"no job can be started on Spark, {len(found)} things are missing:\n{listed}")
-        raise EnvironmentFault(f"no job can be started on Spark, {len(found)} things are missing", listed.lstrip())
+    problems = [*troubles(settings), *_unpublishable(settings)]
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        texts = [_on_one_line(error) for error in problems]
+        numbered_list = "\n".join(f"  {number}. {text}" for number, text in enumerate(texts, 1))
+        if any(isinstance(error, UserInputError) for error in problems):
+            raise UserInputError(
+                f"no job can be started on Spark, {len(problems)} things are missing:\n{numbered_list}"
+            )
+        raise EnvironmentFault(
+            f"no job can be started on Spark, {len(problems)} things are missing", numbered_list.lstrip()
+        )
 
 
 def _on_one_line(error: CcPipelineError) -> str:
@@ -114,20 +118,22 @@ def _java_troubles() -> Iterator[EnvironmentFault]:
         yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and there is no {java}", advice)
         return
     try:
-        done = run([java, "-version"], neutral_environment(), timeout=_JAVA_SECONDS)
+        java_process = run([java, "-version"], neutral_environment(), timeout=_JAVA_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and {java} cannot be run: {error}", advice)
         return
-    found = _JAVA_VERSION.search((done.stderr + done.stdout).decode(errors="replace"))
-    if found is None:
+    version_match = _JAVA_VERSION.search((java_process.stderr + java_process.stdout).decode(errors="replace"))
+    if version_match is None:
         yield EnvironmentFault(
-            f"Spark needs Java {_JAVA} or newer, and {java} -version ends with status {done.returncode} and names no "
-            "version",
+            f"Spark needs Java {_JAVA} or newer, and {java} -version ends with status {java_process.returncode} and "
+            "names no version",
             advice,
         )
     # Java 8 calls itself 1.8
-    elif int((found["minor"] or 0) if found["major"] == "1" else found["major"]) < _JAVA:
-        yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and {java} is Java {found['whole']}", advice)
+    elif int((version_match["minor"] or 0) if version_match["major"] == "1" else version_match["major"]) < _JAVA:
+        yield EnvironmentFault(
+            f"Spark needs Java {_JAVA} or newer, and {java} is Java {version_match['whole']}", advice
+        )
 
 
 def _credential_troubles(settings: Settings) -> Iterator[EnvironmentFault]:
@@ -158,17 +164,17 @@ def spark_submit() -> Path:
     """
     homes = [Path(home)] if (home := os.environ.get("SPARK_HOME")) else []
     package = importlib.util.find_spec("pyspark")
-    homes += [Path(each) for each in (package.submodule_search_locations or ())] if package is not None else []
-    for each in homes:
-        if (each / "bin" / "spark-submit").is_file():
-            return each / "bin" / "spark-submit"
-    found = shutil.which("spark-submit")
-    if found is None:
+    homes += [Path(location) for location in (package.submodule_search_locations or ())] if package is not None else []
+    for home_folder in homes:
+        if (home_folder / "bin" / "spark-submit").is_file():
+            return home_folder / "bin" / "spark-submit"
+    program = shutil.which("spark-submit")
+    if program is None:
         raise EnvironmentFault(
             "there is no spark-submit here, with which jobs are started",
             "Install Spark for drivers: pip install 'cc-pipeline[spark]', or name a Spark of your own in SPARK_HOME.",
         )
-    return Path(found)
+    return Path(program)
 
 
 def engine_findings(settings: Settings) -> Iterator[Finding]:
@@ -177,12 +183,12 @@ def engine_findings(settings: Settings) -> Iterator[Finding]:
     if settings.engine != "spark":
         yield Finding("ok", _TOPIC, f"{settings.engine}: this machine's own processes")
         return
-    found = list(troubles(settings))
-    for error in found:
+    problems = list(troubles(settings))
+    for error in problems:
         text, advice = (error.what, error.advice) if isinstance(error, EnvironmentFault) else (str(error), "")
         yield Finding("bad", _TOPIC, text, advice)
     addresses = addresses_of(settings.of(SparkSettings).master)
-    refusals = [why for one in addresses if (why := _refusal(*one)) is not None]
+    refusals = [reason for address in addresses if (reason := _refusal(*address)) is not None]
     if addresses and len(refusals) == len(addresses):
         yield Finding(
             "bad",
@@ -190,7 +196,7 @@ def engine_findings(settings: Settings) -> Iterator[Finding]:
             f"the Spark cluster {settings.of(SparkSettings).master} does not answer: {'; '.join(refusals)}",
             f"Start it, or set {PREFIX}SPARK_MASTER to the address that its own page shows.",
         )
-    elif not found:
+    elif not problems:
         starter = f"jobs are started by {spark_submit()}"
         answers = "answers" if addresses else "was not asked"
         workers = f"{settings.of(SparkSettings).workers:,} workers"
@@ -206,14 +212,17 @@ def addresses_of(master: str) -> list[tuple[str, int]]:
         web = master.removeprefix("k8s://")
         default, urls = _KUBERNETES, [web if "://" in web else f"https://{web}"]
     elif master.startswith("spark://"):
-        default, urls = _STANDALONE, [f"spark://{one}" for one in master.removeprefix("spark://").split(",")]
+        default, urls = (
+            _STANDALONE,
+            [f"spark://{host_text}" for host_text in master.removeprefix("spark://").split(",")],
+        )
     else:
         return []
     try:
-        found = [(parts.hostname, parts.port or default) for parts in map(urlsplit, urls)]
+        addresses = [(parts.hostname, parts.port or default) for parts in map(urlsplit, urls)]
     except ValueError:  # a port that is none
         return []
-    return [(host, port) for host, port in found if host is not None]
+    return [(host, port) for host, port in addresses if host is not None]
 
 
 def _refusal(host: str, port: int) -> str | None:

@@ -68,7 +68,7 @@ _Key = tuple[str, str]
 
 
 def made_on_spark(
-    context: StepContext, workspace: Workspace, wanted: Sequence[_Key], tables: Collection[str]
+    context: StepContext, workspace: Workspace, partitions: Sequence[_Key], tables: Collection[str]
 ) -> Iterator[Made]:
     """As :func:`cc_pipeline.extraction.run.extract`: captures are located in this process, which has the home and its
     catalog; records and pages are made by one job on the cluster of the settings.
@@ -77,60 +77,68 @@ def made_on_spark(
     ``EnvironmentFault`` where no job can be started, and when one ends badly; what it had made until then was given.
     """
     refuse_unready(workspace.settings)
-    later = [table for table in tables if table != _CAPTURES]
-    located: dict[_Key, Made] = {}
-    left = list(dict.fromkeys(wanted))
+    later_tables = [table for table in tables if table != _CAPTURES]
+    located_results: dict[_Key, Made] = {}
+    remaining = list(dict.fromkeys(partitions))
     try:
         if _CAPTURES in tables:
-            left = []
-            for made in extract(workspace, wanted, [_CAPTURES]):
-                if made.error is not None or not later:
-                    yield made
+            remaining = []
+            for partition_result in extract(workspace, partitions, [_CAPTURES]):
+                if partition_result.error is not None or not later_tables:
+                    yield partition_result
                 else:
-                    key = made.crawl, made.slug
-                    located[key] = made
-                    left.append(key)
-        for made in _later(context, workspace, left, later):
-            first = located.pop((made.crawl, made.slug), None)
-            yield made if first is None else replace(made, reports={**first.reports, **made.reports})
+                    key = partition_result.crawl, partition_result.slug
+                    located_results[key] = partition_result
+                    remaining.append(key)
+        for partition_result in _later(context, workspace, remaining, later_tables):
+            located_result = located_results.pop((partition_result.crawl, partition_result.slug), None)
+            yield (
+                partition_result
+                if located_result is None
+                else replace(partition_result, reports={**located_result.reports, **partition_result.reports})
+            )
     except Exception as error:
         # captures that were located stay, and are told of
-        for made in located.values():
-            yield replace(made, error=error)
+        for partition_result in located_results.values():
+            yield replace(partition_result, error=error)
         raise
 
 
-def _later(context: StepContext, workspace: Workspace, left: Sequence[_Key], tables: Sequence[str]) -> Iterator[Made]:
+def _later(
+    context: StepContext, workspace: Workspace, remaining: Sequence[_Key], tables: Sequence[str]
+) -> Iterator[Made]:
     """Records and pages: of those that would stay as they are here, of the others by a job."""
     by_crawl: dict[str, list[str]] = {}
-    for crawl, slug in left:
+    for crawl, slug in remaining:
         by_crawl.setdefault(crawl, []).append(slug)
-    same = {(crawl, slug) for crawl, slugs in by_crawl.items() for slug in current(workspace, crawl, slugs)}
-    if same:
-        yield from extract(workspace, [key for key in left if key in same], tables)
-    if asked := [key for key in left if key not in same]:
-        yield from _by_job(context, workspace, asked, tables)
+    unchanged = {(crawl, slug) for crawl, slugs in by_crawl.items() for slug in current(workspace, crawl, slugs)}
+    if unchanged:
+        yield from extract(workspace, [key for key in remaining if key in unchanged], tables)
+    if for_job := [key for key in remaining if key not in unchanged]:
+        yield from _by_job(context, workspace, for_job, tables)
 
 
-def _by_job(context: StepContext, workspace: Workspace, asked: Sequence[_Key], tables: Sequence[str]) -> Iterator[Made]:
+def _by_job(
+    context: StepContext, workspace: Workspace, partitions: Sequence[_Key], tables: Sequence[str]
+) -> Iterator[Made]:
     settings = workspace.settings
-    missing = dict.fromkeys(asked)
+    missing = dict.fromkeys(partitions)
     if set(tables) & set(PAGE_TABLES):
         # the job's home goes with it, and rows are made with the settings of this one
         workspace.choose()
     with (
         _only_job(settings.home) as lock,
-        _shares_lent(workspace, asked) if "records" in tables else nullcontext(),
-        _job(context, workspace, asked, tables, lock) as job,
+        _shares_lent(workspace, partitions) if "records" in tables else nullcontext(),
+        _job(context, workspace, partitions, tables, lock) as job,
     ):
-        for made in job.partitions(context):
-            missing.pop((made.crawl, made.slug), None)
-            yield made
+        for partition_result in job.partitions(context):
+            missing.pop((partition_result.crawl, partition_result.slug), None)
+            yield partition_result
         job.settle()
     if missing:
         raise EnvironmentFault(
-            f"the Spark job at {settings.of(SparkSettings).master} said nothing of {len(missing):,} of {len(asked):,} "
-            "partitions",
+            f"the Spark job at {settings.of(SparkSettings).master} said nothing of {len(missing):,} of "
+            f"{len(partitions):,} partitions",
             AGAIN,
         )
 
@@ -144,19 +152,19 @@ def _only_job(home: Path) -> Iterator[int]:
         interruption.check()
         progress.report("wait for another job on Spark", 0, 1, "")
 
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with disk_trouble(home / _LOCK):
-            lock = held.enter_context(locked(home / _LOCK, waiting=waiting))
+            lock = stack.enter_context(locked(home / _LOCK, waiting=waiting))
         yield lock.fileno()
 
 
-def _shares_lent(workspace: Workspace, asked: Sequence[_Key]) -> AbstractContextManager[None]:
+def _shares_lent(workspace: Workspace, partitions: Sequence[_Key]) -> AbstractContextManager[None]:
     """While a job may fetch, its workers have their shares of the budget that all processes of this home have; where
     a rate source gives slots, all of them ask for theirs."""
     if not workspace.settings.has_own_rate:
         return nullcontext()
     hosts = set(workspace.transport.hosts)
-    if any(crawl.startswith(LOCAL) for crawl, _ in asked):
+    if any(crawl.startswith(LOCAL) for crawl, _ in partitions):
         # files that a person named lie anywhere
         hosts.add(EVERY_HOST)
     return lent(workspace.settings.budget_path, hosts, workspace.settings.of(SparkSettings).workers)
@@ -178,8 +186,8 @@ class _Job:
         inbox = Inbox()
         while (payload := self._next()) is not None:
             match inbox.read(payload):
-                case Made() as made:
-                    yield made
+                case Made() as partition_result:
+                    yield partition_result
                 case Progress(stage, done, total, detail):
                     progress.report(stage, done, total, detail)
                 case Failed(error):
@@ -218,7 +226,7 @@ class _Job:
 def _job(
     context: StepContext,
     workspace: Workspace,
-    asked: Sequence[_Key],
+    partitions: Sequence[_Key],
     tables: Sequence[str],
     lock: int,
 ) -> Iterator[_Job]:
@@ -229,20 +237,20 @@ def _job(
 
     settings = workspace.settings
     client = s3_client(settings.lake_endpoint, settings.s3_region)
-    mail = mailbox_in(client, settings.lake, f"{context.run.run_id}-{secrets.token_hex(4)}")
-    log = driver_log(context, mail)
+    mailbox = mailbox_in(client, settings.lake, f"{context.run.run_id}-{secrets.token_hex(4)}")
+    log = driver_log(context, mailbox)
     launcher = SparkSubmit(settings, log, lock)
-    reader = Messages(mail)
+    reader = Messages(mailbox)
     extras = {
         "settings": as_texts(replace(settings, accept_losses=tuple(sorted(workspace.accepted_losses)))),
-        "wanted": [list(key) for key in asked],
+        "wanted": [list(key) for key in partitions],
         "tables": list(tables),
         "workers": settings.of(SparkSettings).workers,
-        "closed": [asdict(one) for one in openings(settings.budget_path)],
-        "bucket": mail.bucket,
-        "alive": mail.alive,
+        "closed": [asdict(opening) for opening in openings(settings.budget_path)],
+        "bucket": mailbox.bucket,
+        "alive": mailbox.alive,
     }
-    injector = PipesS3ContextInjector(bucket=mail.bucket, client=client, key_prefix=f"{mail.prefix}/")
+    injector = PipesS3ContextInjector(bucket=mailbox.bucket, client=client, key_prefix=f"{mailbox.prefix}/")
 
     def run() -> None:
         try:
@@ -252,10 +260,10 @@ def _job(
 
     thread = threading.Thread(target=run, name="job on Spark", daemon=True)
     job = _Job(launcher, reader, thread, settings.budget_path)
-    with mail.open():
+    with mailbox.open():
         context.log.warning(EXPERIMENTAL)
         context.log.info(
-            f"{len(asked):,} partitions go to {extras['workers']} Spark workers at {launcher.address}. "
+            f"{len(partitions):,} partitions go to {extras['workers']} Spark workers at {launcher.address}. "
             f"The log of the driver: {log}"
         )
         job._thread.start()
@@ -318,15 +326,15 @@ class Messages(dg.PipesBlobStoreMessageReader):
         if chunk is None:
             closed = {PIPES_PROTOCOL_VERSION_FIELD: PIPES_PROTOCOL_VERSION, "method": "closed", "params": None}
             return json.dumps(closed) if finished else None
-        others = []
+        dagster_lines = []
         for line in chunk.decode().splitlines():
             message = json.loads(line)
             if message["method"] == "report_custom_message":
                 self.told.put(message["params"]["payload"])
             else:
-                others.append(line)
+                dagster_lines.append(line)
         # nothing at all would be taken for a chunk that is not there yet
-        return "\n".join(others) or "\n"
+        return "\n".join(dagster_lines) or "\n"
 
     def no_messages_debug_text(self) -> str:
         return f"They would have come through s3://{self._mail.bucket}/{self._mail.prefix}."
@@ -347,7 +355,7 @@ def _open_session(start: Start) -> Iterator[dg.PipesSession]:
     """A session of Pipes as ``dg.open_pipes_session`` opens it. That function also demands an output for each asset of
     a step; ours have none, since each partition is recorded by an event."""
     handler = dg.PipesMessageHandler(start.context, start.reader)
-    told: PipesContextData = {
+    context_data: PipesContextData = {
         "asset_keys": None,
         "code_version_by_asset_key": None,
         "provenance_by_asset_key": None,
@@ -359,9 +367,9 @@ def _open_session(start: Start) -> Iterator[dg.PipesSession]:
         "retry_number": start.context.retry_number,
         "extras": dict(start.extras),
     }
-    with start.injector.inject_context(told) as injected, handler.handle_messages() as read:
+    with start.injector.inject_context(context_data) as injected, handler.handle_messages() as read:
         yield dg.PipesSession(
-            context_data=told,
+            context_data=context_data,
             message_handler=handler,
             context_injector_params=injected,
             message_reader_params=read,
@@ -371,9 +379,9 @@ def _open_session(start: Start) -> Iterator[dg.PipesSession]:
 
 def job_file() -> Path:
     """The program of the job."""
-    found = find_spec("cc_pipeline.extensions.spark.job")
-    assert found is not None and found.origin is not None
-    return Path(found.origin)
+    spec = find_spec("cc_pipeline.extensions.spark.job")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin)
 
 
 def polite(workers: int) -> dict[str, str]:
@@ -427,7 +435,11 @@ class SparkSubmit:
         endpoint = ["--endpoint", settings.lake_endpoint] if settings.lake_endpoint else []
         command = [
             *(str(spark_submit()), "--master", settings.of(SparkSettings).master, "--name", _NAME),
-            *(word for one in polite(settings.of(SparkSettings).workers).items() for word in ("--conf", "=".join(one))),
+            *(
+                word
+                for spark_option in polite(settings.of(SparkSettings).workers).items()
+                for word in ("--conf", "=".join(spark_option))
+            ),
             # what lies in a worker's folder is data
             *("--conf", "spark.executorEnv.PYTHONSAFEPATH=1"),
             # where its mailbox is; all else lies in there

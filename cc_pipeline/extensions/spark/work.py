@@ -168,8 +168,8 @@ def _attempt() -> int:
     """How often this task was tried before."""
     # a worker of Spark has it loaded, and nobody else needs it
     spark = sys.modules.get("pyspark")
-    here = None if spark is None else spark.TaskContext.get()
-    return 0 if here is None else int(here.attemptNumber())
+    task_context = None if spark is None else spark.TaskContext.get()
+    return 0 if task_context is None else int(task_context.attemptNumber())
 
 
 def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
@@ -177,26 +177,26 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
     ``EnvironmentFault``."""
     with at_work(job.sent, job.workers, job.closed) as workspace, workspace.scratch_folder("fetch") as folder:
         storage = storage_in(workspace, folder / "spool")
-        captures, held, left = Plans(storage, job.crawl, job.commit).read(number)
+        captures, held_rows, leftover_rows = Plans(storage, job.crawl, job.commit).read(number)
         places = PlacesFound()
         places.add(captures)
-        found = places.places()
+        located_places = places.places()
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
         name = _name(job, number)
         result = fetch_planned(
-            Planned(captures.to_batches(), found, held.to_batches(), left.to_batches()),
+            Planned(captures.to_batches(), located_places, held_rows.to_batches(), leftover_rows.to_batches()),
             Order(job.crawl, name, job.plan, job.options),
             workspace.archives(job.crawl),
             storage,
             keep=rows.add,
             halt=Halting(storage, job.crawl, job.commit),
         )
-        counted = _write(workspace, job.crawl, partial(_counted, rows), name)
-        silent = result.asked and not result.answered
-        uncounted = _write(workspace, job.crawl, rows.batches, f"{name}-uncounted") if silent else None
+        counted_rows = _write(workspace, job.crawl, partial(_counted, rows), name)
+        has_no_answer = result.asked and not result.answered
+        uncounted = _write(workspace, job.crawl, rows.batches, f"{name}-uncounted") if has_no_answer else None
         closed = openings(workspace.settings.budget_path)
-    count(len(found))
-    return FetchDone(result, rows.rows, counted, uncounted, closed)
+    count(len(located_places))
+    return FetchDone(result, rows.rows, counted_rows, uncounted, closed)
 
 
 def parse_task(job: Job, number: int, count: Count) -> ParseDone:
@@ -205,7 +205,9 @@ def parse_task(job: Job, number: int, count: Count) -> ParseDone:
         storage = storage_in(workspace, folder / "spool")
         [records] = Plans(storage, job.crawl, job.commit).read(number)
         # one process, and never this one: a hostile page that ended a worker would in the end fail the whole job
-        pages = spill_pages(records.to_batches(), storage, options_of(workspace.settings), 1, folder, lambda done: None)
+        pages = spill_pages(
+            records.to_batches(), storage, options_of(workspace.settings), 1, folder, lambda page_count: None
+        )
         name = _name(job, number)
         files = {
             table: write_rows(
