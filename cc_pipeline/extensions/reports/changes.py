@@ -46,9 +46,9 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
         counts: Counter[str] = Counter()
         domain = None
         yield f"{named or slug} from {before} to {after}"
-        found = connection.execute(sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope)))
-        names = [column[0] for column in found.description or []]
-        while rows := found.fetchmany(_ROWS):
+        rows_cursor = connection.execute(sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope)))
+        names = [column[0] for column in rows_cursor.description or []]
+        while rows := rows_cursor.fetchmany(_ROWS):
             for row in (dict(zip(names, values, strict=True)) for values in rows):
                 counts[row["change"]] += 1
                 if row["change"] == "same":
@@ -57,8 +57,8 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
                     domain = row["domain"]
                     yield from ("", f"== {_clean(domain or '')}")
                 yield from ("", *_page(row))
-        told = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
-        yield from ("", f"pages: {told or 'none that were looked for in both crawls'}")
+        counts_text = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
+        yield from ("", f"pages: {counts_text or 'none that were looked for in both crawls'}")
 
 
 def summarize(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
@@ -69,14 +69,14 @@ def summarize(settings: Settings, slug: str, before: str, after: str, *, named: 
         check_located(connection, slug, scope, (before, after), named)
         pages_between = sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope))
         page = "{'url': url, 'new_url': new_url, 'likeness': likeness}"
-        found = connection.execute(
+        change_groups = connection.execute(
             f"SELECT change, count(*), min_by({page}, (domain, url), {_SHOWN_PAGES}) FROM ({pages_between}) "
             "GROUP BY ALL ORDER BY 1"
         ).fetchall()
-    told = ", ".join(f"{count:,} {change}" for change, count, _ in found)
+    counts_text = ", ".join(f"{count:,} {change}" for change, count, _ in change_groups)
     yield f"{named or slug} from {before} to {after}"
-    yield f"pages: {told or 'none that were looked for in both crawls'}"
-    for change, count, pages in found:
+    yield f"pages: {counts_text or 'none that were looked for in both crawls'}"
+    for change, count, pages in change_groups:
         if change == "same":
             continue
         yield ""
@@ -99,16 +99,16 @@ def _told() -> Iterator[None]:
 def paragraphs_between(before: str, after: str) -> Iterator[str]:
     """The paragraphs that only one of two texts has, in their order: ``- `` before, ``+ `` after."""
     old, new = _paragraphs(before), _paragraphs(after)
-    for kind, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
+    for kind, before_start, before_end, after_start, after_end in SequenceMatcher(None, old, new).get_opcodes():
         if kind != "equal":
-            yield from (f"- {one}" for one in old[i:j])
-            yield from (f"+ {one}" for one in new[k:m])
+            yield from (f"- {paragraph}" for paragraph in old[before_start:before_end])
+            yield from (f"+ {paragraph}" for paragraph in new[after_start:after_end])
 
 
 def _paragraphs(text: str) -> list[str]:
     # a mark of the byte order is no word, and nobody sees it
-    every = [" ".join(line.split()) for line in text.replace("\ufeff", " ").split("\n")]
-    return [line for line in every if line][:_COMPARED]
+    lines = [" ".join(line.split()) for line in text.replace("\ufeff", " ").split("\n")]
+    return [line for line in lines if line][:_COMPARED]
 
 
 def _page(row: dict[str, Any]) -> Iterator[str]:
@@ -144,5 +144,9 @@ def _words(before: str | None, after: str | None) -> Iterator[str]:
 def _clean(text: str) -> str:
     """A stranger's text on one line, without characters that steer a terminal or turn its words around."""
     line = " ".join(text[: 4 * _CHARACTERS].split())
-    shown = "".join(one for one in line if unicodedata.category(one) not in ("Cc", "Cs") and one not in _TURNING)
-    return shown if len(shown) <= _CHARACTERS else f"{shown[: _CHARACTERS - 1]}…"
+    printable = "".join(
+        character
+        for character in line
+        if unicodedata.category(character) not in ("Cc", "Cs") and character not in _TURNING
+    )
+    return printable if len(printable) <= _CHARACTERS else f"{printable[: _CHARACTERS - 1]}…"
