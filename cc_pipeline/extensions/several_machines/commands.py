@@ -62,7 +62,7 @@ def init(
 
 def _servers(hosts: str | None) -> tuple[tuple[str, int], ...]:
     """Name and port of each host's code server."""
-    found = []
+    servers = []
     for text in (hosts or "").split(","):
         name, _, port = text.strip().partition(":")
         if not name and hosts is None:
@@ -73,10 +73,10 @@ def _servers(hosts: str | None) -> tuple[tuple[str, int], ...]:
             raise UserInputError(
                 f"--hosts has {text!r}, which is another machine on each host; give names that all know"
             )
-        found.append((name, int(port or 4000)))
-    if len(found) == 1 or len({*found}) < len(found):
+        servers.append((name, int(port or 4000)))
+    if len(servers) == 1 or len({*servers}) < len(servers):
         raise UserInputError("--hosts names one host, or one twice; leave it out where one host fetches")
-    return tuple(found)
+    return tuple(servers)
 
 
 def _write_team(

@@ -29,16 +29,16 @@ def examine_leases(workspace: Workspace) -> Iterator[Finding]:
 
 def _leased_by_others() -> Iterator[Finding]:
     """Others lease what the source allows in all, and this home sends its share besides."""
-    ago = None
+    seconds_ago = None
     if is_named():
         with closing(PostgresLedger(makes=False)) as ledger, suppress(RateSourceAway, CcPipelineError):
-            ago = ledger.last_used()
-    if ago is not None and ago < _LEASED_LATELY:
+            seconds_ago = ledger.last_used()
+    if seconds_ago is not None and seconds_ago < _LEASED_LATELY:
         yield Finding(
             "bad",
             "budget",
-            f"this home does not lease its requests, and others do: from {where()}, {ago / 60:,.0f} minutes ago. "
-            "Together they send more than the source allows",
+            f"this home does not lease its requests, and others do: from {where()}, "
+            f"{seconds_ago / 60:,.0f} minutes ago. Together they send more than the source allows",
             f"Set {PREFIX}RATE_SOURCE to the same on all hosts.",
         )
 
@@ -49,8 +49,8 @@ def _leases(settings: Settings) -> Finding:
     with closing(PostgresLedger(makes=False)) as ledger:
         try:
             return Finding("ok", "budget", f"{text}; {ledger.holders():,} processes fetch now")
-        except RateSourceAway as away:
-            why, advice = f"it does not answer: {away}", "Start it. Nothing is fetched meanwhile."
+        except RateSourceAway as unreachable:
+            reason, advice = f"it does not answer: {unreachable}", "Start it. Nothing is fetched meanwhile."
         except CcPipelineError as error:
-            why, advice = str(error), ""
-    return Finding("bad", "budget", f"{text}; {why}", advice)
+            reason, advice = str(error), ""
+    return Finding("bad", "budget", f"{text}; {reason}", advice)

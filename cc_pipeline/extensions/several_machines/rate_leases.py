@@ -72,23 +72,25 @@ class Claim:
         return max(self.share, self.in_flight)
 
 
-def claim(before: Claim | None, others: Sequence[Claim], limit: int, holder: str, in_flight: int, now: float) -> Claim:
+def claim(
+    previous: Claim | None, other_claims: Sequence[Claim], limit: int, holder: str, in_flight: int, now: float
+) -> Claim:
     """What ``holder`` claims next of ``limit``: an even share, of what is free.
 
     The sum of all ``held`` never grows above ``limit``. Where there are more processes than places, who waited longest
     is next, and who had a place for ``TURN`` seconds leaves it.
     """
-    free = limit - sum(one.held for one in others)
-    waiting = [one for one in others if not one.share]
-    had = before is not None and before.share > 0
-    since = now if before is None else min(before.since, now)
-    if had:
-        tired = waiting and len(others) >= limit and now - since >= TURN
-        share = 0 if tired else max(0, min(max(1, limit // (len(others) + 1)), free))
+    free = limit - sum(other.held for other in other_claims)
+    waiting = [other for other in other_claims if not other.share]
+    had_place = previous is not None and previous.share > 0
+    since = now if previous is None else min(previous.since, now)
+    if had_place:
+        gives_way = waiting and len(other_claims) >= limit and now - since >= TURN
+        share = 0 if gives_way else max(0, min(max(1, limit // (len(other_claims) + 1)), free))
     else:
-        earlier = sum((one.since, one.holder) < (since, holder) for one in waiting)
-        share = max(0, min(max(1, limit // (len(others) + 1)), free - earlier))
-    return Claim(holder, share, in_flight, since if had == (share > 0) else now)
+        earlier = sum((waiting_claim.since, waiting_claim.holder) < (since, holder) for waiting_claim in waiting)
+        share = max(0, min(max(1, limit // (len(other_claims) + 1)), free - earlier))
+    return Claim(holder, share, in_flight, since if had_place == (share > 0) else now)
 
 
 class DatabaseClock:
@@ -98,23 +100,23 @@ class DatabaseClock:
         self._low = self._high = self._at = 0.0
         self._known = False
 
-    def note(self, before: float, told: float, after: float) -> None:
-        """The clock said ``told`` at some moment between ``before`` and ``after`` (monotonic seconds of this host)."""
-        low, high = told - after, told - before
+    def note(self, before: float, reading: float, after: float) -> None:
+        """The clock said ``reading`` at some moment between ``before`` and ``after`` (monotonic seconds of this host)."""
+        low, high = reading - after, reading - before
         if self._known:
-            apart = _DRIFT * (after - self._at)
-            both = max(low, self._low - apart), min(high, self._high + apart)
+            drift = _DRIFT * (after - self._at)
+            bounds = max(low, self._low - drift), min(high, self._high + drift)
             # where they do not meet, one of the clocks was set
-            low, high = both if both[0] <= both[1] else (low, high)
+            low, high = bounds if bounds[0] <= bounds[1] else (low, high)
         self._low, self._high, self._at, self._known = low, high, after, True
 
-    def now(self, at: float) -> float:
-        """What it says at least at ``at``: who goes by this is late rather than early."""
-        return at + self._low - _DRIFT * (at - self._at)
+    def now(self, moment: float) -> float:
+        """What it says at least at ``moment``: who goes by this is late rather than early."""
+        return moment + self._low - _DRIFT * (moment - self._at)
 
-    def late(self, at: float) -> float:
+    def late(self, moment: float) -> float:
         """Seconds by which who goes by it may be late."""
-        return self._high - self._low + 2 * _DRIFT * (at - self._at)
+        return self._high - self._low + 2 * _DRIFT * (moment - self._at)
 
 
 class Ledger(Protocol):
@@ -123,9 +125,9 @@ class Ledger(Protocol):
     def now(self) -> float:
         """Its clock, in seconds since the epoch."""
 
-    def reserve(self, host: str, seconds: float, wait: float, ahead: float) -> tuple[float, float]:
+    def reserve(self, host: str, seconds: float, wait: float, max_wait: float) -> tuple[float, float]:
         """Takes ``seconds`` of the time of ``host`` that nobody else has, not before ``wait`` seconds from now. Gives
-        the clock, and where they begin. A time that begins more than ``ahead`` seconds later was written before the
+        the clock, and where they begin. A time that begins more than ``max_wait`` seconds later was written before the
         clock was set back."""
 
     def renew(self, host: str, holder: str, decide: Callable[[float, Claim | None, Sequence[Claim]], Claim]) -> Claim:
@@ -162,22 +164,22 @@ class Leases:
     _holder: str = field(default_factory=lambda: uuid.uuid4().hex)
     _clock: DatabaseClock | None = None
 
-    def slots(self, wanted: int, rate: float, wait: float, lateness: float = 0.0) -> tuple[float, float, int]:
-        """Up to ``wanted`` slots at ``rate``, the first ``wait`` seconds from now or later: in how many seconds it is,
+    def slots(self, max_slots: int, rate: float, wait: float, lateness: float = 0.0) -> tuple[float, float, int]:
+        """Up to ``max_slots`` slots at ``rate``, the first ``wait`` seconds from now or later: in how many seconds it is,
         how far apart they are, and how many. ``lateness`` is by how many seconds this process missed slots of the lease
         before, or nearly missed them."""
         self.life = min(MAX_LIFE, max(LEASED_LIFE, 2 * lateness, self.life / 2))
         clock = self._known()
         late = clock.late(self.monotonic()) + _DRIFT * _PATIENCE
         spacing = leased_spacing(rate)
-        count = max(1, min(wanted, int(LEASE_SECONDS / spacing)))
+        count = max(1, min(max_slots, int(LEASE_SECONDS / spacing)))
         # who may be later than others leaves as much time to whoever comes next: those slots are spaced for their own
-        taken = count * spacing + max(0.0, late - KNOWN_LATE) + self.life - LEASED_LIFE
-        queue = CLOCK_JUMP + (self.limits.concurrency + 1) * max(taken, 1 / rate)
-        before = self.monotonic()
-        told, start = self.ledger.reserve(self.host, taken, wait, queue)
+        reserved_seconds = count * spacing + max(0.0, late - KNOWN_LATE) + self.life - LEASED_LIFE
+        queue = CLOCK_JUMP + (self.limits.concurrency + 1) * max(reserved_seconds, 1 / rate)
+        asked_at = self.monotonic()
+        clock_reading, start = self.ledger.reserve(self.host, reserved_seconds, wait, queue)
         now = self.monotonic()
-        clock.note(before, told, now)
+        clock.note(asked_at, clock_reading, now)
         if clock.late(now) > late:
             raise RateSourceAway("its clock was set")
         return start - clock.now(now), spacing, count
@@ -185,8 +187,8 @@ class Leases:
     def renew(self, in_flight: int) -> int:
         """How many requests this process may have under way, of which ``in_flight`` are."""
 
-        def decide(now: float, before: Claim | None, others: Sequence[Claim]) -> Claim:
-            return claim(before, others, self.limits.concurrency, self._holder, in_flight, now)
+        def decide(now: float, previous: Claim | None, other_claims: Sequence[Claim]) -> Claim:
+            return claim(previous, other_claims, self.limits.concurrency, self._holder, in_flight, now)
 
         return self.ledger.renew(self.host, self._holder, decide).share
 
@@ -200,10 +202,10 @@ class Leases:
         if self._clock is None:
             # the first answer takes a connection longer
             self.ledger.now()
-            before = self.monotonic()
-            told = self.ledger.now()
+            asked_at = self.monotonic()
+            clock_reading = self.ledger.now()
             clock = DatabaseClock()
-            clock.note(before, told, self.monotonic())
+            clock.note(asked_at, clock_reading, self.monotonic())
             self._clock = clock
         return self._clock
 
@@ -240,65 +242,65 @@ class PostgresLedger:
         self._connection: Any = None
 
     def now(self) -> float:
-        with self._statements() as ask:
-            return float(ask(f"select {_NOW}")[0][0])
+        with self._statements() as execute:
+            return float(execute(f"select {_NOW}")[0][0])
 
-    def reserve(self, host: str, seconds: float, wait: float, ahead: float) -> tuple[float, float]:
-        with self._statements() as ask:
-            [(now, end)] = ask(
+    def reserve(self, host: str, seconds: float, wait: float, max_wait: float) -> tuple[float, float]:
+        with self._statements() as execute:
+            [(now, end)] = execute(
                 "insert into cc_pipeline_turns as turn values (%(host)s, "
                 f"{_NOW} + %(wait)s + %(seconds)s) on conflict (host) do update set next_slot = %(seconds)s + "
                 f"case when turn.next_slot > {_NOW} + %(wait)s + %(ahead)s then {_NOW} + %(wait)s "
                 f"else greatest(turn.next_slot, {_NOW} + %(wait)s) end returning {_NOW}, next_slot",
-                {"host": host, "seconds": seconds, "wait": wait, "ahead": ahead},
+                {"host": host, "seconds": seconds, "wait": wait, "ahead": max_wait},
             )
         return float(now), float(end) - seconds
 
     def renew(self, host: str, holder: str, decide: Callable[[float, Claim | None, Sequence[Claim]], Claim]) -> Claim:
-        with self._statements() as ask:
+        with self._statements() as execute:
             # who is second sees what the first wrote: each statement of a transaction looks anew
-            ask("begin; select pg_advisory_xact_lock(hashtext('cc_pipeline_claims'), hashtext(%s))", (host,))
-            rows = ask(
+            execute("begin; select pg_advisory_xact_lock(hashtext('cc_pipeline_claims'), hashtext(%s))", (host,))
+            rows = execute(
                 f"select {_NOW}, holder, share, in_flight, since from cc_pipeline_claims "
                 f"where host = %s and expires between {_NOW} and {_NOW} + %s "
                 f"union all select {_NOW}, null, 0, 0, 0",
                 (host, CLAIM_LIFE + CLOCK_JUMP),
             )
-            claims = {name: Claim(name, *rest) for _, name, *rest in rows if name is not None}
+            claims = {name: Claim(name, *claim_fields) for _, name, *claim_fields in rows if name is not None}
             now = float(rows[-1][0])
-            before = claims.pop(holder, None)
-            found = decide(now, before, list(claims.values()))
-            ask(
+            previous = claims.pop(holder, None)
+            new_claim = decide(now, previous, list(claims.values()))
+            execute(
                 "delete from cc_pipeline_claims where host = %(host)s and (holder = %(holder)s or not expires between "
                 "%(now)s and %(last)s); insert into cc_pipeline_claims values (%(host)s, %(holder)s, %(share)s, "
                 "%(in_flight)s, %(since)s, %(expires)s); commit",
                 {
-                    "host": host, "holder": holder, "share": found.share, "in_flight": found.in_flight,
-                    "since": found.since, "now": now, "expires": now + CLAIM_LIFE,
+                    "host": host, "holder": holder, "share": new_claim.share, "in_flight": new_claim.in_flight,
+                    "since": new_claim.since, "now": now, "expires": now + CLAIM_LIFE,
                     "last": now + CLAIM_LIFE + CLOCK_JUMP,
                 },
             )  # fmt: skip
-        return found
+        return new_claim
 
     def leave(self, host: str, holder: str) -> None:
         if self._connection is not None:
-            with self._statements() as ask:
-                ask("delete from cc_pipeline_claims where host = %s and holder = %s", (host, holder))
+            with self._statements() as execute:
+                execute("delete from cc_pipeline_claims where host = %s and holder = %s", (host, holder))
 
     def holders(self) -> int:
         """How many processes have a claim now, to any source."""
-        with self._statements() as ask:
-            if ask("select to_regclass('cc_pipeline_claims')") == [(None,)]:
+        with self._statements() as execute:
+            if execute("select to_regclass('cc_pipeline_claims')") == [(None,)]:
                 return 0
-            return int(ask(f"select count(*) from cc_pipeline_claims where expires > {_NOW}")[0][0])
+            return int(execute(f"select count(*) from cc_pipeline_claims where expires > {_NOW}")[0][0])
 
     def last_used(self) -> float | None:
         """How many seconds ago somebody leased of any source; ``None`` where nobody ever did."""
-        with self._statements() as ask:
-            if ask("select to_regclass('cc_pipeline_turns')") == [(None,)]:
+        with self._statements() as execute:
+            if execute("select to_regclass('cc_pipeline_turns')") == [(None,)]:
                 return None
-            [(ago,)] = ask(f"select {_NOW} - max(next_slot) from cc_pipeline_turns")
-        return None if ago is None else max(0.0, float(ago))
+            [(seconds_ago,)] = execute(f"select {_NOW} - max(next_slot) from cc_pipeline_turns")
+        return None if seconds_ago is None else max(0.0, float(seconds_ago))
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -313,11 +315,11 @@ class PostgresLedger:
                 self._connection = _connected(driver, makes=self._makes)
             with self._connection.cursor() as cursor:
 
-                def ask(statement: str, values: object = None) -> list[tuple[Any, ...]]:
+                def run_statement(statement: str, values: object = None) -> list[tuple[Any, ...]]:
                     cursor.execute(statement, values)
                     return cursor.fetchall() if cursor.description else []
 
-                yield ask
+                yield run_statement
         except (driver.OperationalError, driver.InterfaceError, driver.InternalError) as error:
             # what was asked may have been done: a turn that nobody uses, a claim that expires
             self.close()

@@ -43,23 +43,23 @@ class SpreadingRunLauncher(WatchingRunLauncher):
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> SpreadingRunLauncher:
         """The launcher that such a configuration means."""
-        return cls([(one["host"], one["port"]) for one in config_value["hosts"]], inst_data)
+        return cls([(server["host"], server["port"]) for server in config_value["hosts"]], inst_data)
 
     def launch_run(self, context: Any) -> None:
         """Starts a run on the host of its turn. Raises what puts it back into the queue where no host that may take it
         answers."""
         run: dg.DagsterRun = context.dagster_run
         instance: dg.DagsterInstance = self._instance
-        turn = self._in_turn(instance, run)
-        found = next((server for server in turn if server_listens(server)), None)
-        if found is None:
+        servers = self._in_turn(instance, run)
+        live_server = next((server for server in servers if server_listens(server)), None)
+        if live_server is None:
             raise unreachable(
-                f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in turn)}. Start the "
-                "code server of that host (dagster api grpc), or take the host out of run_launcher in dagster.yaml."
+                f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in servers)}. Start "
+                "the code server of that host (dagster api grpc), or take the host out of run_launcher in dagster.yaml."
             )
         instance.add_run_tags(run.run_id, {MACHINE_TAG: this_machine()})
         # another host is not tried after this one: it may have begun the run and answered too late
-        start_on(instance, run, *found)
+        start_on(instance, run, *live_server)
         self._run_ids.add(run.run_id)
 
     def _keeper(self, run: dg.DagsterRun) -> Server | None:
@@ -70,5 +70,7 @@ class SpreadingRunLauncher(WatchingRunLauncher):
         if not made_by(run):
             # footers, the published file and what is exported lie in one home
             return self.hosts[:1]
-        busy = Counter(server_of(one) for one in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))))
+        busy = Counter(
+            server_of(dagster_run) for dagster_run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
+        )
         return sorted(self.hosts, key=lambda server: busy[server])

@@ -60,11 +60,11 @@ def team_files(team: Team) -> Mapping[str, str]:
 def _for_hosts(common: str, hosts: tuple[tuple[str, int], ...]) -> str:
     """The queue of one host (two runs at a time, one of them a backfill's) and its launcher as those of several."""
     runs = 2 * max(1, len(hosts))
-    spreading = _LAUNCHER + "".join(_SERVER.format(*server) for server in hosts)
+    spreading_launcher = _LAUNCHER + "".join(_SERVER.format(*server) for server in hosts)
     for before, after in (
         ("max_concurrent_runs: 2", f"max_concurrent_runs: {runs}"),
         ("value: backfill, limit: 1}", f"value: backfill, limit: {runs - 1}}}"),
-        (_ONE_LAUNCHER, spreading if hosts else _ONE_LAUNCHER),
+        (_ONE_LAUNCHER, spreading_launcher if hosts else _ONE_LAUNCHER),
     ):
         assert before in common
         common = common.replace(before, after)
