@@ -91,8 +91,7 @@ class Order:
 
     @property
     def delivery(self) -> str:
-        """The name of the delivery in the place. Equal targets and subsets give equal names, however they are written.
-        """
+        """The name of the delivery in the place. Equal targets and subsets give equal names, however they are written."""
         return delivery_id(self.crawl, self.targets, self.subsets)
 
 
@@ -181,8 +180,7 @@ def with_planned(records: pa.Table, captures: pa.Table) -> pa.Table:
 
 
 def _ledger_rows(records: pa.Table) -> pa.Table:
-    """Returns each capture once, in file and offset order. A capture that was fetched for any target counts as fetched.
-    """
+    """Returns each capture once, in file and offset order. A capture that was fetched for any target counts as fetched."""
     best = records.take(pc.sort_indices(records, [("outcome", "ascending")]))  # fetched, missing, quarantined
     return distinct_captures(best).sort_by([("warc_filename", "ascending"), ("warc_record_offset", "ascending")])
 

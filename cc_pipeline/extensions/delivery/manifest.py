@@ -232,8 +232,7 @@ def _file(entry: dict[str, Any]) -> FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of reading a whole part. ``reasons`` are empty if it is sound; ``more`` further reasons were omitted.
-    """
+    """The result of reading a whole part. ``reasons`` are empty if it is sound; ``more`` further reasons were omitted."""
 
     sha256: str
     captures: pa.Table

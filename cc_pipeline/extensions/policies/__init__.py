@@ -1,4 +1,4 @@
-"""What sites and pages ask of robots, by their captures, and data sets of texts that respect it."""
+"""Usage preferences of sites and pages for robots, from their captures, and data sets of texts that respect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Dagster runs: robots.txt captures read into ``site_policies``."""
+"""The function that Dagster runs: it reads robots.txt captures into ``site_policies``."""
 
 import dagster as dg
 
@@ -12,7 +12,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, placement: Placement) -> Yielded:
-    """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made on request."""
+    """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Runs on request."""
     run = PartitionRun(context, workspace, placement, wanted_keys(context), ["site_policies"])
     yield from _fill_policies(context, workspace, run)
 

@@ -1,5 +1,6 @@
-"""``policies``: what the hosts of targets ask of robots, by their robots.txt captures. ``dataset``: main texts by
-published rules, with a datasheet."""
+"""The command ``policies`` reads the robots.txt captures of targets' hosts. The command ``dataset`` exports main texts
+filtered by published rules, with a datasheet.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 
-#: Rows of the answer, a line for each crawl and target.
+#: The summary that the command prints, a row for each crawl and target.
 _SHOWN = """
     SELECT crawl, split_part(target, '~', 1) AS target, count(*) AS captures, count(DISTINCT (scheme, host, port)) AS
         origins, count(DISTINCT content_digest) AS contents, count_if(state = 'read') AS read,
@@ -85,7 +86,7 @@ def policies(
             columns = [column[0] for column in rows.description or []]
             write_rows("robots.txt captures", columns, rows.fetchall(), output)
     except EnvironmentFault:
-        # nothing is published where nothing was ever found
+        # Nothing is published if nothing was ever found.
         if not faults:
             raise
     for fault in faults:
@@ -93,7 +94,7 @@ def policies(
 
 
 def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
-    """The crawls in which the home has captures of the targets. Raises ``UserInputError`` where there is none."""
+    """The crawls in which the home has captures of the targets. Raises ``UserInputError`` if there is none."""
     from cc_pipeline.lake.slice import LOCATE
     from cc_pipeline.workspace.workspace import open_workspace
 

@@ -1,12 +1,14 @@
-"""What sites and pages asked of robots when a page was fetched, and what they ask by the newest capture known: the SQL.
+"""SQL queries of the usage preferences of sites and pages: those at the time of a fetch, and those of the newest
+capture.
 
-``main.site_policies`` has the lines of robots.txt captures, ``main.page_policies`` what pages and their headers say.
-A page's robots.txt is that of its scheme, host and port. Common Crawl fetches it before the pages of a segment, so the
-one of the page's own segment comes first; else the last earlier one, else the first later one: ``basis`` says which.
+``main.site_policies`` has the lines of robots.txt captures, ``main.page_policies`` the preferences in pages and
+headers. A page's robots.txt is that of its scheme, host and port. Common Crawl fetches it before the pages of a
+segment, so the robots.txt of the page's own segment is preferred, then the last earlier one, then the first later one:
+``basis`` has which.
 
-*Unknown* is a verdict: an origin without a capture, an answer that is no robots.txt, and a file that says nothing of a
-use. Where several things are said of one use, ``disallow`` goes before ``allow``. A rule (``access``) says which robots
-may fetch, and nothing of a use; both are told apart.
+*Unknown* is a verdict: for an origin without a capture, for an answer that is no robots.txt, and for a file without a
+statement about a use. If several statements are about one use, ``disallow`` wins. A rule (``access``) names the robots
+that may fetch and is not about a use; rules and uses have separate verdicts.
 """
 
 from __future__ import annotations
@@ -20,19 +22,19 @@ from cc_pipeline.publish.sql import Scope
 
 _KEY: Final = ", ".join(CAPTURE)
 _ORIGIN: Final = ("scheme", "host", "port")
-#: What is known of one capture of a robots.txt; ``robots`` names it among the lines of all.
+#: The facts about one robots.txt capture; ``robots`` identifies it among the lines of all captures.
 _ROBOTS: Final = (
     "struct_pack(robots, crawl, segment, fetch_time, fetch_status, state := value, content_digest, warc_filename, "
     "warc_record_offset)"
 )
-#: States of a robots.txt that leave what was known before: the newest capture is one of another state, where there is.
+#: States of a robots.txt without information. The newest capture is one of another state, if there is any.
 _TELLS_NOTHING: Final = ("unreachable", "unresolved", "unreadable")
-#: What verdicts are about: ``access`` is what rules say, the others are uses.
+#: Subjects of verdicts: ``access`` is decided by rules, the others are uses.
 ABOUT: Final = ("access", *USES)
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a URL, as columns. The fill of ``site_policies`` has the same in Python."""
+    """SQL columns with scheme, host and port of a URL. ``fill.origin_of`` does the same in Python."""
     authority = f"lower(regexp_extract({url}, '^[^/?#]*//(?:[^/?#@]*@)?([^/?#]*)', 1))"
     scheme = f"lower(regexp_extract({url}, '^([^/?#:]*):', 1))"
     port = f"TRY_CAST(regexp_extract({authority}, ':([0-9]+)$', 1) AS INTEGER)"
@@ -43,12 +45,12 @@ def origin(url: str) -> str:
 
 
 def segment(warc_filename: str = "warc_filename") -> str:
-    """The segment that an archive file is of; empty where its name has none."""
+    """An SQL expression of the segment in an archive file's name; empty if the name has none."""
     return f"regexp_extract({warc_filename}, '/segments/([^/]+)/', 1)"
 
 
 def path_of(url: str) -> str:
-    """Path and query of a URL in the normal form of patterns (``policies/robots.py``)."""
+    """An SQL expression of a URL's path and query in the normal form of patterns (``policies/robots.py``)."""
     has_escapable = "regexp_matches(rooted, '[^!-~]')"
     octets = (
         "array_to_string(list_transform(string_split(rooted, ''), lambda one: CASE WHEN one < '!' OR one > '~' THEN "
@@ -64,7 +66,7 @@ def path_of(url: str) -> str:
 
 
 def _let(name: str, value: str, expression: str) -> str:
-    """``expression`` with a name in it for a value, so that long expressions are written once."""
+    """An SQL expression that binds ``name`` to ``value`` in ``expression``, so that a long value is written once."""
     return f"list_transform([{value}], lambda {name}: {expression})[1]"
 
 
@@ -80,18 +82,23 @@ def _unescaped(text: str, kept_escapes: str) -> str:
 
 
 def fits(pattern: str, path: str) -> str:
-    """Whether a pattern fits a path, from its first octet; both in normal form (RFC 9309, 2.2.2 and 2.2.3)."""
+    """An SQL condition: the pattern matches the path from its first octet. Both are in normal form (RFC 9309, 2.2.2 and
+    2.2.3).
+    """
     plain = f"replace(replace(replace({pattern}, '\\', '\\\\'), '%', '\\%'), '_', '\\_')"
     like_pattern = f"replace(CASE WHEN ends_with({plain}, '$') THEN {plain}[:-2] ELSE {plain} || '*' END, '*', '%')"
     return f"({path} LIKE {like_pattern} ESCAPE '\\')"
 
 
 def joined(pages: str, table: Scope) -> str:
-    """Of each row of ``pages`` (``page``, ``scheme``, ``host``, ``port``, ``crawl``, ``segment``, ``fetched``) the
-    robots.txt that held when it was fetched and the newest one: structs ``robots`` and ``newest``, null where there is
-    none. ``basis`` is segment, earlier, later or none; ``gap_seconds`` how much earlier than the page it was fetched
-    (below 0: later). ``agreement`` is bracketed where the last one before and the first one after the page say the
-    same as it, changed where one does not, and null where there is none on one side."""
+    """Common table expressions that join each row of ``pages`` (``page``, ``scheme``, ``host``, ``port``, ``crawl``,
+    ``segment``, ``fetched``) with two robots.txt captures: the one in force at the fetch (struct ``robots``) and the
+    newest one (struct ``newest``). Both are null if there is none.
+
+    ``basis`` is segment, earlier, later or none. ``gap_seconds`` is how much earlier than the page the robots.txt was
+    fetched (below 0: later). ``agreement`` is bracketed if the last capture before and the first one after the page
+    have the same content, changed if one differs, and null if there is none on one side.
+    """
     same_origin = " AND ".join(f"p.{name} = r.{name}" for name in _ORIGIN)
     in_segment = f"{same_origin} AND p.crawl = r.crawl AND p.segment = r.segment"
 
@@ -131,11 +138,12 @@ def joined(pages: str, table: Scope) -> str:
 
 
 def verdicts(question_query: str, table: Scope) -> str:
-    """What robots.txt says of each row of ``asked`` (``ask``, ``robots`` and its ``state``, ``path``, ``agent``), a row
-    for each of ``ABOUT``: ``verdict`` is allow, disallow or unknown.
+    """Common table expressions with the verdicts of robots.txt for each row of ``question_query`` (``ask``, ``robots``
+    and its ``state``, ``path``, ``agent``), one row for each of ``ABOUT``: ``verdict`` is allow, disallow or
+    unknown.
 
-    An agent's own group takes the place of the one for all, its signals too. Among rules that fit the longest counts,
-    of equally long ones ``allow``; of signals with a path, ``disallow``.
+    The group of an agent replaces the group for all agents, including its signals. The longest matching rule counts,
+    and ``allow`` counts among rules of equal length; among signals with a path ``disallow`` counts.
     """
     family = "CASE WHEN signal IN ('allow', 'disallow') THEN 'rule' ELSE signal END"
     tie = "(says = CASE WHEN signal IN ('allow', 'disallow') THEN 'allow' ELSE 'disallow' END)::INTEGER"
@@ -166,7 +174,9 @@ def verdicts(question_query: str, table: Scope) -> str:
 
 
 def page_policies() -> str:
-    """What pages say of themselves: a row for each thing said. ``agent`` is ``*`` where it is said to all."""
+    """An SQL query of the preferences in pages and headers: one row for each statement. ``agent`` is ``*`` for a
+    statement to all.
+    """
     key = f"{_KEY}, warc_record_length, subset, url, fetch_time, domain"
     robots = {"noai": ("ai-input", "train"), "noml": ("ai-input", "train"), "noindex": ("search",), "none": ("search",)}
     robots_cases = " ".join(f"WHEN {quoted(name)} THEN {list(uses)}" for name, uses in robots.items())
@@ -222,7 +232,7 @@ def page_policies() -> str:
 
 
 def both(site: str, page: str) -> str:
-    """One verdict of what a site and a page say: ``disallow`` goes before ``allow``. ``page`` may be null."""
+    """An SQL expression that combines the verdicts of a site and a page: ``disallow`` wins. ``page`` may be null."""
     return (
         f"CASE WHEN {site} = 'disallow' OR {page} = 'disallow' THEN 'disallow' "
         f"WHEN {site} = 'allow' OR {page} = 'allow' THEN 'allow' ELSE 'unknown' END"
@@ -230,8 +240,9 @@ def both(site: str, page: str) -> str:
 
 
 def policy_of(page: str, moment: str, table: Scope) -> str:
-    """What held for a URL at a time, and what holds by the newest captures known: a row for each agent that one of the
-    two robots.txt names (``*`` is every other one) and each of ``ABOUT``."""
+    """An SQL query of the verdicts for a URL at a time and by the newest captures: one row for each agent that one of
+    the two robots.txt names (``*`` is every other agent) and each of ``ABOUT``.
+    """
     captures_of_page = f"FROM {table('captures')} WHERE url = {page}"
 
     def page_verdicts(name: str, fetch_time: str) -> str:
@@ -247,7 +258,7 @@ def policy_of(page: str, moment: str, table: Scope) -> str:
             f"LEFT JOIN {name} {name}_own ON {name}_own.about = one.about AND {name}_own.agent = one.agent"
         )
 
-    # a no wins, and what was not said counts for nothing
+    # A refusal wins, and a missing statement has no effect.
     verdict_then, verdict_now = (
         both(verdict, f"greatest({name}_all.says, {name}_own.says)")
         for verdict, name in (("one.held", "page_then"), ("one.holds", "page_now"))
@@ -289,8 +300,9 @@ def policy_of(page: str, moment: str, table: Scope) -> str:
 
 
 def by_status(robots: str, robot: str) -> str:
-    """What a status of robots.txt means, where it gave no rules: to RFC 9309, or to Common Crawl's own robot (which
-    takes 403 for a no, and comes again after 429 and 5xx)."""
+    """An SQL column with the meaning of a robots.txt status without rules: by RFC 9309, or for Common Crawl's own
+    robot, which treats 403 as a refusal and retries after 429 and 5xx.
+    """
     state, status = f"{robots}.state", f"{robots}.fetch_status"
     if robot == "rfc9309":
         return f"CASE {state} WHEN 'unavailable' THEN 'allow' WHEN 'unreachable' THEN 'disallow' END AS status_rfc9309"
@@ -301,9 +313,10 @@ def by_status(robots: str, robot: str) -> str:
 
 
 def consent_timeline(table: Scope) -> str:
-    """A row for each stretch of captures of an origin's robots.txt, one after the other, that say the same: when, and
-    what its front page was told, robots without a group of their own first (``access``, ``search``, ``ai_input``,
-    ``train``), then the agents that are named, and those of them that may fetch nothing."""
+    """An SQL query of the history of an origin's robots.txt: a row for each sequence of captures with the same content,
+    with its times and the verdicts for the front page, first for robots without a group of their own (``access``,
+    ``search``, ``ai_input``, ``train``), then the named agents, and those of them that may fetch nothing.
+    """
     questions = (
         "SELECT one.robots AS ask, one.robots AS robots, one.state AS state, '/' AS path, '*' AS agent FROM stretches"
     )

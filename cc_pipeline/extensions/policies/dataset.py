@@ -1,7 +1,7 @@
-"""A data set of main texts: pages go through one filter after the other, and a datasheet says what each took.
+"""A data set of main texts: pages pass one filter after the other, and a datasheet counts the pages that each removed.
 
-The figures that filters look at are in ``page_text`` already, so a page's text is read once, to compare whole texts.
-Everything is asked of DuckDB within a bound of memory; near copies are found from sketches.
+The metrics of most filters are columns of ``page_text``, so a text is read once, to compare whole texts. DuckDB runs
+all queries within a memory limit; near copies are found from sketches.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from cc_pipeline.extensions.policies.respect import AsOf, Seen, beside, conditio
 from cc_pipeline.lake.reading import quoted
 
 _UNSPACED: Final = ", ".join(map(quoted, sorted(UNSPACED)))
-#: Of these the figure counts no end marks: they have none, or their own.
+#: Languages without end marks, or with end marks that the metric does not count.
 _NOT_COUNTED: Final = ", ".join(map(quoted, sorted(NO_MARKS | {"mya", "khm", "amh", "tir", "hye"})))
-#: Our own rules, after Gopher's and C4's, over the figures in ``page_text`` alone: name, and what a page has to be.
+#: Own rules, after Gopher's and C4's, that only need the metrics in ``page_text``: name, condition and meaning.
 FIGURES: Final = (
     (
         "mean_word_length",
@@ -67,11 +67,11 @@ FIGURES: Final = (
     ("curly_brackets", "quality.curly_brackets = 0", "no curly bracket"),
     ("lorem_ipsum", "quality.lorem_ipsum = 0", "no lorem ipsum"),
 )  # fmt: skip
-#: What ``--rules`` names: ours, and the presets that are computed from a page's text.
+#: Values of ``--rules``: the own rules, and the presets that are computed from a page's text.
 RULES: Final = ("figures", *PRESETS)
 _FUNCTION: Final = "failed_rules"
 _PLACE: Final = (*CAPTURE, "url")
-#: Sketches that are taken over at a time.
+#: Sketches of one batch.
 _BATCH: Final = 16_384
 #: The first of a page's languages.
 _LANGUAGE: Final = "content_languages[1]"
@@ -80,16 +80,19 @@ _SHOWN: Final = (
     "quality.words AS words, domain, crawl, warc_filename, warc_record_offset, warc_record_length, content_digest"
 )
 
-#: Domains that the Markdown names; the JSON has all of them.
+#: Maximum domains in the Markdown; the JSON has all of them.
 _MOST_TOLD: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is kept. ``languages`` are ISO 639-3 codes (none: all), words are those of the main text, ``rules`` names of
-    ``RULES``, ``near`` the share of five-word runs in common from which a text is a near copy (``None``: none is).
-    ``respect`` are wishes of ``respect.py``, judged ``as_of`` the fetch or the latest capture; ``known`` leaves out
-    pages of which one is unknown."""
+    """The filters of a data set. ``languages`` are ISO 639-3 codes (empty: all), word counts are those of the main
+    text, ``rules`` are names in ``RULES``, and ``near`` is the share of common five-word runs of near copies
+    (``None``: near copies are kept).
+
+    ``respect`` are preferences of ``respect.py``, judged ``as_of`` the fetch or the latest capture. ``known`` also
+    removes pages with an unknown preference.
+    """
 
     languages: tuple[str, ...] = ()
     min_words: int = 50
@@ -113,7 +116,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A filter: what a page has to be, how many came to it, how many it took, and how many would fail it alone."""
+    """One filter: the condition on a page, the number of pages before it, the number that it removed, and the number
+    that fail this condition regardless of other filters.
+    """
 
     name: str
     wanted: str
@@ -124,7 +129,7 @@ class Step:
 
 @dataclass(slots=True)
 class Sieved:
-    """What became of the pages. ``by_language`` and ``by_domain`` count those that are left, ``sql`` gives them."""
+    """The result of filtering. ``by_language`` and ``by_domain`` count the remaining pages; ``sql`` selects them."""
 
     pages: int
     steps: list[Step] = field(default_factory=list)
@@ -133,22 +138,22 @@ class Sieved:
     by_language: dict[str, int] = field(default_factory=dict)
     by_domain: dict[str, int] = field(default_factory=dict)
     by_crawl: dict[str, int] = field(default_factory=dict)
-    #: By language, of those that came to the presets: rules without a threshold for it.
+    #: Rules without a threshold for a language, for each language of the pages that reached the presets.
     not_applied: dict[str, list[str]] = field(default_factory=dict)
-    #: With wishes: what was seen of all pages, and by wish of how many that are left nothing is known.
+    #: With preferences: the counts of all pages, and by preference the remaining pages for which it is unknown.
     seen: Seen | None = None
     unknown: dict[str, int] = field(default_factory=dict)
     sql: str = ""
-    #: Of all pages that came, those that are gone too.
+    #: Crawls of all pages, including removed ones.
     crawls: tuple[str, ...] = ()
 
 
 def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scratch: Path) -> Sieved:
-    """Puts the rows of ``pages`` (a query with the columns of ``page_text``) through ``recipe``.
+    """Filters the rows of ``pages`` (a query with the columns of ``page_text``) by ``recipe``.
 
-    Of copies the one with the most words is kept, of equally long ones the newest. A file in ``scratch`` holds figures
-    and sketches of the pages while ``connection`` has it attached as ``sieve``; ``sql`` of the answer reads it. Raises
-    ``UserInputError`` where the published file lacks the figures, ``EnvironmentFault`` where the disk refuses.
+    Of several copies, the one with the most words is kept, and the newest of equally long ones. A file in ``scratch``,
+    attached to ``connection`` as ``sieve``, holds metrics and sketches of the pages; ``sql`` of the result reads it.
+    Raises ``UserInputError`` if the published file lacks the metrics, ``EnvironmentFault`` if the disk fails.
     """
     connection.execute(f"ATTACH {quoted(str(scratch / 'sieve.duckdb'))} AS sieve (READ_WRITE)")
     place = ", ".join(_PLACE)
@@ -180,7 +185,7 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
         name for (name,) in execute("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall()
     )
     removed_by_step = dict(execute("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
-    # a page without a main text fails no rule, and is not too short: it has none of the figures
+    # A page without a main text has no metrics, so it fails only the filter main_text.
     text_tests = {number for number, (name, *_) in enumerate(tests) if ":" in name or name == "words"}
     count_columns = ", ".join(f"count_if(f{n}{' AND words > 0' if n in text_tests else ''})" for n in range(len(tests)))
     failing_alone = execute(f"SELECT {count_columns} FROM sieve.main.pages").fetchall()[0]
@@ -223,7 +228,7 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
 
 
 def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
-    """Name, condition and meaning of each filter, in order. A figure that is null fails."""
+    """Yields name, condition and meaning of each filter, in order. A null metric fails."""
     yield "status", "fetch_status IS NULL OR fetch_status BETWEEN 200 AND 299", "a status of success"
     yield "main_text", "quality.words > 0", "has a main text"
     for preference in recipe.respect:
@@ -248,7 +253,7 @@ def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
 
 
 def _failures_of(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) -> str:
-    """The expression that gives the names of the rules a page's text fails, null without a text."""
+    """Registers a function and returns the expression of the rules that a page's text fails, null without a text."""
     if not presets:
         return "NULL::VARCHAR[]"
     connection.create_function(  # type: ignore[call-overload]  # its stubs want objects for names
@@ -312,7 +317,7 @@ def _drop_near(
 
 
 def datasheet(filtered: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
-    """What each filter took, as Markdown and as JSON."""
+    """The counts of each filter, as Markdown and as JSON."""
     lines = ["## What each filter took", "", "| filter | a page has to | came | taken | alone it would take |"]
     lines.append("|---|---|---|---|---|")
     for step in filtered.steps:

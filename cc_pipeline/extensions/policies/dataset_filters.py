@@ -1,9 +1,9 @@
-"""The filters that data sets are made with, under the names of those who published them: Gopher's two (Rae and others
-2021, table A1 and section A.1.1), C4's (Raffel and others 2020) with the numbers of two programs, and FineWeb's own
-(Penedo and others 2024). Each as datatrove computes it, whose verdicts the tests have.
+"""The filters of published data sets, by their published names: Gopher's two (Rae and others 2021, table A1 and section
+A.1.1), C4's (Raffel and others 2020) with the numbers of two programs, and FineWeb's own (Penedo and others 2024).
+Each filter follows datatrove, whose results are in the tests.
 
-A rule was published for English. Where a language has no words between spaces, no end marks, or other words than
-English, it is not applied (``not_applied``).
+The rules were published for English. A rule is not applied (``not_applied``) to a language without words between
+spaces, without end marks, or with other words than English, if the rule depends on these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PUNCTUATION = frozenset(
     "\u2501\u25ba\u2236\u3001\u3002\u3008\u3009\u300a\u300b\u300c\u300d\u3010\u3011\uff01\uff05\uff08\uff09\uff0c\uff0e"
     "\uff11\uff1a\uff1b\uff1f\uff5e"
 ) | {chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))}
-#: The program's list is longer by the sentence marks of scripts out of use.
+#: The list of datatrove also has the sentence marks of historic scripts.
 _ENDS = (
     *(
         ".",
@@ -76,8 +76,9 @@ Split = Callable[[str], Sequence[str]]
 
 
 def split_words(text: str) -> list[str]:
-    """Words and marks, each mark a word, close to spaCy's rules for English; the letters of scripts without spaces.
-    Signs that are written with letters part no word."""
+    """Splits a text into words and marks (each mark is a word), close to spaCy's rules for English. Scripts without
+    spaces are split into letters. Combining characters do not split a word.
+    """
     words: list[str] = []
     for part in plain.words(text):
         if part.isalpha():
@@ -92,7 +93,9 @@ def split_words(text: str) -> list[str]:
 
 
 def _is_sign(character: str) -> bool:
-    """Whether it is written with letters, as vowels are in the scripts of India; what chooses a picture is not."""
+    """Whether a character is written together with letters, like the vowels of Indian scripts. Variation selectors are
+    not.
+    """
     if "\ufe00" <= character <= "\ufe0f":
         return False
     return character == "\u200c" or unicodedata.category(character) in ("Mn", "Mc")
@@ -109,7 +112,7 @@ def _sentences(line: str) -> int:
 
 
 class Page:
-    """A text with what several rules count of it, each counted once."""
+    """A text with measures that several rules need, each computed once."""
 
     def __init__(self, text: str, language: str | None, split: Split = split_words) -> None:
         self.text = text
@@ -121,7 +124,7 @@ class Page:
         self.c4: dict[int, _Lines] = {}
 
     def share(self, count: float) -> float:
-        """By characters of the text."""
+        """The share of ``count`` characters in the text."""
         return count / (len(self.text) or 1)
 
     def of_lines(self, predicate: Callable[[str], bool]) -> float:
@@ -132,8 +135,9 @@ class Page:
 
 
 class Rule(NamedTuple):
-    """``keeps`` says whether a page passes, ``meaning`` what it has to be. ``not_in`` are languages without a
-    threshold; with ``only_in`` all others are."""
+    """``keeps`` decides whether a page passes; ``meaning`` describes the condition. ``not_in`` are languages without a
+    threshold; with ``only_in`` all other languages have none.
+    """
 
     name: str
     meaning: str
@@ -142,12 +146,12 @@ class Rule(NamedTuple):
     only_in: frozenset[str] = frozenset()
 
     def applies(self, language: str | None) -> bool:
-        """Whether there is a threshold for a text of this language."""
+        """Whether the rule has a threshold for a text of this language."""
         return language not in self.not_in and (not self.only_in or language in self.only_in)
 
 
 def _repeated(parts: Sequence[str]) -> tuple[int, int]:
-    """Parts that occurred before: how many, their characters."""
+    """Counts the parts that occurred before. Returns their number and their characters."""
     seen: set[str] = set()
     count = characters = 0
     for part in parts:
@@ -159,7 +163,9 @@ def _repeated(parts: Sequence[str]) -> tuple[int, int]:
 
 
 def _top(page: Page, size: int) -> float:
-    """Characters of the most frequent run of words, spaces with them, in all its places; of several the first."""
+    """The characters of the most frequent run of words, including spaces, in all its places; the first of equally
+    frequent runs.
+    """
     words = page.words
     runs = Counter(zip(*(words[start:] for start in range(size)), strict=False))
     if not runs:
@@ -278,7 +284,7 @@ FINEWEB: Final = (
 
 
 class _Lines(NamedTuple):
-    """What C4's look at the lines found, of those that it would keep: how many sentences, and what ends a page."""
+    """C4's counts of the lines that it would keep: the number of sentences, and whether a phrase excludes the page."""
 
     sentences: int
     lorem_ipsum: bool
@@ -352,7 +358,7 @@ def rules_of(preset: str, language: str | None) -> tuple[Rule, ...]:
 
 
 def failed(text: str, language: str | None, presets: Sequence[str], split: Split = split_words) -> set[str]:
-    """The rules a text fails, as ``preset: rule``."""
+    """The rules that a text fails, as ``preset: rule``."""
     page = Page(text, language, split)
     return {
         f"{preset}: {rule.name}" for preset in presets for rule in rules_of(preset, language) if not rule.keeps(page)

@@ -1,7 +1,7 @@
-"""The table ``site_policies`` filled: each robots.txt capture of targets in a crawl, with what it says.
+"""Fills the table ``site_policies``: each robots.txt capture of targets in a crawl, with its content.
 
-A row is a capture, so that of a file that was fetched a hundred times each time counts. Its lines stand once a slice,
-at the first capture that says so; the published view has them for each.
+Each row is a capture, so every fetch of a file counts. The lines of a file are stored once a slice, at the first
+capture with this content; the published view repeats them for each capture.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.workspace.workspace import Workspace
 
 SUBSET: Final = "robotstxt"
-#: Redirects that are followed (RFC 9309, 2.3.1.2).
+#: Maximum redirects to follow (RFC 9309, 2.3.1.2).
 _MOST_REDIRECTS: Final = 5
 _SEGMENT = re.compile(r"/segments/([^/]+)/")
 _ORIGIN = re.compile(r"([^/?#:]*):?//(?:[^/?#@]*@)?([^/?#]*)")
@@ -50,23 +50,24 @@ _PORT = re.compile(r":([0-9]*)$")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 
 
-#: What is kept of a row of ``records``.
+#: Columns of ``records`` that are kept.
 _KEPT: Final = tuple(dict.fromkeys(("crawl", "url", "domain", "fetch_time", "fetch_status", *PLACE)))
 _LINES: Final = pa.schema([SITE_POLICIES_SCHEMA.field("lines")])
-#: Rows, and lines of bodies, that become one batch.
+#: Maximum rows, with the lines of their bodies, of one batch.
 _HELD: Final = 10_000
 
 
 class _Bodies:
-    """The lines of each body, put aside in a file while all captures of a slice are read: by digest its batch in the
-    file, and what signals it has."""
+    """The lines of each body, spilled to a file while the captures of a slice are read. Keeps, by digest, the batch in
+    the file and the signals of the body.
+    """
 
     def __init__(self, writer: pa.RecordBatchWriter) -> None:
         self._writer = writer
         self.known: dict[str, tuple[int, frozenset[str]]] = {}
 
     def signals(self, digest: str, payload: bytes) -> frozenset[str]:
-        """Those of a body, which is parsed if it is new."""
+        """The signals of a body, which is parsed if it is new."""
         if digest not in self.known:
             lines = [asdict(line) for line in parse_robots(payload)]
             self._writer.write_batch(pa.RecordBatch.from_pylist([{"lines": lines}], _LINES))
@@ -76,8 +77,9 @@ class _Bodies:
 
 @dataclass(slots=True)
 class _Answer:
-    """One capture of a robots.txt: what is kept of its row of ``records``, its state, where it sends on to, and the
-    digest of the ``body`` that has its lines."""
+    """One robots.txt capture: some columns of its row of ``records``, its state, the target of its redirect, and the
+    digest of the ``body`` with its lines.
+    """
 
     row: Row
     segment: str
@@ -87,10 +89,10 @@ class _Answer:
 
 
 def fill_policies(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
-    """Reads the robots.txt captures of ``slugs`` in ``crawl``, which are fetched; what is unchanged stays.
+    """Reads the fetched robots.txt captures of ``slugs`` in ``crawl``. Unchanged slices are skipped.
 
-    Raises ``EnvironmentFault`` for a target whose robots.txt captures were never fetched, and where the lake or the
-    stored bytes cannot be read, and as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
+    Raises ``EnvironmentFault`` for a target whose robots.txt captures were never fetched and if the lake or the stored
+    bytes cannot be read. Raises as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
     return planned_again(workspace, crawl, slugs, lambda run: _fill(workspace, crawl, slugs, run))
 
@@ -122,7 +124,7 @@ def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs
 
 
 def due(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
-    """Those of ``slugs`` with robots.txt captures in ``crawl`` that are fetched and not read as they are now."""
+    """The ``slugs`` with fetched robots.txt captures in ``crawl`` that were not yet read by this version."""
     stale = POLICIES.stale(workspace.lake, _wanted(workspace, _asked(workspace, crawl, slugs)))
     return list(dict.fromkeys(slice_.whole.target for slice_ in stale))
 
@@ -137,7 +139,7 @@ def _asked(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Asked:
 
 
 def _wanted(workspace: Workspace, requested: Asked) -> dict[Slice, str]:
-    """The digest that each slice would get; those that were not fetched have none."""
+    """The input digest of each slice. Slices that were not fetched have none."""
     slice_states = stand(workspace, requested.slices, (FETCH,), look_for_bytes=False)
     fetched = {slice_: slice_states[slice_].fetched for slice_ in requested.slices}
     return {
@@ -210,17 +212,18 @@ def _told(slice_: Slice, answers: Sequence[_Answer], lines_of: Callable[[str], A
 
 
 def _name(answer: _Answer, scheme: str, host: str, port: int) -> str:
-    """The same for the same capture, whichever targets have it."""
+    """The name of a robots.txt capture, the same for all targets that have it."""
     fetched_at = answer.row["fetch_time"]
     timestamp = "" if fetched_at is None else f"{fetched_at:%Y%m%d%H%M%S}"
-    # which record it was tells two of one second apart
+    # The offset distinguishes two captures of the same second.
     record = answer.row["warc_record_offset"]
     return f"{answer.row['crawl']} {answer.segment} {scheme}://{host}:{port} {timestamp} {record}"
 
 
 def _followed(answer: _Answer, by_url: dict[tuple[str, str], list[_Answer]]) -> _Answer:
-    """The answer at the end of redirects, each of the same segment; the first one where that is not archived. What is
-    found holds for the origin that was asked first."""
+    """Follows redirects within the segment and returns the last answer, or the first one if a redirect leads to no
+    archived capture. Its rules hold for the origin that was requested first.
+    """
     final_answer = answer
     for _ in range(_MOST_REDIRECTS):
         if final_answer.state != "redirect":
@@ -249,12 +252,12 @@ def _answers(workspace: Workspace, slice_: Slice, bodies: _Bodies) -> Iterator[_
 
 
 def _read(answer: _Answer, page: PageInput, bodies: _Bodies) -> None:
-    """Fills in what became of a request for a robots.txt, in the words of RFC 9309 (2.3.1)."""
+    """Sets state, redirect and body of a robots.txt answer, in the words of RFC 9309 (2.3.1)."""
     status = page.http_status or 0
     if 300 <= status < 400:
         location = next(iter(header_values(page.http_headers, "location")), None)
         answer.state = "redirect"
-        url = None if location is None else resolve_header(page.url, location)  # None leads nowhere: unresolved
+        url = None if location is None else resolve_header(page.url, location)  # without a URL it is unresolved
         answer.location = url and url.partition("#")[0]
     elif 400 <= status < 600:
         answer.state = "unavailable" if status < 500 else "unreachable"
@@ -262,13 +265,13 @@ def _read(answer: _Answer, page: PageInput, bodies: _Bodies) -> None:
         digest = base64.b32encode(hashlib.sha1(page.payload, usedforsecurity=False).digest()).decode()
         signals = bodies.signals(digest, page.payload)
         answer.body = digest
-        # many servers give their page for everything
+        # Many servers answer every request with a web page.
         is_web_page = not signals and _PAGE.match(page.payload)
         answer.state = "cut" if "cut" in signals or page.truncated else "no robots.txt" if is_web_page else "read"
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of a URL; ``publish/consent.py`` has the same in SQL."""
+    """Scheme, host and port of a URL. ``policies/consent.py`` does the same in SQL."""
     match = _ORIGIN.match(url)
     scheme, authority = (match[1].lower(), match[2].lower()) if match else ("", "")
     port_match = _PORT.search(authority)

@@ -48,11 +48,10 @@ def make_dataset(
     creator: str = "",
     url: str = "",
 ) -> Export:
-    """Writes the folder of a data set: published main texts (of some targets and crawls) that a recipe leaves, with a
-    datasheet. The words of the recipe are the command's.
+    """Writes the folder of a data set: the published main texts (of some targets and crawls) that pass a recipe, with a
+    datasheet. The arguments of the recipe are those of the command.
 
-    Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
-    refuses.
+    Raises ``UserInputError`` for invalid arguments, ``EnvironmentFault`` if nothing was published or the disk fails.
     """
     checked_format(format, TEXTS)
     rule_names = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
@@ -134,8 +133,9 @@ def _language(text: str) -> str:
 
 
 def _bounds(words: str) -> tuple[int, int]:
-    """The least and the most words of a text like ``50..100000``; an end that is left out is the usual one. Raises
-    ``UserInputError``."""
+    """The minimum and maximum number of words of a text like ``50..100000``; an omitted end has its default. Raises
+    ``UserInputError``.
+    """
     ends, usual = words.split(".."), WORDS.split("..")
     if len(ends) != 2 or not all(not end or end.isdecimal() for end in ends):
         raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")

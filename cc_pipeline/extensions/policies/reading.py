@@ -1,4 +1,4 @@
-"""Gets the robots.txt captures of targets' hosts, as the command ``policies`` does, and reads them."""
+"""Fetches and reads the robots.txt captures of targets' hosts, for the command ``policies``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 
-#: Said where somebody may think that the table answers more than it does.
+#: A reminder of the limits of the table.
 TO_CCBOT = (
     "a page that is captured was allowed to Common Crawl's own robot, CCBot; what robots.txt adds is what it says to "
     "other robots, and of uses"
@@ -34,10 +34,10 @@ def read_policies(
     yes: bool = False,
     told: Callable[[Part], object] = lambda part: None,
 ) -> list[EnvironmentFault]:
-    """Gets the robots.txt captures of the hosts of ``targets`` out of ``crawls`` (a person's words) and reads them.
+    """Fetches the robots.txt captures of the hosts of ``targets`` from ``crawls`` (the user's words) and reads them.
 
-    They are looked up, priced and fetched as any subset is. Crawls that keep none apart are left out, which is said.
-    Gives why partitions failed; raises as ``run_targets``.
+    They are located, estimated and fetched like any subset. Crawls without a subset of robots.txt captures are skipped
+    with a note. Returns the errors of failed partitions; raises as ``run_targets``.
     """
     host_targets = policy_targets(targets)
     robots_settings = replace(settings, subsets=("robotstxt",))
@@ -53,7 +53,7 @@ def read_policies(
 
     def report_part(part: Part) -> None:
         parts.append(part)
-        # what other subsets have is no news to somebody who asked for this one
+        # Notes about other subsets do not concern this command.
         told(replace(part, notes=()))
 
     faults = run_targets(robots_settings, crawls, host_targets, narrowed=select_crawls, yes=yes, told=report_part)

@@ -1,8 +1,8 @@
-"""Pages of a data set beside what their sites and they themselves asked of robots: which a wish leaves out, and of
-which nothing is known.
+"""Joins the pages of a data set with the usage preferences of their sites and of the pages themselves. It finds the
+pages that a preference removes and those for which nothing is known.
 
-No verdict says what may be done with a page. A page that is captured was allowed to Common Crawl's own robot, so rules
-add what was said to others, and signals what was said of uses (``publish/consent.py``).
+A verdict does not decide what may be done with a page. Common Crawl's own robot was allowed to fetch every captured
+page, so rules tell what other robots may fetch, and signals tell about uses (``policies/consent.py``).
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from cc_pipeline.extensions.policies.usage import USES
 from cc_pipeline.lake.reading import quoted
 
 AsOf = Literal["fetch", "latest"]
-#: What pages and their headers say, by the word that names it: the signal, its values that say no, and those that say
-#: yes; other directives say nothing of noai.
+#: Preferences that pages and their headers state: the signal, its values for no, its values for yes, and the meaning.
+#: Other directives have no effect on noai.
 _OF_PAGES: Final = {
     "tdm": ("tdm-reservation", ("1",), ("0",), "does not reserve text and data mining (TDMRep)"),
     "noai": ("robots", ("noai", "noml"), ("",), "does not say noai"),
 }
-#: Words for uses.
+#: Names of uses.
 _OF_USES: Final = {**{use: use for use in USES}, "ai-train": "train"}
 _AGENT = re.compile(r"\*|[a-z0-9_.-]+")
 _PLACE: Final = (*CAPTURE, "url")
-#: Where :func:`beside` leaves its answers.
+#: The table of answers that :func:`beside` creates.
 TABLE: Final = "sieve.main.consent"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How much was known of the pages: by ``basis`` of their robots.txt and by ``agreement`` of those around them, and
-    of each wish how many pages say no (``disallow``), yes (``allow``) and nothing (``unknown``)."""
+    """Counts of pages: by ``basis`` of their robots.txt, by ``agreement`` of the captures around them, and for each
+    preference the pages with a no (``disallow``), a yes (``allow``) and no answer (``unknown``).
+    """
 
     basis: dict[str, int] = field(default_factory=dict)
     agreement: dict[str, int] = field(default_factory=dict)
@@ -47,8 +48,9 @@ class Seen:
 
 
 def wishes(text: str) -> tuple[str, ...]:
-    """The wishes that a person named with commas: ``tdm``, ``noai``, a use (``search``, ``ai-input``, ``ai-train``), or
-    the token of a robot, ``*`` for those without a group of their own. Raises ``UserInputError``."""
+    """Parses comma-separated preferences: ``tdm``, ``noai``, a use (``search``, ``ai-input``, ``ai-train``), or the
+    token of a robot, ``*`` for robots without a group of their own. Raises ``UserInputError``.
+    """
     preferences = tuple(dict.fromkeys(filter(None, (word.strip().lower() for word in text.split(",")))))
     for word in preferences:
         if not _AGENT.fullmatch(word):
@@ -59,7 +61,7 @@ def wishes(text: str) -> tuple[str, ...]:
 
 
 def what_it_wants(preference: str) -> str:
-    """What a page has to be that a wish leaves in."""
+    """Describes the condition on a page that a preference keeps."""
     if preference in _OF_PAGES:
         return _OF_PAGES[preference][3]
     if preference in _OF_USES:
@@ -68,7 +70,9 @@ def what_it_wants(preference: str) -> str:
 
 
 def condition(preference: str, *, known: bool) -> str:
-    """The condition on a page of :func:`beside` that a wish leaves in; ``known``: unknown ones go too."""
+    """The SQL condition on a page of :func:`beside` that a preference keeps. With ``known``, pages without an answer
+    are removed too.
+    """
     is_not_disallowed = f"NOT list_contains(disallowed, {quoted(preference)})"
     return f"{is_not_disallowed} AND NOT list_contains(unknown, {quoted(preference)})" if known else is_not_disallowed
 
@@ -76,8 +80,9 @@ def condition(preference: str, *, known: bool) -> str:
 def beside(
     connection: duckdb.DuckDBPyConnection, pages: str, preferences: Sequence[str], as_of: AsOf
 ) -> tuple[str, Seen]:
-    """``pages`` (a query with the columns of ``page_text``) with the columns ``disallowed`` and ``unknown_pages``, lists of
-    wishes; and what was seen. A table beside the figures of the sieve, ``TABLE``, holds them."""
+    """Joins ``pages`` (a query with the columns of ``page_text``) with the columns ``disallowed`` and ``unknown``,
+    which are lists of preferences. Returns the query and the counts. The table ``TABLE`` holds the columns.
+    """
     execute = connection.execute
     place = ", ".join(_PLACE)
     execute(
@@ -101,7 +106,7 @@ def beside(
     same_capture = " AND ".join(f"a.{name} = s.{name}" for name in _PLACE)
     captures = "sieve.main.asked a"
     if as_of == "latest":
-        # what a page says of itself is said by its newest capture
+        # The newest capture of a page has its current preferences.
         newest = f"arg_max(struct_pack({', '.join(CAPTURE)}), fetch_time)"
         captures = (
             f"(SELECT page, url, unnest(one) FROM (SELECT page, url FROM sieve.main.asked) "
@@ -161,7 +166,7 @@ def beside(
 
 
 def unknown_of(connection: duckdb.DuckDBPyConnection, kept_pages: str, preferences: Sequence[str]) -> dict[str, int]:
-    """By wish, of how many pages among ``kept_pages`` (a query with their places) nothing is known."""
+    """Counts, by preference, the pages of ``kept_pages`` (a query with their locations) for which nothing is known."""
     same_place = " AND ".join(f"c.{name} IS NOT DISTINCT FROM k.{name}" for name in _PLACE)
     counts = ", ".join(f"count(*) FILTER (list_contains(unknown, {quoted(preference)}))" for preference in preferences)
     [row] = connection.execute(f"SELECT {counts} FROM {TABLE} c SEMI JOIN ({kept_pages}) k ON {same_place}").fetchall()
@@ -169,7 +174,7 @@ def unknown_of(connection: duckdb.DuckDBPyConnection, kept_pages: str, preferenc
 
 
 def in_words(seen: Seen, unknown_kept: dict[str, int], as_of: AsOf) -> list[str]:
-    """What was seen, unknown and respected, as Markdown."""
+    """The counts of preferences as Markdown."""
     judged_at = "when each page was fetched" if as_of == "fetch" else "by the newest captures that this home knows"
     lines = [
         "",
@@ -206,8 +211,9 @@ _READ_SO: Final = (
 
 
 def note_of_unread(connection: duckdb.DuckDBPyConnection, preferences: Sequence[str]) -> str | None:
-    """A line where a wish is about robots.txt and the published file has no capture of any: then what these say is
-    unknown of all pages."""
+    """Returns a note if a preference depends on robots.txt and the published file has no capture of any, so that the
+    answer is unknown for all pages.
+    """
     has_robots = connection.execute("SELECT 1 FROM lake.site_policies LIMIT 1").fetchall()
     if has_robots or all(preference in _OF_PAGES for preference in preferences):
         return None
@@ -218,7 +224,7 @@ def note_of_unread(connection: duckdb.DuckDBPyConnection, preferences: Sequence[
 
 
 def _some_target(connection: duckdb.DuckDBPyConnection) -> str:
-    """A target that was run, as a shell takes it: the shortest."""
+    """The shortest target of the home, quoted for a shell."""
     query = "SELECT definition FROM main.targets ORDER BY length(definition), definition LIMIT 1"
     target_row = connection.execute(query).fetchone()
     return "TARGET" if target_row is None else shlex.quote(str(target_row[0]))

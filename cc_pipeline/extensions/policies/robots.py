@@ -1,8 +1,8 @@
-"""A robots.txt read into rules and signals, after RFC 9309.
+"""Parses a robots.txt into rules and signals, by RFC 9309.
 
-Beside its rules: ``Content-Signal`` (Cloudflare, 2025), ``Content-Usage`` (draft-ietf-aipref-attach), ``License`` (RSL
-1.0) and ``Crawl-delay``. Whether a rule fits a path is asked of DuckDB (``publish/consent.py``), so that files which
-were handed on answer too. So this gives rows, which no library does (docs/decisions/0009-robots-txt-as-rows.md).
+Signals are ``Content-Signal`` (Cloudflare, 2025), ``Content-Usage`` (draft-ietf-aipref-attach), ``License`` (RSL 1.0)
+and ``Crawl-delay``. DuckDB matches rules with paths (``policies/consent.py``), so that exported files can answer too.
+So this module returns rows, which no library does (docs/decisions/0009-robots-txt-as-rows.md).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 
 from cc_pipeline.extensions.policies.usage import LABELS, SAYS, preferences
 
-#: Bytes that are read; RFC 9309 asks for 500 KiB at least, and Common Crawl keeps 1 MiB.
+#: Maximum bytes to parse. RFC 9309 requires at least 500 KiB, and Common Crawl stores 1 MiB.
 MOST_BYTES: Final = 1 << 20
-#: Pairs of an agent and a line that are kept of one file.
+#: Maximum pairs of an agent and a line of one file.
 MOST_PAIRS: Final = 100_000
 
 _BOM = b"\xef\xbb\xbf"
@@ -30,8 +30,8 @@ _NAMES: Final = {
     "license": "license",
     **dict.fromkeys(("crawl-delay", "crawl delay"), "crawl-delay"),
 }
-#: RFC 9309 wants letters, ``_`` and ``-``; what stands behind another character (a version) is not part of the token.
-#: Digits and points stay, for names such as AI2Bot.
+#: RFC 9309 allows letters, ``_`` and ``-``; text after another character (a version) is not part of the token. Digits
+#: and points are kept for names such as AI2Bot.
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _SPACE = " \t\x0b\x0c"
@@ -39,9 +39,10 @@ _SPACE = " \t\x0b\x0c"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One rule or signal. ``agents`` are the tokens of its group in lower case (none: it stands before any group);
-    ``path`` a pattern in normal form (``None``: all paths), ``value`` as written; ``uses`` what it speaks of,
-    ``says`` ``allow`` or ``disallow`` (``None``: neither)."""
+    """One rule or signal. ``agents`` are the lower-case tokens of its group (empty: before any group). ``path`` is a
+    pattern in normal form (``None``: all paths), ``value`` the written value, ``uses`` the subjects, and ``says`` is
+    ``allow`` or ``disallow`` (``None``: neither).
+    """
 
     number: int
     agents: tuple[str, ...]
@@ -60,10 +61,10 @@ class _Group:
 
 
 def parse_robots(body: bytes) -> list[Line]:
-    """The lines of a robots.txt that say something, group by group. Each group begins with a line ``user-agent``, so
-    that a group without rules is known too. No bytes are an error.
+    """Parses the rules and signals of a robots.txt, group by group. Each group begins with a line ``user-agent``, so
+    that a group without rules is known too. No input is an error.
 
-    A file with more than ``MOST_PAIRS`` of agents and lines is cut there, and a last line ``cut`` says so.
+    A file with more than ``MOST_PAIRS`` pairs of agents and lines is cut there, and a last line ``cut`` records it.
     """
     parsed_lines: list[Line] = []
     pairs = 0
@@ -97,14 +98,14 @@ def _groups(body: bytes) -> Iterator[_Group]:
 
 def _records(body: bytes) -> Iterator[tuple[int, str, str]]:
     start = 0
-    # some files have but the beginning of a byte order mark
+    # Some files have only the beginning of a byte order mark.
     while start < len(_BOM) and body[start : start + 1] == _BOM[start : start + 1]:
         start += 1
     for number, raw in enumerate(_LINE.split(body[start:MOST_BYTES]), start=1):
         text = raw.partition(b"#")[0].decode("utf-8", "surrogateescape").strip(_SPACE + "\x00")
         name, colon, value = text.partition(":")
         if not colon:
-            # a forgotten colon, as in "disallow /"
+            # The colon may be missing, as in "disallow /".
             name, *words_after = text.split(maxsplit=1)[:2] or [""]
             if not words_after or len(words_after[0].split()) > 1:
                 continue
@@ -133,7 +134,9 @@ def _lines(number: int, agents: tuple[str, ...], name: str, value: str) -> Itera
 
 
 def _signals(number: int, agents: tuple[str, ...], name: str, value: str) -> Iterator[Line]:
-    """One line for each label. A group's signals are its agents'; those before any group are everybody's."""
+    """Yields one line for each label. Signals of a group belong to its agents, and signals before any group belong to
+    all.
+    """
     path = None
     if name == "content-usage" and value.startswith(("/", "*")):
         pattern, _, value = value.partition(" ")
@@ -157,14 +160,14 @@ def _shown(value: str) -> str:
 
 
 def normal_pattern(value: str) -> str:
-    """A pattern with its escapes in normal form. ``*`` and a ``$`` at its end stay what they are; a ``$`` elsewhere is
-    a character."""
+    """A pattern with normalized escapes. ``*`` and a final ``$`` keep their meaning; another ``$`` is a character."""
     return _normal(value[:-1].replace("$", "%24") + value[-1:])
 
 
 def _normal(text: str) -> str:
-    """Octets outside of ASCII are escaped, escapes of other characters taken away, but for those that mean something:
-    ``%``, ``*``, ``$``, ``#``, and ``/`` and ``?`` in a path. ``publish/consent.py`` has the same in SQL."""
+    """Escapes octets outside of ASCII and unescapes other characters, except those with a meaning: ``%``, ``*``, ``$``,
+    ``#``, and ``/`` and ``?`` in a path. ``policies/consent.py`` does the same in SQL.
+    """
     octets = text.encode("utf-8", "surrogateescape")
     plain = "".join(chr(octet) if 0x20 < octet < 0x7F else f"%{octet:02X}" for octet in octets)
     path, mark, query = plain.partition("?")
