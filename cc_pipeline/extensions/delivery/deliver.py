@@ -98,7 +98,9 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
     """The outcome of a copy. ``manifest`` describes the place completely. ``held`` of its ``parts`` files existed
-    before, ``bytes`` were sent, and ``notes`` are messages for the user.
+    before.
+
+    ``bytes`` were sent. ``notes`` are messages for the user.
     """
 
     manifest: Manifest
@@ -180,7 +182,9 @@ def with_planned(records: pa.Table, captures: pa.Table) -> pa.Table:
 
 
 def _ledger_rows(records: pa.Table) -> pa.Table:
-    """Returns each capture once, in file and offset order. A capture that was fetched for any target counts as fetched."""
+    """Returns each capture once, in file and offset order. A capture that was fetched for one target
+    counts as fetched.
+    """
     best = records.take(pc.sort_indices(records, [("outcome", "ascending")]))  # fetched, missing, quarantined
     return distinct_captures(best).sort_by([("warc_filename", "ascending"), ("warc_record_offset", "ascending")])
 

@@ -232,7 +232,9 @@ def _file(entry: dict[str, Any]) -> FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of reading a whole part. ``reasons`` are empty if it is sound; ``more`` further reasons were omitted."""
+    """The result of reading a whole part. ``reasons`` are empty if it is sound; ``more`` is the number of omitted
+    reasons.
+    """
 
     sha256: str
     captures: pa.Table

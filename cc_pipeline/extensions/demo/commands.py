@@ -1,4 +1,4 @@
-"""``demo``: a small invented crawl, and the whole graph of Dagster over it."""
+"""The command ``demo``: a small invented crawl, and the whole Dagster graph on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.settings import load_settings
 
 _INSTALLED: Final = "cc-pipeline"
-#: Domains that become a target of their own; all others share one set.
+#: Number of domains that become a target of their own.
 _DEMO_DOMAINS: Final = 5
 
 
@@ -32,7 +32,7 @@ def demo(
     Nothing leaves this machine: the source is a small generated bucket in a home of its own, which without --home is
     the folder demo of the usual one. No other home is asked or changed.
     """
-    # all that generates: most commands need nothing of it
+    # slow imports that most commands do not need
     from cc_pipeline.testing.mini_crawl.generate import ensure
     from cc_pipeline.testing.mini_crawl.spec import DEMO, spec_for
 
@@ -70,13 +70,13 @@ def demo(
 
 
 def _spelled() -> str:
-    """The command as it is typed in the current folder: in a checkout after ``make setup``, or installed."""
+    """The command as a user types it in the current folder: in a checkout after ``make setup``, or installed."""
     in_checkout = Path(".venv/bin") / _INSTALLED
     return str(in_checkout) if in_checkout.exists() else _INSTALLED
 
 
 def _targets(domains: Sequence[str]) -> list[str]:
-    """The largest domains as a target each, all others as one named set: each partition costs time."""
+    """The largest domains as a target each, and all others as one set, because each partition takes time."""
     largest_domains, small_domains = list(domains[:_DEMO_DOMAINS]), list(domains[_DEMO_DOMAINS:])
     return (
         [*largest_domains, f"set:small-sites = {', '.join(small_domains)}"]

@@ -1,7 +1,7 @@
-"""YAML files of cc-index-annotations: a join becomes a dataset of ours, an action a filter with columns and an order.
+"""YAML files of cc-index-annotations: a join becomes a dataset, an action becomes a filter with columns and an order.
 
-Their fields are theirs; what they would put into SQL as it is, is read and quoted here.
-docs/extensions/host_facts.md says what is different.
+The fields are those of cc-index-annotations. Text that it would insert into SQL unchanged is parsed and quoted here.
+docs/extensions/host_facts.md lists the differences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACES: Final = ("local", "web_prefix", "s3_prefix", "source")
 _JOIN_FIELDS: Final = ("table", "limits", "right_columns", "join_columns", "join_type", "prefix")
 _ACTION_FIELDS: Final = ("sql", "columns", "where", "limits", "argv")
 _MOST_FILES: Final = 100_000
-#: How the columns of the left side that a join can be on are called there, and what key that is here.
+#: The columns of the left side that a join can use, and the key of a dataset for each.
 _KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "surt_host_name": {"form": "surt_host"},
     "url_host_name": {"form": "host", "www": "kept"},
@@ -43,8 +43,9 @@ _HOLE: Final = re.compile(r"\{\{|\}\}|\{(\w*)\}|'")
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """A file that has to become Parquet first: ``where`` it is, its ``format`` (``csv`` or ``json``), DuckDB's
-    ``options`` for it, and the columns that are needed."""
+    """A table that must be converted to Parquet first: its location ``where``, its ``format`` (``csv`` or ``json``),
+    DuckDB's ``options`` for reading it, and the required columns.
+    """
 
     where: str
     format: str
@@ -54,8 +55,9 @@ class Unpacked:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A join file: ``described`` is a dataset in our own words (without a name), ``unpacked`` what has to become its
-    file yet."""
+    """A join file: ``described`` is the definition of a dataset (without a name), ``unpacked`` a table that must be
+    converted to become the dataset's file.
+    """
 
     described: dict[str, Any]
     unpacked: Unpacked | None = None
@@ -63,8 +65,9 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action file with its arguments put in: which rows, which columns (none: all), in which order (a column, and
-    whether downwards), and how many at most."""
+    """An action file after its arguments were inserted: the filter, the columns (empty: all), the order (a column, and
+    whether it is descending), and the maximum number of rows.
+    """
 
     where: Filter
     columns: tuple[str, ...]
@@ -73,10 +76,10 @@ class Action:
 
 
 def read_join(document: object, file: Path) -> Joined | None:
-    """A join file's content as a dataset; ``None`` for a file of another kind. Paths in it are beside ``file``, or in
-    the working folder.
+    """The dataset of a join file's content; ``None`` for a file of another kind. Relative paths in it start at
+    ``file``'s folder, or at the working folder.
 
-    Raises ``UserInputError`` naming the file and the field.
+    Raises ``UserInputError`` that names the file and the field.
     """
     return _Join(document, file).read() if isinstance(document, dict) and "table" in document else None
 
@@ -109,7 +112,9 @@ class _Join:
         return Joined(described, unpacked)
 
     def _key(self) -> tuple[str, str, bool, str]:
-        """What the left side's key is, what the right side calls it, whether the crawl is part of it, and the time."""
+        """Returns the key column of the left side, its name on the right side, whether the crawl is part of the key,
+        and the column of times.
+        """
         join_columns = self.said.get("join_columns")
         if isinstance(join_columns, dict):
             sides = [self._names(join_columns.get(side), f"join_columns.{side}") for side in ("left", "right")]
@@ -222,10 +227,10 @@ def _format_of(place: str) -> str:
 
 
 def read_action(document: object, file: str, arguments: Sequence[str] = ()) -> Action:
-    """An action file's content with ``arguments`` in their places, each quoted where it stands in a text.
+    """The action of an action file's content, with ``arguments`` inserted. An argument inside quotes is escaped.
 
-    Raises ``UserInputError`` naming the file and the field, for SQL of another form than a filter with an order, and
-    for an argument outside quotes that is no number.
+    Raises ``UserInputError`` that names the file and the field, for SQL that is not a filter with an order, and for an
+    argument outside quotes that is not a number.
     """
     if not isinstance(document, dict):
         raise UserInputError(f"{file}: is no list of fields")
@@ -265,7 +270,7 @@ def read_action(document: object, file: str, arguments: Sequence[str] = ()) -> A
 
 
 def _values(document: Mapping[str, Any], file: str, arguments: Sequence[str]) -> dict[str, str]:
-    """What stands for each placeholder; ``and_tld`` is a condition of our own making."""
+    """The text of each placeholder. ``and_tld`` is a condition that this program generates."""
     values = {f"arg{number}": text for number, text in enumerate(arguments, 1)}
     values |= {"and_tld": "", **({"argv": arguments[0]} if arguments else {})}
     if (document.get("argv") or {}).get("surt_host_name"):

@@ -22,8 +22,8 @@ from cc_pipeline.workspace.workspace import Workspace
 def fill_facts_listed(
     context: dg.OpExecutionContext, workspace: Workspace, placement: Placement, config: FillFactsConfig
 ) -> Yielded:
-    """Records ``host_facts`` of the partitions that the configuration names: one row per host of the target, with what
-    datasets keyed by host say of it in the crawl."""
+    """Records ``host_facts`` of the partitions that the configuration names: one row per host of the target, with the
+    facts that datasets keyed by host have of it in the crawl."""
     run = PartitionRun(context, workspace, placement, listed_keys(config.partitions), ["host_facts"], listed=True)
 
     def fill(key: str) -> dict[str, Described]:
@@ -40,7 +40,7 @@ def fill_facts_listed(
 
 
 def _of_hosts(datasets_by_name: Mapping[str, Known]) -> list[str]:
-    """The datasets that were added and say something of hosts or of their domains."""
+    """The added datasets that give facts of hosts or of their domains."""
     added = {name: dataset.dataset for name, dataset in datasets_by_name.items() if dataset.file is not None}
     return [name for name, dataset in added.items() if not dataset.by_url and dataset.action != "filter"]
 
@@ -48,7 +48,7 @@ def _of_hosts(datasets_by_name: Mapping[str, Known]) -> list[str]:
 def annotation(
     context: dg.AssetExecutionContext, workspace: Workspace, placement: Placement, config: AnnotationConfig
 ) -> dg.MaterializeResult[None]:
-    """Looks at the files of a dataset that was added."""
+    """Reads the footers of an added dataset's files."""
     asset = asset_name(placement, context.asset_key)
     registered = next(
         candidate for name, candidate in known_datasets(workspace.settings).items() if asset_of(name) == asset

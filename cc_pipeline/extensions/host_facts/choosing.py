@@ -1,4 +1,6 @@
-"""Facts of a target's hosts, of datasets keyed by host and by registered domain; and which hosts a filter chooses."""
+"""Facts of a target's hosts, from datasets keyed by host and by registered domain, and the hosts that
+a filter selects.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ from cc_pipeline.extensions.host_facts.ranks import ranks_datasets
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Datasets that are asked where nobody names any: how large a site is and how important.
+#: Datasets that are asked by default: size and importance of a site.
 USUAL: Final = ("host-index", "degrees")
-#: Asked too, where they were converted.
+#: Further default datasets, if they were converted.
 _RANKS: Final = ("host-ranks", "domain-ranks")
 #: Kinds of targets that lie on one host.
 _ON_ONE_HOST: Final = frozenset({"host", "url", "prefix"})
@@ -36,9 +38,10 @@ _ODD: Final = re.compile(r"[^a-z0-9_]+")
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a filter left of ``target`` in a crawl: ``narrowed`` (``None``: nothing). Of ``hosts`` that are known,
-    ``matched`` match, and of ``unknown`` the filter cannot be told, since facts are missing. ``unnameable`` hosts match
-    and cannot be looked up by their name."""
+    """The part of ``target`` in a crawl that a filter selects: ``narrowed`` (``None``: nothing). Of the known
+    ``hosts``, ``matched`` match; ``unknown`` hosts cannot be decided, because facts are missing. ``unnameable``
+    hosts match, but no target can name them.
+    """
 
     crawl: str
     target: Target
@@ -51,27 +54,29 @@ class Chosen:
 
 
 def facts_of(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Known]) -> Facts:
-    """One row for each host of ``target`` with what all of ``datasets`` say of it, as :func:`facts_of_hosts` gives them,
-    and raises."""
+    """One row for each host of ``target`` with the facts of all ``datasets``. Returns and raises as
+    :func:`facts_of_hosts`.
+    """
     return facts_of_hosts(workspace, crawl, target, [dataset.dataset for dataset in datasets])
 
 
 def known_for(workspace: Workspace, crawl: str) -> dict[str, Known]:
-    """The datasets that the home knows; ranks of the web graph are of a release that spans ``crawl`` where one that was
-    converted does."""
+    """The datasets of the home by name. Ranks of the web graph are those of a converted release that spans ``crawl``,
+    if there is one.
+    """
     ranks = ranks_datasets(workspace.settings, crawl)
     return known_datasets(workspace.settings) | {name: Known(dataset) for name, dataset in ranks.items()}
 
 
 def usual(datasets_by_name: Mapping[str, Known]) -> list[str]:
-    """The names of datasets that are asked where nobody names any: how large a site is, and how important."""
+    """The names of the default datasets: size and importance of a site."""
     return [name for name in (*USUAL, *_RANKS) if name in datasets_by_name]
 
 
 def hosts_only(datasets_by_name: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
     """The datasets of these names, each once.
 
-    Raises ``UserInputError`` for one that is not known, and for one about captures.
+    Raises ``UserInputError`` for an unknown name, and for a dataset about captures.
     """
     datasets = []
     for name in dict.fromkeys(names):
@@ -87,9 +92,10 @@ def hosts_only(datasets_by_name: Mapping[str, Known], names: Iterable[str]) -> l
 def needed_for(
     where: Filter, datasets_by_name: Mapping[str, Known], requested_names: Sequence[str] = ()
 ) -> list[Known]:
-    """The datasets that a filter's columns are of, and those ``requested_names``; the host index where that comes to none.
+    """The datasets that have the columns of a filter, and those of ``requested_names``; the host index if there is
+    none.
 
-    Raises ``UserInputError`` for a column that is nobody's, naming those that are known.
+    Raises ``UserInputError`` for a column that no dataset has, and names the known columns.
     """
     host_columns = {field.name.lower() for field in HOST_FIELDS}
     about_hosts = {name: dataset for name, dataset in datasets_by_name.items() if not dataset.dataset.by_url}
@@ -114,16 +120,16 @@ def needed_for(
 
 
 def with_hosts(datasets_by_name: Mapping[str, Known], names: Sequence[str]) -> list[str]:
-    """``names`` of datasets, the host index before them where none of them says which hosts there are."""
+    """``names`` of datasets, with the host index first if none of them lists hosts."""
     giving = [dataset.dataset for dataset in hosts_only(datasets_by_name, names) if dataset.dataset.action == "join"]
     return [*names] if any(not dataset.of_domains for dataset in giving) else ["host-index", *names]
 
 
 def choose(workspace: Workspace, crawl: str, target: Target, where: Filter, datasets: Sequence[Known]) -> Chosen:
-    """Which hosts of ``target`` match in ``crawl``, and the target of these alone.
+    """Selects the hosts of ``target`` that match in ``crawl``, and the part of the target on these hosts.
 
-    Raises ``UserInputError`` for a filter that does not fit the facts, ``IndexIncomplete`` where files of a dataset
-    could not be read, and as :func:`facts_of` does.
+    Raises ``UserInputError`` for a filter that does not fit the facts, ``IndexIncomplete`` if files of a dataset could
+    not be read, and as :func:`facts_of` does.
     """
     facts = facts_of(workspace, crawl, target, datasets)
     refuse_gaps(workspace, facts, crawl)
@@ -136,11 +142,10 @@ def choose(workspace: Workspace, crawl: str, target: Target, where: Filter, data
 
 
 def narrow(target: Target, hosts: Sequence[str]) -> tuple[Target | None, tuple[str, ...]]:
-    """What of ``target`` lies on ``hosts`` (SURT host keys, all of them hosts of it), and the hosts that no target can
-    name.
+    """Returns the part of ``target`` on ``hosts`` (SURT host keys of its hosts), and the hosts that no target can name.
 
-    Parts of the target that lie on one host stay as they are; wider ones become a prefix for each host, which is the
-    host with and without ``www``. Several are a set, named by what it holds.
+    Members of the target on one host are unchanged. A wider member becomes a prefix for each host, which covers the
+    host with and without ``www``. Several members become a set, whose name has a digest of its members.
     """
     members: dict[str, Target] = {}
     wide = []
@@ -173,9 +178,10 @@ def narrow(target: Target, hosts: Sequence[str]) -> tuple[Target | None, tuple[s
 
 
 def _www_alone(member: Target) -> tuple[str, str] | None:
-    """Of a target that begins with ``www``: the key that its host shares with the one without, and the host alone.
+    """For a target that begins with ``www``, returns the key that its host shares with the host without ``www``, and a
+    target of the host alone.
 
-    Raises ``UserInputError`` where a host cannot be told from others that the target does not have.
+    Raises ``UserInputError`` if a host cannot be distinguished from others that the target does not have.
     """
     if member.kind == "rev" and MAY_BECOME_WWW.fullmatch(member.value.rpartition(".")[2]):
         raise UserInputError(f"a filter on facts cannot narrow {member.written}: write domains or hosts")
@@ -194,7 +200,7 @@ def _authority(key: str) -> str:
 
 
 def predicted(facts: Facts) -> str:
-    """How large and how important the hosts of an answer are, in words: counts are sums, ranks are the best one's."""
+    """Describes size and importance of the hosts of an answer: sums of counts, and the best rank."""
     table = facts.table
     if not table.num_rows:
         return "no host of it is known"

@@ -1,4 +1,4 @@
-"""``facts``: what data keyed by host says of sites, and which such data a home knows."""
+"""The commands ``facts``: facts of sites from data keyed by host, and the datasets of a home."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="What is known of hosts and URLs: sizes, ranks, links, and data of your own (docs/extensions/host_facts.md).",
 )
-#: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
+#: Columns that fit a terminal. All columns are in csv and jsonl, or can be named with --columns.
 _SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",
           "webgraph_outdegree")  # fmt: skip
 
@@ -123,7 +123,9 @@ def facts(
 
 
 def _write(title: str, answers: Sequence[pa.Table], output: str) -> None:
-    """Answers below each other. A dataset may have other columns in another crawl: each goes under its own name."""
+    """Prints all answers as one table. A dataset may have other columns in another crawl; each column
+    keeps its name.
+    """
     names = list(dict.fromkeys(name for table in answers for name in table.column_names))
     rows = [tuple(row.get(name) for name in names) for table in answers for row in table.to_pylist()]
     write_rows(title, names, rows, output)
@@ -132,7 +134,7 @@ def _write(title: str, answers: Sequence[pa.Table], output: str) -> None:
 def _of_captures(
     question: Question, dataset_names: Sequence[str], action: Action | None, columns: str | None
 ) -> list[pa.Table]:
-    """The captures that runs have located with what datasets say of each, by crawl and target."""
+    """The located captures with the facts of each, by crawl and target."""
     from cc_pipeline.extensions.host_facts.choosing import known_for
     from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
     from cc_pipeline.extensions.host_facts.host_facts import facts_of_captures
@@ -164,7 +166,7 @@ def _of_captures(
 
 
 def _keep(question: Question, datasets: Sequence[str]) -> None:
-    """Fills the table of facts by a run, as it is done in the UI, and publishes."""
+    """Fills the table of facts by a run, as the UI does, and publishes."""
     from cc_pipeline.defs.launch import Launcher
 
     with Launcher(question.workspace) as launcher:
@@ -177,7 +179,7 @@ def _keep(question: Question, datasets: Sequence[str]) -> None:
 
 
 def say_cost(crawl: str, target: str, facts_found: Facts) -> None:
-    """Writes to standard error what facts cost, and what is missing in them."""
+    """Prints the cost of facts and their gaps to standard error."""
     cost = (
         f"{facts_found.requests:,} requests, {human_bytes(facts_found.bytes)}" if facts_found.requests else "no request"
     )

@@ -1,4 +1,6 @@
-"""One question to one dataset: its shards harvested, its price held against the settings, its answer read or kept."""
+"""One question to one dataset: harvests its shards, checks the cost against the settings, and reads or caches its
+answer.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +32,17 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Faults of reading a file whose footer is of another time.
+#: Faults of reading a file that was replaced after its footer was read.
 _OTHERWISE_NOW: Final = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.NOT_FOUND})
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Rows of all datasets, and how they were had.
+    """Rows of all datasets, with their cost and their gaps.
 
-    ``gaps`` are, by dataset, the files that could not be read: rows may be missing. ``absent`` are the datasets that
-    say nothing about the crawl. ``kept`` are those whose answer was on this disk already. ``versions`` are digests of
-    the files that each answer was made from, ``files`` how many these are.
+    ``gaps`` are the unreadable files by dataset: rows may be missing. ``absent`` are the datasets without rows of the
+    crawl. ``kept`` are those whose answer was cached. ``versions`` are digests of the files of each answer, and
+    ``files`` their number.
     """
 
     table: pa.Table
@@ -57,7 +59,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one dataset says: a table with one row a key, and how it was had."""
+    """The answer of one dataset: a table with one row a key, with its cost and its gaps."""
 
     table: pa.Table
     gaps: tuple[Gap, ...]
@@ -71,10 +73,11 @@ class Answer:
 
 
 class Question(Protocol):
-    """What is asked of a dataset: key ranges in its form, what decides within them, and rows made one a key.
+    """The input of a look-up: key ranges in the dataset's form, a filter within them, and a function that merges the
+    rows of a key.
 
-    ``endings`` is a shorter way to pass over row groups. ``columns`` are read beside the dataset's own; a file that
-    lacks one is a gap. ``named`` says all that the answer depends on beside the dataset, as JSON-like values.
+    ``endings`` lets row groups be skipped. ``columns`` are read besides the dataset's own; a file that lacks one is a
+    gap. ``named`` has all inputs of the answer besides the dataset, as JSON-like values.
     """
 
     ranges: Sequence[KeyRange]
@@ -87,7 +90,9 @@ class Question(Protocol):
 
 
 def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, *, keep: bool) -> Answer:
-    """The answer of a dataset, kept for the next time if ``keep``; raises as ``answers.facts_of_hosts`` does."""
+    """Returns the answer of a dataset, from the cache or read and then cached if ``keep``. Raises as
+    ``host_facts.facts_of_hosts`` does.
+    """
     with dataset_transport(workspace, dataset) as reader:
         before = (reader.stats.requests, reader.stats.bytes)
         shards = harvest_dataset(workspace, dataset, crawl, reader)
@@ -99,7 +104,7 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
             lookup_rows = _read(workspace, crawl, dataset, shards, question, reader)
             changed = [gap.path for gap in lookup_rows.gaps if gap.kind in _OTHERWISE_NOW]
             if changed:
-                # footers of files that were replaced since: those of now are asked for, once
+                # The files were replaced since their footers were read: fetch the footers again, once.
                 shards = harvest_dataset(workspace, dataset, crawl, reader, anew=changed)
                 name = _name_of(dataset, shards, question)
                 lookup_rows = _read(workspace, crawl, dataset, shards, question, reader)
@@ -114,7 +119,7 @@ def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, 
 
 
 def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> Answer | None:
-    """The answer that was kept, without a request; ``None`` where it, or what it depends on, is not here."""
+    """The cached answer, without a request; ``None`` if the answer or one of its inputs is not stored."""
     shards = kept_shards(workspace, dataset, crawl)
     if shards is None:
         return None
@@ -125,7 +130,7 @@ def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Qu
 
 
 def _name_of(dataset: Dataset, shards: Shards, question: Question) -> str:
-    """What an answer is kept under: all that it depends on."""
+    """The name of an answer in the cache, from all of its inputs."""
     return json.dumps([dataset.version, shards.version, question.named])
 
 
@@ -145,13 +150,13 @@ def _read(
 
 
 def price(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> KeyedPrice:
-    """What the look-up would read; footers that are not here yet are fetched, no data is read."""
+    """Estimates the bytes and requests of a look-up. Missing footers are fetched, no data is read."""
     with dataset_transport(workspace, dataset) as reader:
         return _lookup(dataset, harvest_dataset(workspace, dataset, crawl, reader), question)[0].price()
 
 
 def all_facts(table: pa.Table, answers: dict[str, Answer], seconds: float) -> Facts:
-    """``table``, made of ``answers`` by dataset, with how they were had."""
+    """Combines ``table``, built from ``answers`` by dataset, with their costs and gaps."""
     return Facts(
         table,
         sum(answer.requests for answer in answers.values()),
@@ -167,14 +172,14 @@ def all_facts(table: pa.Table, answers: dict[str, Answer], seconds: float) -> Fa
 
 
 def gaps_allowed(workspace: Workspace, facts: Facts) -> bool:
-    """Whether no dataset lacks more than the share of its files that the settings allow, and none lacks all."""
+    """Whether the share of unread files of each dataset is within the settings, and no dataset is unread completely."""
     max_share = workspace.settings.max_index_gaps
     file_counts = [(len(gaps), facts.files[name]) for name, gaps in facts.gaps.items()]
     return all(unread < expected and unread / expected <= max_share for unread, expected in file_counts)
 
 
 def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
-    """Raises ``IndexIncomplete`` where files could not be read and the settings do not allow them to be missing."""
+    """Raises ``IndexIncomplete`` if files could not be read and the settings do not allow that."""
     if gaps_allowed(workspace, facts):
         return
     name, gaps = next(iter(facts.gaps.items()))
@@ -188,7 +193,7 @@ def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
 
 
 def check_kinds(datasets: Sequence[Dataset], *, by_url: bool) -> None:
-    """Raises ``UserInputError`` where ``datasets`` cannot be asked together about hosts, or about captures."""
+    """Raises ``UserInputError`` if ``datasets`` cannot be asked together about hosts, or about captures."""
     if not datasets:
         raise UserInputError("no dataset was named")
     names = [dataset.name for dataset in datasets]
@@ -201,21 +206,24 @@ def check_kinds(datasets: Sequence[Dataset], *, by_url: bool) -> None:
 
 
 def labelled(place: pa.Array, *, whole: bool) -> pa.Array:
-    """What a label says of rows that a dataset has at ``place``. Where files of it were not read (not ``whole``) they
-    may have the others: null, not false."""
+    """The values of a label for rows with their positions in a dataset (null: not in it). If files were not read, rows
+    without a position may be in those files: null, not false.
+    """
     is_present = pc.is_valid(place)
     return is_present if whole else pc.if_else(is_present, is_present, pa.scalar(None, pa.bool_()))
 
 
 class Columns:
-    """The columns of an answer, put together dataset by dataset; two of one name are refused."""
+    """Collects the columns of an answer, dataset by dataset. Refuses two columns of one name."""
 
     def __init__(self, answer_columns: dict[str, pa.ChunkedArray | pa.Array]) -> None:
         self._columns = answer_columns
         self._owner: dict[str, str] = dict.fromkeys((*OWN_COLUMNS, *answer_columns), "the answer itself")
 
     def add(self, dataset: Dataset, answer: Answer, keys: Sequence[str], place: pa.Array) -> None:
-        """What a dataset says of each row: ``place`` is where its answer has the row's key, null where it lacks it."""
+        """Adds the columns of a dataset. ``place`` has the row of the dataset's answer for each row, null if the answer
+        lacks it.
+        """
         if dataset.action == "label":
             self._add(dataset, dataset.label, labelled(place, whole=not answer.gaps))
         elif dataset.action == "join":
@@ -224,7 +232,7 @@ class Columns:
                     self._add(dataset, dataset.prefix + name, answer.table[name].take(place))
 
     def table(self) -> pa.Table:
-        """All of them."""
+        """All columns."""
         return pa.table(self._columns).combine_chunks()
 
     def _add(self, dataset: Dataset, name: str, values: pa.ChunkedArray | pa.Array) -> None:
@@ -250,7 +258,9 @@ def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[Keyed
 
 
 def result_schema(dataset: Dataset, shards: Sequence[Shard], extra_columns: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The columns of a dataset with their types: as declared, else the widest that its files have; and ``extra_columns``."""
+    """The columns of a dataset with their types (declared, else the widest type in its files), and
+    ``extra_columns``.
+    """
     types = column_types(shard.file for shard in shards)
     if dataset.columns is None:
         column_kinds = {name: kind for name, kind in types.items() if name != dataset.key}

@@ -1,7 +1,7 @@
-"""What a dataset is: a small YAML file that says where it lies, by what it is keyed, and what is taken of it.
+"""The definition of a dataset: a small YAML file with its location, its key, and the columns to use.
 
-Each field is checked here, and an error names the file and the field. docs/extensions/host_facts.md tells the
-fields to a person.
+Each field is validated here, and an error names the file and the field. docs/extensions/host_facts.md documents the
+fields for users.
 """
 
 from __future__ import annotations
@@ -30,27 +30,28 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9_]{0,30}")
 URL_KEY: Final = "url_key"
 DOMAINS: Final = "domains"
 FORMS: Final = (*get_args(HostForm), URL_KEY)
-#: How rows of one host (with and without ``www``) become one: of ``first`` the host without ``www`` goes first.
+#: How several rows of one host (with and without ``www``) are merged; ``first`` prefers the host without ``www``.
 FOLDS: Final = ("first", "min", "max", "sum", "any")
 ACTIONS: Final = ("join", "filter", "label")
-#: Columns that every answer has itself.
+#: Columns that every answer has.
 OWN_COLUMNS: Final = ("crawl", "target", "surt_host_name", "host", "domain", "url_surtkey", "fetch_time")
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset of Parquet files that has a row for a host, or for a capture of a URL.
+    """A dataset of Parquet files with a row for each host, or for each capture of a URL.
 
-    ``paths`` is the key of a path list (``{crawl}`` in it stands for the crawl), or ``files`` are the keys themselves;
-    both lie in ``root`` (empty: the source). With ``by_crawl`` a file belongs to the crawl whose ``crawl=`` is in its
-    path, otherwise every file says the same of all crawls. ``key`` is the column of hosts in ``form`` with ``www``, or
-    of SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``ending`` is a small column with the
-    last label of each host, if there is one. With ``of_domains`` its hosts are registered domains, and what it says of
-    one is said of every host of the domain. ``columns`` are those that are taken, with their types (``None``: the
-    widest that the files have); ``None`` are all there are. ``prefix`` goes before their names. ``inner`` drops hosts
-    that the dataset lacks. ``action`` is ``join`` (its columns), ``filter`` (only hosts that it has) or ``label`` (one
-    column that says whether it has them). ``fold`` says how rows of one host become one. ``written_in`` is the file
-    that said so.
+    ``paths`` is the key of a path list (``{crawl}`` in it is replaced by the crawl), or ``files`` are the keys of the
+    files; both are in ``root`` (empty: the source). With ``by_crawl``, a file belongs to the crawl of the ``crawl=`` in
+    its path, otherwise every file holds for all crawls. ``key`` is the column of hosts in ``form`` with ``www``, or of
+    SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``ending`` is an optional small column
+    with the last label of each host.
+
+    With ``of_domains``, its hosts are registered domains, and a row holds for every host of the domain. ``columns`` are
+    the columns to use with their types (``None``: the widest type in the files); without ``columns``, all are used.
+    ``prefix`` goes before their names. ``inner`` drops hosts that the dataset lacks. ``action`` is ``join`` (its
+    columns), ``filter`` (only its hosts) or ``label`` (one boolean column). ``fold`` tells how several rows of one host
+    are merged. ``written_in`` is the file of the definition.
     """
 
     name: str
@@ -74,17 +75,17 @@ class Dataset:
 
     @property
     def by_url(self) -> bool:
-        """Whether its rows are about captures of URLs, not about hosts."""
+        """Whether rows are about captures of URLs, and not about hosts."""
         return self.form == URL_KEY
 
     @property
     def place(self) -> str:
-        """A digest of where it lies and what its files are keyed by: whose footers and path list these are."""
+        """A digest of the location and the key. It identifies the stored footers and path list of the dataset."""
         return input_digest({"root": self.root, "paths": self.paths, "files": list(self.files), "key": self.key})
 
     @property
     def version(self) -> str:
-        """A digest of the whole definition: another one may give other columns or rows."""
+        """A digest of the whole definition. Another version may give other columns or rows."""
         column_types = None if self.columns is None else [(name, str(kind)) for name, kind in self.columns.items()]
         definition = [
             self.place,
@@ -98,11 +99,11 @@ class Dataset:
             self.action,
         ]
         digested = {"dataset": definition, "fold": sorted(self.fold.items()), "name": self.name}
-        # said only where it is so: what was made of others before there was this field stays as good
+        # The field is only part of the digest if it is set, so that other datasets keep their digest.
         return input_digest(digested | ({"of": DOMAINS} if self.of_domains else {}))
 
     def only(self, names: Collection[str]) -> Dataset:
-        """The same with those of its columns alone that are called so with its prefix: fewer bytes are read."""
+        """The dataset restricted to the columns of these names (with prefix), so that fewer bytes are read."""
         if self.columns is None:
             own_columns = {name.removeprefix(self.prefix): None for name in names if name.startswith(self.prefix)}
             return replace(
@@ -119,12 +120,12 @@ class Dataset:
 
     @property
     def label(self) -> str:
-        """The name of the one column that ``label`` gives."""
+        """The name of the one column of the action ``label``."""
         return self.prefix + self.name.replace("-", "_")
 
 
 def ready_made() -> dict[str, Dataset]:
-    """The datasets that come with this program, by name."""
+    """The datasets that this program contains, by name."""
     folder = files("cc_pipeline.extensions.host_facts").joinpath("ready")
     texts = {
         definition_file.name: definition_file.read_text("utf-8")
@@ -136,7 +137,7 @@ def ready_made() -> dict[str, Dataset]:
 
 
 def text_of(file: Path) -> str:
-    """The text of a small YAML file that a person named. Raises ``UserInputError``."""
+    """The text of a small YAML file that the user named. Raises ``UserInputError``."""
     try:
         with file.open("rb") as handle:
             data = handle.read(_MOST_BYTES + 1)
@@ -149,14 +150,17 @@ def text_of(file: Path) -> str:
 
 
 def parse_dataset(text: str, name: str) -> Dataset:
-    """The dataset that YAML ``text`` of the file ``name`` describes. Raises ``UserInputError`` with file and field."""
+    """The dataset that the YAML ``text`` of the file ``name`` defines. Raises ``UserInputError`` with
+    file and field.
+    """
     return _Reader(name).dataset(read_yaml(text, name))
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which ``no`` and ``yes`` are words, as they are in names of columns: only true and false are not.
+    """YAML in which ``no`` and ``yes`` are words, because columns may have these names. Only true and false are
+    booleans.
 
-    A few lines of aliases can stand for more text than memory holds, and nobody needs one here.
+    Aliases are refused: a few lines of them can expand to more text than fits in memory.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -174,7 +178,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false"
 
 
 def read_yaml(text: str, name: str) -> object:
-    """What YAML ``text`` of the file ``name`` says: plain values alone. Raises ``UserInputError``."""
+    """Parses the YAML ``text`` of the file ``name`` into plain values. Raises ``UserInputError``."""
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:

@@ -1,4 +1,6 @@
-"""The table ``host_facts`` filled: what datasets say of the hosts of targets in a crawl, a slice a target."""
+"""Fills the table ``host_facts`` with the facts that datasets have of the hosts of targets in a crawl, a slice a
+target.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,19 @@ from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.lake.target_definitions import definitions, parts_of
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Raised when the same inputs would give other rows.
+#: Increases when the same inputs would give other rows.
 VERSION = "1"
 _OWN = tuple(field.name for field in HOST_FIELDS)
 _OTHERS = HOST_FACTS_SCHEMA.field("other_facts").type
 
 
 def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
-    """Writes what ``datasets`` say of the hosts of ``slugs`` in ``crawl``; slices whose inputs are unchanged stay, and
-    those that a divided set no longer has are emptied.
+    """Writes the facts of ``datasets`` for the hosts of ``slugs`` in ``crawl``. Slices with unchanged inputs are
+    skipped, and slices that a divided set no longer has are emptied.
 
-    Raises ``IndexIncomplete`` where files of a dataset could not be read and the settings do not allow that;
-    ``UserInputError`` for keys without a definition, datasets that do not go together, and a look-up that is too dear;
-    ``EnvironmentFault`` when the source or the lake fails, and as
+    Raises ``IndexIncomplete`` if files of a dataset could not be read and the settings do not allow that;
+    ``UserInputError`` for keys without a definition, datasets that cannot be combined, and a look-up above the cost
+    limit; ``EnvironmentFault`` if the source or the lake fails, and as
     :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
     return planned_again(
@@ -46,7 +48,7 @@ def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets:
 
 
 def _fill_all(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
-    # facts know no subsets: what is asked for are the parts of divided sets, in their place
+    # Facts have no subsets. A divided set is filled part by part.
     parts = parts_of(workspace.lake, slugs)
     slices_by_target = {slug: tuple(slices_of(crawl, target_parts)) for slug, target_parts in parts.items()}
     requested = Asked(crawl, slices_by_target, dict.fromkeys(slices_by_target, ()))
@@ -86,8 +88,9 @@ def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequ
 def wanted_facts(
     workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]
 ) -> dict[Slice, str]:
-    """The digest that each slice would get: of its target and of the files of each dataset. It costs the request for
-    each path list that is not fresh, and for footers that are not here."""
+    """The input digest of each slice: of its target and of the files of each dataset. It costs a request for each
+    outdated path list and each missing footer.
+    """
     single = [slug for slug in slugs if SEPARATOR not in slug]
     texts = definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
     versions = {slug: target.version for slug, target in workspace.targets(single).items()}
@@ -103,7 +106,7 @@ def wanted_facts(
 
 
 def _stale(workspace: Workspace, digests: Mapping[Slice, str]) -> list[Slice]:
-    """Slices to fill: what was filled over gaps counts as long as the settings allow any."""
+    """The slices to fill. A slice that was filled with gaps is up to date if the settings allow gaps."""
     stored_digests = FACTS.made_from(workspace.lake, digests.keys())
     allowed = workspace.settings.max_index_gaps > 0
     return [
@@ -114,14 +117,14 @@ def _stale(workspace: Workspace, digests: Mapping[Slice, str]) -> list[Slice]:
 
 
 def _with_gaps(digest: str) -> str:
-    """The digest of a slice that was filled over gaps: never that of the whole answer."""
+    """The input digest of a slice that was filled with gaps. It differs from the digest of a complete answer."""
     return input_digest({"gaps": digest})
 
 
 def _rows(
     facts: pa.Table, targets: Mapping[Slice, Target], slices: Mapping[Slice, str], datasets: Sequence[Dataset]
 ) -> pa.Table:
-    """The table's rows of ``slices``: an answer's, once for each target that has the host."""
+    """The table's rows of ``slices``: the rows of an answer, once for each target that has the host."""
     table_columns = [name for name in facts.column_names if name not in _OWN and _is_known(facts.schema.field(name))]
     other_columns = [name for name in facts.column_names if name not in _OWN and name not in table_columns]
     parts = [HOST_FACTS_SCHEMA.empty_table()]
@@ -148,7 +151,7 @@ def _is_known(field: pa.Field) -> bool:
 
 
 def _texts(rows: pa.Table, names: Sequence[str]) -> pa.Array:
-    """Columns that the table does not have, as text."""
+    """The columns of datasets that the table does not have, as text."""
     if not names:
         return pa.nulls(rows.num_rows, _OTHERS)
     texts = {name: rows[name].cast(pa.string()).to_pylist() for name in names}

@@ -1,5 +1,6 @@
-"""What datasets say of the hosts of targets: one row a host, in the shape of the table ``host_facts``; and of captures,
-by the SURT key of the URL and the time of its fetch."""
+"""Facts of datasets about the hosts of targets, one row a host in the shape of the table ``host_facts``, and about
+captures, by the SURT key of the URL and the time of its fetch.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +41,10 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: The column by which hosts are joined.
 HOST: Final = "surt_host_name"
-#: Domains up to which comparing all keys with each is cheaper than looking at keys one by one.
+#: Maximum domains for which comparing all keys with each domain is cheaper than parsing each key.
 _FEW: Final = 64
 
-#: Columns of an answer about hosts that are no dataset's.
+#: Columns of an answer about hosts that belong to no dataset.
 HOST_FIELDS = (
     pa.field("crawl", pa.string(), nullable=False),
     pa.field(HOST, pa.string(), nullable=False),
@@ -54,7 +55,7 @@ _Ask = Callable[[Dataset, HostRanges], Answer | None]
 
 
 class OfHosts:
-    """What ``dataset`` says of ``hosts``: see ``asking.Question``."""
+    """The :class:`~cc_pipeline.extensions.host_facts.dataset_question.Question` about ``hosts`` to ``dataset``."""
 
     def __init__(self, dataset: Dataset, hosts: HostRanges) -> None:
         self._fold = dataset.fold
@@ -73,7 +74,7 @@ class OfHosts:
         ]
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """The rows under their SURT keys, one a host."""
+        """The rows by SURT key, one row a host."""
         texts = table.column(0)
         if self._form == "surt_host":
             keyed, www = texts, None
@@ -94,7 +95,7 @@ class OfHosts:
         return mask
 
     def _near(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
-        """Which keys may be meant: a quick look, so that of a column of plain hosts few are looked at closely."""
+        """A fast filter of the keys that may match, so that few plain hosts are parsed."""
         names = self._hosts.names()
         if self._form != "host" or names is None or len(names) > _FEW:
             return np.ones(len(keys), dtype=bool)
@@ -110,11 +111,11 @@ def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> pa.Table:
-    """One row for each host of ``target`` that ``datasets`` know, sorted by SURT host key: ``HOST_FIELDS``, then the
-    columns of each dataset, null where it lacks the host or the crawl; those of registered domains come last, and say
-    the same of every host of a domain.
+    """One row for each host of ``target`` in any of ``datasets``, sorted by SURT host key: ``HOST_FIELDS``, then the
+    columns of each dataset, null if it lacks the host or the crawl. Columns of registered domains come last, and are
+    equal for all hosts of a domain.
 
-    Raises ``IndexIncomplete`` where files of a dataset could not be read and the settings do not allow that, and as
+    Raises ``IndexIncomplete`` if files of a dataset could not be read and the settings do not allow that, and as
     :func:`facts_of_hosts` does.
     """
     facts = facts_of_hosts(workspace, crawl, target, datasets)
@@ -123,18 +124,19 @@ def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Seque
 
 
 def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts:
-    """The same with its cost, and with what it lacks said instead of raised. The answer is kept: the next one costs no
-    request.
+    """The rows of :func:`host_facts` with their cost, and with gaps reported instead of raised. The answer is cached:
+    the next one costs no request.
 
     Raises ``UserInputError`` for datasets about URLs, for datasets of registered domains alone, for two columns of one
-    name, and for a look-up dearer than the settings' ``max_bytes``; ``EnvironmentFault`` when the source fails.
+    name, and for a look-up above the settings' ``max_bytes``; ``EnvironmentFault`` if the source fails.
     """
     return _facts(workspace, crawl, [target], datasets, keep=True)
 
 
 def facts_at_hand(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts | None:
-    """The same where :func:`facts_of_hosts` was asked before and its answer was kept: without a request. Datasets whose
-    answer is not here are left out; ``None`` where none is."""
+    """The cached answer of :func:`facts_of_hosts`, without a request. Datasets without a cached answer are left out;
+    ``None`` if no dataset has one.
+    """
     return _answered(
         crawl,
         [target],
@@ -144,17 +146,19 @@ def facts_at_hand(workspace: Workspace, crawl: str, target: Target, datasets: Se
 
 
 def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]) -> Facts:
-    """The same of the hosts of all ``targets`` together, each once, in one look-up that is not kept
-    (:class:`RowsOfTargets` gives those of one)."""
+    """Facts of the hosts of all ``targets`` together, each host once, in one look-up that is not cached.
+    :class:`RowsOfTargets` gives the rows of one target.
+    """
     return _facts(workspace, crawl, targets, datasets, keep=False)
 
 
 def price_of_hosts(
     workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]
 ) -> dict[str, KeyedPrice]:
-    """What each dataset's look-up would read; footers that are not here yet are fetched, no data is read.
+    """Estimates the look-up of each dataset. Missing footers are fetched, no data is read.
 
-    Of registered domains those are meant that the target names; where it names none, any below it: the most there is.
+    A dataset of registered domains is asked about the domains that the target names, or about all domains below it,
+    which is the maximum.
     """
     check_kinds(datasets, by_url=False)
     hosts = HostRanges(target)
@@ -168,7 +172,7 @@ def price_of_hosts(
 
 
 class RowsOfTargets:
-    """Rows of an answer about several targets by target: a host of two targets is a row of both."""
+    """The rows of an answer about several targets, by target. A host of two targets is a row of both."""
 
     def __init__(self, facts: pa.Table) -> None:
         self._facts = facts
@@ -207,8 +211,9 @@ def _facts(
 
 
 def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], ask_dataset: _Ask) -> Facts | None:
-    """Rows of the hosts of ``targets`` in what ``ask_dataset`` gives for each dataset; those for which it has nothing are
-    left out. ``None`` where that leaves none of hosts."""
+    """Combines the answers of ``ask_dataset`` for each dataset into rows of the hosts of ``targets``. Datasets without
+    an answer are left out. Returns ``None`` if no dataset of hosts has an answer.
+    """
     started = time.monotonic()
     hosts = HostRanges(*targets)
     answers_or_none = [(dataset, ask_dataset(dataset, hosts)) for dataset in datasets if not dataset.of_domains]
@@ -244,15 +249,16 @@ def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]
 
 
 def _as_targets(domains: Iterable[str]) -> Iterator[Target]:
-    """Registered domains as hosts to ask for. A stranger's file may have a host that no target can name: nothing is
-    said of its domain."""
+    """Registered domains as host targets. A domain that no target can name, as a file may contain, is skipped."""
     for domain in domains:
         with suppress(UserInputError):
             yield parse_target(f"host:{domain}")
 
 
 def _hosts(answers: Sequence[tuple[Dataset, Answer]]) -> pa.Array:
-    """The SURT keys of the answer, sorted: hosts of the datasets that are joined, or of all if none is."""
+    """The SURT keys of the answer, sorted: hosts of the datasets with the action join, or of all datasets if there is
+    none.
+    """
     giving = [answer for dataset, answer in answers if dataset.action == "join"] or [answer for _, answer in answers]
     key_chunks = [chunk for answer in giving for chunk in answer.table[HOST].chunks]
     hosts = pc.unique(pa.chunked_array(key_chunks, pa.string()))
@@ -263,17 +269,17 @@ def _hosts(answers: Sequence[tuple[Dataset, Answer]]) -> pa.Array:
 
 
 URL, TIME = "url_surtkey", "fetch_time"
-#: What names a capture in a dataset keyed by URL.
+#: The columns that identify a capture in a dataset keyed by URL.
 CAPTURE_OF_URL: Final = (URL, TIME)
-#: URLs that are asked for one by one; of more, all that is said of their hosts is read.
+#: Maximum URLs that are looked up one by one. For more URLs, all rows of their hosts are read.
 _MOST_KEYS: Final = 20_000
 
 
 def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, datasets: Sequence[Dataset]) -> Facts:
-    """``captures`` of one crawl, in their order, with the columns of ``datasets`` behind: null where a dataset lacks
-    a capture. Those that an inner or filtering dataset lacks are left out.
+    """Adds the columns of ``datasets`` to ``captures`` of one crawl, in the same order: null if a dataset lacks a
+    capture. Captures that an inner or filtering dataset lacks are left out.
 
-    ``captures`` has at least ``url_surtkey`` and ``fetch_time``. Nothing is kept. Raises ``UserInputError`` for
+    ``captures`` has at least ``url_surtkey`` and ``fetch_time``. Nothing is cached. Raises ``UserInputError`` for
     datasets about hosts, and as :func:`~cc_pipeline.extensions.host_facts.host_facts.facts_of_hosts` does.
     """
     started = time.monotonic()
@@ -298,7 +304,7 @@ def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, data
 
 
 def _places(rows: pa.Table, answer: pa.Table) -> pa.Array:
-    """Where ``answer`` has the capture of each row; null where it has none."""
+    """The position in ``answer`` of the capture of each row, null if the answer lacks it."""
     numbered = answer.select(list(CAPTURE_OF_URL)).append_column("_at", _counted(answer.num_rows))
     requested = pa.table(
         {URL: rows[URL], TIME: rows[TIME].cast(TIMESTAMP, safe=False), "_row": _counted(rows.num_rows)}
@@ -312,7 +318,9 @@ def _counted(count: int) -> pa.Array:
 
 
 def _ranges_of(captures: pa.Table) -> tuple[KeyRange, ...]:
-    """The keys of ``captures``; of very many the keys of their hosts, so that memory follows the hosts."""
+    """The keys of ``captures``, or the keys of their hosts if there are very many, so that memory grows with the hosts
+    only.
+    """
     keys = pc.unique(captures[URL]).drop_null()
     if len(keys) <= _MOST_KEYS:
         return merge_ranges(KeyRange(key, key + b"\0") for key in _encoded(keys))
@@ -325,7 +333,9 @@ def _encoded(texts: pa.Array) -> list[bytes]:
 
 
 class _OfUrls:
-    """What ``dataset`` says of captures whose keys lie in ``ranges``: see ``asking.Question``."""
+    """The :class:`~cc_pipeline.extensions.host_facts.dataset_question.Question` about captures whose keys are in
+    ``ranges``.
+    """
 
     keep: Keep | None = None
     endings: Endings | None = None
@@ -340,7 +350,7 @@ class _OfUrls:
         self.named: object = ["urls", digest.hexdigest()]
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """The rows under their keys and times, one a capture."""
+        """The rows by key and time, one row a capture."""
         dataset = self._dataset
         declared_columns: Mapping[str, pa.DataType | None] | None = dataset.columns
         columns_by_name = dict(zip(table.column_names[1:], table.columns[1:], strict=True))

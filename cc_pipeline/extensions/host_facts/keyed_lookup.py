@@ -1,5 +1,6 @@
-"""Rows of some keys out of the shards of a dataset: its price before, the pages that can hold them, and one row a key
-of what they gave."""
+"""Reads the rows of some keys from the shards of a dataset: estimates the cost, reads the pages that may have the keys,
+and merges the rows of each key.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +23,19 @@ from cc_pipeline.index.parquet.locator import as_text
 from cc_pipeline.index.parquet.places import ColumnPlace, RowGroupPlace
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
 
-#: What any whole number fits into, and the sum of many.
+#: A type for any integer, and for sums of many.
 _WIDE = pa.decimal128(38, 0)
-#: How Arrow calls what a dataset may ask for.
+#: Arrow's names of the merge functions of datasets.
 _AGGREGATES = {"first": "first", "min": "min", "max": "max", "sum": "sum", "any": "max"}
 
-#: Bytes of column chunks that one round may have to hold in memory.
+#: Maximum bytes of column chunks in memory in one round.
 _ROUND_BYTES = 192 << 20
-#: Rows that an answer may have, and the bytes they may take: a join holds them twice.
+#: Maximum rows of an answer, and their maximum bytes. A join has them in memory twice.
 MOST_ROWS = 4_000_000
 MOST_HELD = 1500 << 20
-#: Row groups of an unsorted dataset that are expected to have rows of what is asked.
+#: Expected number of row groups of an unsorted dataset with requested rows.
 _LIKELY_GROUPS = 4
-#: How many times smaller than the keys the endings of a row group must be.
+#: Endings are read if they are at least this many times smaller than the keys of the row group.
 _WORTH = 8
 T = TypeVar("T")
 Keep = Callable[[pa.Array], npt.NDArray[np.bool_]]
@@ -43,14 +44,14 @@ KEY_TEXT = "_key"
 
 
 def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, str]) -> pa.Table:
-    """``table`` with one row for equal values of its first ``keys`` columns, sorted by them; other columns by ``fold``,
-    ``first`` where it says nothing.
+    """Merges the rows of ``table`` with equal values in its first ``keys`` columns, sorted by these. Other columns are
+    merged by ``fold``, by default by ``first``.
 
-    ``first`` is the first value that is not null, of rows whose host has no ``www`` before others, in their order.
-    Raises ``UserInputError`` for values that cannot be put together as ``fold`` says.
+    ``first`` is the first non-null value, in the order of the rows, with rows of hosts without ``www`` before others.
+    Raises ``UserInputError`` for values that cannot be merged as ``fold`` says.
     """
     schema = table.schema
-    # a stranger's columns may be called anything: here they are numbers
+    # Column names of other people's files may be anything, so columns are numbered here.
     names = [str(place) for place in range(len(schema))]
     table = table.rename_columns(names)
     order = [(key, "ascending") for key in names[:keys]]
@@ -63,7 +64,7 @@ def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, 
     aggregates = {name: _AGGREGATES[fold.get(schema.names[int(name)], "first")] for name in names[keys:]}
     for name, aggregate in aggregates.items():
         if aggregate == "sum" and pa.types.is_integer(ordered[name].type):
-            # sums of whole numbers that are too large for one begin again below zero
+            # A sum of integers could overflow.
             ordered = ordered.set_column(int(name), name, ordered[name].cast(_WIDE))
     try:
         grouped = ordered.group_by(names[:keys], use_threads=False).aggregate(list(aggregates.items()))
@@ -75,17 +76,17 @@ def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, 
 
 
 def _renamed(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
-    """``schema`` under other names."""
+    """``schema`` with other names."""
     return pa.schema([field.with_name(name) for name, field in zip(names, schema, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedPrice:
-    """What a look-up reads at most (``bytes``, ``requests``), and what it likely does.
+    """The maximum cost of a look-up (``bytes``, ``requests``), and its likely bytes.
 
-    ``pruned`` of ``row_groups`` row groups are passed over by the statistics of their keys; ``unknown`` of the others
-    have none, and ``searched`` lie in files in no order, so that all their keys are read. ``files`` are those with row
-    groups to read.
+    ``pruned`` of ``row_groups`` row groups are skipped by the statistics of their keys. ``unknown`` of the others have
+    no statistics, and ``searched`` are in unsorted files, so that all their keys are read. ``files`` have row groups to
+    read.
     """
 
     files: int
@@ -99,13 +100,13 @@ class KeyedPrice:
 
     @property
     def to_read(self) -> int:
-        """Row groups that are looked into."""
+        """The number of row groups to read."""
         return self.row_groups - self.pruned
 
 
 @dataclass(slots=True)
 class KeyedRows:
-    """Rows in the order of shards and row groups: the key as text, and the columns asked for."""
+    """Rows in the order of shards and row groups: the key as text, and the requested columns."""
 
     table: pa.Table
     gaps: list[Gap] = field(default_factory=list)
@@ -129,7 +130,7 @@ class _Candidate:
         return sum(column.size for column in self.place.columns.values())
 
     def lies_in(self, ranges: Sequence[KeyRange]) -> bool:
-        """Whether every key is asked for, as far as the footer knows."""
+        """Whether all keys of the row group are requested, by the bounds in the footer."""
         low, high = self.bounds
         return any(
             low is not None and high is not None and low in key_range and high in key_range for key_range in ranges
@@ -138,18 +139,19 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """A small ``column`` that says of each host its last label: row groups of files in no order that have none of
-    ``values`` (and no null) in it are not looked into."""
+    """A small ``column`` with the last label of each host. Row groups of unsorted files are skipped if the column has
+    none of ``values`` and no null.
+    """
 
     column: str
     values: frozenset[str]
 
 
 class KeyedLookup:
-    """One question to the shards of a dataset: the rows whose key lies in ``ranges``, with the columns of ``schema``.
+    """One look-up in the shards of a dataset: the rows with keys in ``ranges``, with the columns of ``schema``.
 
-    ``keep`` decides about keys within the ranges, ``endings`` is a shorter way to find out where none can be. Shards
-    whose places cannot be are ``gaps``.
+    ``keep`` filters the keys within the ranges, ``endings`` skips row groups. Shards with invalid footers become
+    ``gaps``.
     """
 
     def __init__(
@@ -189,10 +191,10 @@ class KeyedLookup:
             self._unknown += sum(bounds[number] == (None, None) for number in numbers)
 
     def price(self) -> KeyedPrice:
-        """What it costs; nothing is read."""
+        """The estimated cost. Nothing is read."""
         likely = max_bytes = requests = 0
         searched: list[int] = []
-        # where sorted files have these hosts, those in no order have but strays
+        # If sorted files have these hosts, unsorted files have few of their rows.
         has_sorted_files = any(candidate.in_order for candidate in self._candidates)
         for candidate in self._candidates:
             key = candidate.place.columns[candidate.shard.key]
@@ -209,7 +211,7 @@ class KeyedLookup:
                 likely += candidate.ending.size
                 searched.append(key.size + other_bytes)
             else:
-                # all its keys are read, and the other columns of the few row groups that have a host
+                # All keys are read, and other columns only of the few row groups that have a host.
                 likely += key.size
                 searched.append(other_bytes)
         likely += sum(sorted(searched)[-_LIKELY_GROUPS:])
@@ -227,10 +229,11 @@ class KeyedLookup:
         )
 
     def read(self, reader: ManyReader, indexes: PageIndexes, max_bytes: int | None = None) -> KeyedRows:
-        """The rows. A shard that cannot be read, or contradicts its footer, becomes a gap, with all its rows.
+        """Reads the rows. A shard that cannot be read, or that contradicts its footer, becomes a gap and loses all its
+        rows.
 
-        Raises ``EnvironmentFault`` when the source fails, ``UserInputError`` for more than ``max_bytes`` bytes to
-        read, ``MOST_ROWS`` rows or ``MOST_HELD`` bytes of them.
+        Raises ``EnvironmentFault`` if the source fails, ``UserInputError`` for more than ``max_bytes`` bytes to read,
+        ``MOST_ROWS`` rows or ``MOST_HELD`` bytes of rows.
         """
         cost, tables_by_path, rows, size = Cost(), list[tuple[str, pa.Table]](), 0, 0
         gaps = {gap.path: gap for gap in self.gaps}
@@ -267,14 +270,14 @@ class KeyedLookup:
         return KeyedRows(rows, list(gaps.values()), cost)
 
     def _ending(self, shard: Shard, place: RowGroupPlace) -> ColumnPlace | None:
-        """The column of endings where it is worth its bytes."""
+        """The column of endings, if reading it is worthwhile."""
         column = None if self._endings is None else place.columns.get(self._endings.column)
         if column is None or column.layout.physical != "BYTE_ARRAY":
             return None
         return column if column.size * _WORTH <= place.columns[shard.key].size else None
 
     def _promising(self, reader: ManyReader, candidates: Sequence[_Candidate], cost: Cost) -> list[_Candidate]:
-        """Those of ``candidates`` that are in order, or have an ending that is asked for."""
+        """The ``candidates`` that are sorted, or have a requested ending."""
         pieces = [
             None if candidate.ending is None else Piece(candidate.path, candidate.ending.offset, candidate.ending.size)
             for candidate in candidates
@@ -314,7 +317,7 @@ class KeyedLookup:
 
 
 def _rounds(candidates: Sequence[_Candidate], size: Callable[[_Candidate], int]) -> Iterator[list[_Candidate]]:
-    """``candidates`` in rounds whose bytes fit the memory bound together; a larger one makes a round of its own."""
+    """Groups ``candidates`` into rounds within the memory limit; a larger candidate has a round of its own."""
     round_candidates: list[_Candidate] = []
     round_bytes = 0
     for candidate in candidates:
@@ -330,7 +333,7 @@ def _rounds(candidates: Sequence[_Candidate], size: Callable[[_Candidate], int])
 def _without_faulty(
     candidates: Sequence[_Candidate], gaps: dict[str, Gap], function: Callable[[Sequence[_Candidate]], list[T]]
 ) -> list[T]:
-    """What ``function`` gives of those candidates whose files have no gap; a file that it finds faulty becomes one."""
+    """Applies ``function`` to the candidates whose files have no gap. A file that it finds faulty becomes a gap."""
     while True:
         sound_candidates = [candidate for candidate in candidates if candidate.path not in gaps]
         if not sound_candidates:

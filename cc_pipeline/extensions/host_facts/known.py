@@ -1,4 +1,4 @@
-"""The datasets that a home knows: those that come with this program, and those that a person added to it."""
+"""The datasets of a home: those that this program contains, and those that the user added."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cc_pipeline.lake.reading import quoted_name
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import fetched_whole, open_named
 
-#: Bytes of a table on the web that is fetched whole to be joined.
+#: Maximum bytes of a table on the web that is fetched for a join.
 _MOST_FETCHED: Final = 256 << 20
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
 _OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullstr", "all_varchar")
@@ -35,18 +35,20 @@ _OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullst
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A dataset, and the home's file of it (``None`` for one that comes with this program)."""
+    """A dataset, and its file in the home (``None`` for a dataset that this program contains)."""
 
     dataset: Dataset
     file: Path | None = None
 
     @property
     def name(self) -> str:
-        """The dataset's."""
+        """The name of the dataset."""
         return self.dataset.name
 
     def columns(self) -> dict[str, Any] | None:
-        """The columns it gives, with their types where these are declared; ``None`` where only its files tell."""
+        """The columns of its answers, with their declared types; ``None`` if only the files of the
+        dataset have them.
+        """
         dataset = self.dataset
         if dataset.action == "label":
             return {dataset.label: None}
@@ -58,8 +60,9 @@ class Known:
 
 
 def known_datasets(settings: Settings) -> dict[str, Known]:
-    """All datasets by name, ranks that were converted among them. Raises ``UserInputError`` for a file of the home that
-    is wrong, and names it."""
+    """All datasets by name, including converted ranks. Raises ``UserInputError`` for an invalid file of the home, and
+    names it.
+    """
     datasets = {name: Known(dataset) for name, dataset in ready_made().items()}
     datasets |= {name: Known(ranks_) for name, ranks_ in ranks_datasets(settings).items()}
     folder = datasets_path(settings)
@@ -70,10 +73,10 @@ def known_datasets(settings: Settings) -> dict[str, Known]:
 
 
 def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Known:
-    """Keeps the dataset or annotation that a YAML file describes in the home, in the place of one of that name.
+    """Stores the dataset or annotation that a YAML file defines in the home, and replaces one of the same name.
 
-    A table that is no Parquet is made one, in the home. Raises ``UserInputError`` naming file and field, and
-    ``EnvironmentFault`` where a table cannot be fetched.
+    A table that is not Parquet is converted, in the home. Raises ``UserInputError`` that names file and field, and
+    ``EnvironmentFault`` if a table cannot be fetched.
     """
     text = text_of(file)
     joined = read_join(read_yaml(text, str(file)), file)
@@ -93,7 +96,7 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
             described["where"] |= {"root": str(table_file.parent), "files": [table_file.name]}
         text = _text(described)
     if root := registered.dataset.root:
-        open_named(settings, root).close()  # to be refused now and not when it is asked
+        open_named(settings, root).close()  # an invalid root is refused now, and not at the first look-up
     place = datasets_path(settings) / f"{registered.name}.yaml"
     with disk_trouble(place):
         write_whole(place, text, durable=True)
@@ -104,7 +107,7 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
 
 
 def remove_dataset(settings: Settings, name: str) -> None:
-    """Forgets a dataset that was added, and what was kept of its files. Raises ``UserInputError`` for another name."""
+    """Deletes an added dataset, and the stored data of its files. Raises ``UserInputError`` for another name."""
     file = datasets_path(settings) / f"{_valid(name)}.yaml"
     if not file.is_file():
         if name in ready_made() or is_name_of_ranks(name):
@@ -120,8 +123,9 @@ def remove_dataset(settings: Settings, name: str) -> None:
 
 
 def sweep_datasets(settings: Settings) -> int:
-    """Deletes what is kept of files of datasets that this home does not know any more; gives how many those were.
-    Nothing where a dataset's description cannot be read: it may be the one whose files they are."""
+    """Deletes the stored data of datasets that this home no longer has. Returns the number of these datasets. Deletes
+    nothing if a dataset's definition cannot be read, since the data may belong to it.
+    """
     try:
         datasets = known_datasets(settings)
     except CcPipelineError:
@@ -130,7 +134,7 @@ def sweep_datasets(settings: Settings) -> int:
 
 
 def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> None:
-    """Deletes tables that were made for a dataset."""
+    """Deletes converted tables of a dataset."""
     for table in datasets_path(settings).glob(f"{name}.????????.parquet"):
         if table.name not in but:
             table.unlink(missing_ok=True)
@@ -151,11 +155,12 @@ def _valid(name: str) -> str:
 
 
 def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Path:
-    """A csv or json table as a Parquet file of the home, sorted by its key. Its name is made of its content, so that
-    nothing that was kept of another one is taken for it."""
+    """Converts a csv or json table to a Parquet file of the home, sorted by its key. The file name contains a digest of
+    its content, so that stored data of another table is never used for it.
+    """
     options = _checked(table)
     folder = datasets_path(settings)
-    # DuckDB tells by its name whether a file is packed
+    # DuckDB detects compression by the file's name.
     packed = ".gz" if urlsplit(table.where).path.endswith(".gz") else ""
     fetched, new_file = (folder / f".{name}.{os.getpid()}.{suffix}" for suffix in (f"fetched{packed}", "part"))
     with disk_trouble(new_file):
@@ -184,7 +189,9 @@ def _checked(table: Unpacked) -> Mapping[str, Any]:
 
 
 def _convert(source: str, table: Unpacked, options: Mapping[str, Any], key: str, out: Path) -> None:
-    """Every name is quoted, every value is a parameter or a literal of ours: nothing of a file becomes SQL."""
+    """Writes the Parquet file. Every name is quoted and every value is a literal, so that no text of the file becomes
+    SQL.
+    """
     reader = "read_csv" if table.format == "csv" else "read_json"
     option_texts = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
     columns = ", ".join(quoted_name(column) for column in table.columns)

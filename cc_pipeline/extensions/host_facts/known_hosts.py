@@ -1,4 +1,4 @@
-"""What is known of a site before anything of it is located: its predicted size and rank, and which hosts are meant."""
+"""Facts of a site before its captures are located: its predicted size and rank, and the hosts that match a filter."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Targets of which facts are shown; more would bury the answer.
+#: Maximum targets with facts; more would hide the answer.
 _MOST_SHOWN = 10
 
 
 def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
-    """Writes a line for each target with what is known of its hosts. Without ``ask`` only what is here already, so that
-    no request is sent; then it says how to ask. Where a dataset cannot be asked, it says that, and raises nothing:
-    captures are what is asked for."""
+    """Prints a line of facts about the hosts of each target. Without ``ask``, only stored facts are used, no request is
+    sent, and the line says how to ask. If a dataset cannot be asked, prints that and raises nothing, because the
+    user asked for captures.
+    """
     from cc_pipeline.extensions.host_facts.choosing import facts_of, hosts_only, known_for, predicted, usual
     from cc_pipeline.extensions.host_facts.host_facts import facts_at_hand
 
@@ -43,7 +44,7 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
                 question.workspace, crawl, target, [dataset.dataset for dataset in default_asked]
             )
             if facts_in_home is None and crawl != question.crawls[0]:
-                return  # it was said of the first crawl
+                return  # the first crawl printed it
             if facts_in_home is None:
                 notice(f"{crawl}: how large {target.definition} is, and its rank, is not known here yet: add --facts")
                 return
@@ -52,10 +53,11 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
 
 
 def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], where: str) -> tuple[Target, ...]:
-    """Of ``targets``, what lies on hosts that match in ``crawl``. Writes what that cost and what was left out.
+    """Returns the parts of ``targets`` on hosts that match in ``crawl``. Prints the cost, and which hosts were left
+    out.
 
-    Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has, ``NothingKnown`` where
-    nothing it names is known of any host of the crawl.
+    Raises ``UserInputError`` for a filter that cannot be read or names an unknown column, ``NothingKnown`` if the
+    datasets of the filter have no row of the crawl.
     """
     from cc_pipeline.commoncrawl.expressions import parse_filter
     from cc_pipeline.extensions.host_facts.choosing import choose, known_for, needed_for

@@ -1,8 +1,8 @@
-"""The text of a web graph's ranks as rows: ``#harmonicc_pos #harmonicc_val #pr_pos #pr_val #host_rev``, one node a
-line, in the order of rank.
+"""Parses the text of a web graph's ranks: ``#harmonicc_pos #harmonicc_val #pr_pos #pr_val #host_rev``, one node a line,
+in the order of rank.
 
-Columns are found by their names in the first line. A block of lines is taken apart at once by Arrow; what Arrow does
-not read (other numbers, other hosts than plain ones) is looked at line by line.
+Columns are found by their names in the first line. Arrow parses a block of lines at once; lines that it cannot parse
+(unusual numbers, unusual hosts) are parsed one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SPELLED: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep"
 _MONTHS: Final = {name: number for number, name in enumerate(_SPELLED, 1)}
 _RELEASE_NAME: Final = re.compile(r"cc-main-(\d{4})(?:-(\d{2}))?((?:-(?:" + "|".join(_MONTHS) + r")){2,4})")
 _WEEKLY: Final = re.compile(r"CC-MAIN-(\d{4})-(\d{2})")
-#: Up to this month a leading ``www.`` was taken off hosts, in releases that end later it is kept.
+#: Releases that end up to this month have stripped a leading ``www.`` from hosts; later ones keep it.
 _LAST_STRIPPED: Final = (2025, 12)
 _BARE_WWW: Final = ".www"
 
@@ -39,7 +39,7 @@ KEY: Final = "surt_host_name"
 _NAME: Final = "host_rev"
 POSITIONS: Final = ("harmonicc_pos", "pr_pos")
 SCORES: Final = ("harmonicc_val", "pr_val")
-#: How many hosts a domain has; at the level of domains alone.
+#: The number of hosts of a domain, in ranks of domains only.
 HOSTS: Final = "n_hosts"
 SCHEMA: Final = pa.schema(
     [
@@ -51,16 +51,16 @@ SCHEMA: Final = pa.schema(
         pa.field(HOSTS, pa.int64()),
     ]
 )
-#: Bytes of text that are inflated at a time, of a block that is taken apart, and of a line at most.
+#: Bytes of text that are inflated at a time, bytes of a block to parse, and maximum bytes of a line.
 _PIECE: Final = 1 << 20
 _BLOCK: Final = 8 << 20
 _LONGEST_LINE: Final = 1 << 16
-#: How often a text may be larger than its gzip: real ones are five times as large.
+#: Maximum ratio of a text to its gzip data; real ones are five times as large.
 _LARGEST: Final = 100
-#: Reversed hosts that need no more than other commas: plain labels, the last of which (the first here) is no number.
+#: Reversed hosts that only need commas for points: plain labels, of which the last (here the first) is no number.
 _PLAIN: Final = r"^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+$"
 _WWW_KEPT: Final = (r"\.www[0-9]*$", "")
-# one pattern: what the other leaves must not be taken for a name of its own
+# One pattern: the result of one replacement must not match the other.
 _WWW_STRIPPED: Final = (r"^([^.]+)\.www$|\.www[0-9]+$", r"\1")
 _MOST_INT: Final = 2**63
 
@@ -75,11 +75,11 @@ class Release:
 
     @property
     def www_kept(self) -> bool:
-        """Whether ``www.example.com`` and ``example.com`` are two hosts in it."""
+        """Whether ``www.example.com`` and ``example.com`` are two hosts in this release."""
         return self.last > _LAST_STRIPPED
 
     def spans(self, crawl: str) -> bool:
-        """Whether the crawl is of one of its months; ``False`` for crawls that are not named by a week."""
+        """Whether the crawl is from a month of the release; ``False`` for crawls that are not named by a week."""
         match = _WEEKLY.fullmatch(crawl)
         if match is None:
             return False
@@ -95,7 +95,7 @@ class Release:
 
 
 def parse_release(name: str) -> Release:
-    """The release of that name. Raises ``UserInputError`` for text that names none."""
+    """The release of this name. Raises ``UserInputError`` for another text."""
     match = _RELEASE_NAME.fullmatch(name)
     if match is None:
         raise UserInputError(
@@ -112,8 +112,8 @@ def parse_release(name: str) -> Release:
 def graph_key(name: str, www_kept: bool) -> str | None:
     """The SURT host key of a node's name (``com.example.www``); ``None`` for text that names no host.
 
-    Where ``www.`` was taken off once, a ``www`` that is left stands for a host below ``www``: it is no other name of
-    the host without it.
+    If the release stripped one ``www.``, a remaining ``www`` is a host below ``www``, and not another name of the host
+    without it.
     """
     is_www_stripped = not www_kept and name.endswith(_BARE_WWW) and name.count(".") >= 2
     key = host_key(name + _BARE_WWW if is_www_stripped else name, "reversed_host")
@@ -122,20 +122,20 @@ def graph_key(name: str, www_kept: bool) -> str | None:
 
 @dataclass(slots=True)
 class Tally:
-    """What was read: lines of nodes, and those that are none (``example`` is one of them)."""
+    """Counts of the lines of nodes, and of invalid lines (``example`` is one of them)."""
 
     rows: int = 0
     skipped: int = 0
     example: str = ""
 
     def skip(self, line: str) -> None:
-        """Counts a line that says no rank of a host."""
+        """Counts a line without a rank of a host."""
         self.skipped += 1
         self.example = self.example or line[:200]
 
 
 def inflated_stream(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
-    """The text in gzip data of any number of members, a megabyte at a time. Raises ``DataFault``."""
+    """Inflates gzip data of any number of members, a megabyte at a time. Raises ``DataFault``."""
     engine = zlib.decompressobj(wbits=31)
     read = inflated_bytes = 0
     has_data = False
@@ -165,10 +165,10 @@ def inflated_stream(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
 
 
 def rank_rows(text: Iterable[bytes], source: str, tally: Tally, *, www_kept: bool) -> Iterator[pa.RecordBatch]:
-    """Rows of ``SCHEMA`` in the order of the lines, under SURT host keys, several of one key among them.
+    """Yields rows of ``SCHEMA`` in the order of the lines, with SURT host keys; several rows may have the same key.
 
-    Lines that say no rank of a host are counted in ``tally`` and left out. Raises ``DataFault`` for text that has no
-    header of ranks, and for lines without an end.
+    Lines without a rank of a host are counted in ``tally`` and left out. Raises ``DataFault`` for text without a header
+    of ranks, and for lines without an end.
     """
     names: list[str] | None = None
     for block in _whole_lines(text, source):
@@ -260,7 +260,7 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _keys(names: pa.Array, www_kept: bool) -> pa.Array:
-    """SURT host keys of nodes' names, null for what names no host."""
+    """SURT host keys of nodes' names, null for names of no host."""
     try:
         texts = names.cast(pa.string())
     except pa.ArrowInvalid:
@@ -276,7 +276,9 @@ def _keys(names: pa.Array, www_kept: bool) -> pa.Array:
 
 
 def _numbers(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Numbers as Java writes them, null for none (``NaN``, nothing), and whether each could be read."""
+    """Parses numbers as Java writes them, null for ``NaN`` or empty text. Returns them, and whether each could be
+    parsed.
+    """
     try:
         values = texts.cast(pa.string()).cast(kind)
         if pa.types.is_floating(kind):

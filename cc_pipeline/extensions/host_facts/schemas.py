@@ -1,4 +1,4 @@
-"""The columns of facts of hosts, by the datasets that come with this program, and of the table ``host_facts``."""
+"""The columns of facts of hosts, by the datasets that this program contains, and of the table ``host_facts``."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ GNEISSWEB_COLUMNS: Final = (
     Column("in_gneissweb", pa.bool_(), "Whether GneissWeb has pages of it"),
 )
 
-#: What is said of a host, by the datasets that come with this program.
+#: Facts of a host from the datasets that this program contains.
 FACT_COLUMNS: Final = (*HOST_INDEX_COLUMNS, *DEGREES_COLUMNS, *GNEISSWEB_COLUMNS)
 
-#: ``facts_from`` are the datasets that were asked, ``other_facts`` columns of datasets that this version does not know.
+#: ``facts_from`` are the datasets that were asked, ``other_facts`` are columns without a column of their own here.
 HOST_FACTS_COLUMNS: Final = (
     CRAWL,
     Column("target", pa.string(), "Slug of the target that the host belongs to", nullable=False),

@@ -1,4 +1,4 @@
-"""Shards of a keyed dataset from their footers: which row groups may hold keys, and which columns there are."""
+"""The shards of a dataset from their footers: the row groups that may have keys, and the columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cc_pipeline.index.footers.store import CrawlFooters
 from cc_pipeline.index.parquet.locator import as_text
 from cc_pipeline.index.parquet.places import FilePlace, RowGroupPlace, checked_row_group, column_place, split_columns
 
-#: What a column may be declared as.
+#: Types that a column may be declared as.
 TYPES: Final[Mapping[str, pa.DataType]] = {
     "string": pa.string(),
     "int64": pa.int64(),
@@ -49,7 +49,7 @@ def arrow_type(physical: str, meaning: str) -> pa.DataType:
 
 
 def widest(types: Iterable[pa.DataType]) -> pa.DataType:
-    """The one type that values of all of ``types`` can be given in; text where they have nothing in common."""
+    """The one type for values of all ``types``; text if there is no common type."""
     distinct_types = list(dict.fromkeys(types))
     if len(distinct_types) == 1:
         return distinct_types[0]
@@ -57,7 +57,9 @@ def widest(types: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def typed(values: pa.Array, file: FilePlace, name: str, target_type: pa.DataType) -> pa.Array:
-    """Values in their physical type as ``target_type``. Raises ``DataFault`` with the file and column where they are not."""
+    """Casts values of their physical type to ``target_type``. Raises ``DataFault`` with the file and column if that
+    fails.
+    """
     physical, _, meaning = file.columns[name]
     try:
         return _typed(values, physical, meaning, target_type)
@@ -89,7 +91,7 @@ def _typed(values: pa.Array, physical: str, meaning: str, target_type: pa.DataTy
     if target_type == TIMESTAMP:
         return values.cast(target_type, safe=False)
     if pa.types.is_integer(target_type) and pa.types.is_floating(values.type):
-        # programs that know no missing integers write them as "not a number"
+        # Some programs write missing integers as NaN.
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
     if pa.types.is_floating(target_type) and pa.types.is_integer(values.type):
         return values.cast(target_type, safe=False)
@@ -106,8 +108,9 @@ def _decimals(values: pa.Array, scale: int) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A shard that could not be read, so that rows of it may be missing: why, and at which byte of the file. ``kind``
-    is that of the fault, where reading its data met one."""
+    """A shard that could not be read, so that rows may be missing: the reason, and the byte of the file. ``kind`` is
+    that of the fault, if reading its data raised one.
+    """
 
     path: str
     reason: str
@@ -121,7 +124,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One Parquet file: its ``footer`` decoded for the ``key`` column alone, and the footer's bytes for the others."""
+    """One Parquet file: its ``footer`` decoded for the ``key`` column alone, and the footer's bytes
+    for other columns.
+    """
 
     file: FilePlace
     key: str
@@ -129,22 +134,24 @@ class Shard:
     tail: bytes
 
     def bounds(self) -> list[Bounds]:
-        """Smallest and largest key of each row group, ``None`` where unknown."""
+        """The smallest and largest key of each row group, ``None`` if unknown."""
         statistics = self.footer.statistics(0)
         return [(_bytes(low), _bytes(high)) for low, high in zip(statistics.minimums, statistics.maximums, strict=True)]
 
     def in_order(self) -> bool:
-        """Whether no row group has keys below those of the one before it: then pages too can be passed over."""
+        """Whether the keys of row groups ascend, so that pages can be skipped too."""
         group_bounds = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
         return all(before[1] <= after[0] for before, after in pairwise(group_bounds)) and bool(group_bounds)
 
     def may_hold(self, ranges: RangeSet) -> list[int]:
-        """The row groups that may have a key in ``ranges``. Empty ones have none, and often no place in the file."""
+        """The row groups that may have a key in ``ranges``. Empty row groups have none, and often no location in the
+        file.
+        """
         rows = self.footer.row_counts()
         return [number for number, (low, high) in enumerate(self.bounds()) if rows[number] and ranges.meets(low, high)]
 
     def row_groups(self, numbers: Sequence[int], columns: Iterable[str]) -> list[RowGroupPlace]:
-        """Places of those of ``columns`` that the file has, and of the key. Raises ``DataFault``."""
+        """Locations of the key column and of those ``columns`` that the file has. Raises ``DataFault``."""
         column_names = tuple(dict.fromkeys((self.key, *(name for name in columns if name in self.file.columns))))
         rows = decode_footer(self.tail, self.file.size, self.file.path, columns=(), lookup_columns=column_names)
         return [
@@ -160,8 +167,9 @@ class Shard:
 
 
 def open_shard(path: str, tail: bytes, size: int, etag: str | None, key: str, needed: Sequence[str] = ()) -> Shard:
-    """A shard from the end of its file (footer and trailer). Raises ``DataFault``, also where it lacks the key or a
-    ``needed`` column."""
+    """A shard from the end of its file (footer and trailer). Raises ``DataFault``, also if the file lacks the key or a
+    ``needed`` column.
+    """
     footer = decode_footer(tail, size, path, columns=(key,), lookup_columns=())
     described = {column.name: (column.physical, column.repetition, column.meaning) for column in footer.schema.columns}
     flat, unread = split_columns(described)
@@ -178,7 +186,7 @@ def open_shard(path: str, tail: bytes, size: int, etag: str | None, key: str, ne
 def stored_shards(
     footers: CrawlFooters, paths: Sequence[str], key: str, needed: Sequence[str] = ()
 ) -> Iterator[Shard | Gap]:
-    """The shard of each of ``paths`` from the footers kept of them, or why there is none."""
+    """The shard of each of ``paths`` from its stored footer, or the gap that replaces it."""
     for path in paths:
         entry = footers.entries.get(path)
         if entry is None:
@@ -193,7 +201,7 @@ def stored_shards(
 
 
 def column_types(files: Iterable[FilePlace]) -> dict[str, pa.DataType]:
-    """Every flat column of ``files`` with the widest of its types, in the order in which they first come."""
+    """Every flat column of ``files`` with the widest of its types, in the order of first occurrence."""
     seen: dict[str, dict[pa.DataType, None]] = {}
     shapes: set[tuple[tuple[str, tuple[str, str, str]], ...]] = set()
     for file in files:

@@ -1,4 +1,4 @@
-"""The verdict on the datasets that a person added."""
+"""The result of the check of added datasets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 def annotation_verdict(workspace: Workspace, name: str) -> CheckResult:
-    """Whether a dataset that was added is still what a home can read, as far as that is known without asking."""
+    """Checks whether an added dataset can still be read, from stored data, without a request."""
     check = "can_be_read"
     try:
         dataset = known_datasets(workspace.settings).get(name)

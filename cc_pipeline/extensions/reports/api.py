@@ -21,10 +21,10 @@ def report(
     out: str | Path | None = None,
     between: tuple[str, str] | None = None,
 ) -> list[Path]:
-    """Writes a page about each target (an HTML file: ``out``, by default in the home) and gives their paths.
-    ``between`` are the two crawls whose changes it tells in words (default: the last two).
+    """Writes a page about each target (an HTML file: ``out``, by default in the home) and returns their paths.
+    ``between`` are the two crawls whose changes the page describes (default: the last two).
 
-    Raises ``UserInputError`` for a target that was not run here, and for one ``out`` of several.
+    Raises ``UserInputError`` for a target that was not run here, and for one ``out`` with several targets.
     """
     from cc_pipeline.api.voice import told_to
 
@@ -35,7 +35,7 @@ def report(
 
 @public
 def changes(home: Home, target: str, before: str, after: str) -> str:
-    """What changed between two crawls of a target, in words."""
+    """The changes between two crawls of a target, as text."""
     from cc_pipeline.commoncrawl.target_text import slug_meant
     from cc_pipeline.extensions.reports.changes import in_words
 
@@ -45,10 +45,11 @@ def changes(home: Home, target: str, before: str, after: str) -> str:
 def reports(
     settings: Settings, targets: Sequence[str], out: Path | None = None, crawl_pair: tuple[str, str] | None = None
 ) -> Iterator[Path]:
-    """Writes a page about each target (to ``out``, or into the home), and gives their paths as they are written.
-    ``crawl_pair`` are the two crawls whose changes it tells in words, by default the last two. Raises ``UserInputError``
-    for a target that was not run here, and for one ``out`` of several; ``EnvironmentFault`` where nothing was
-    published."""
+    """Writes a page about each target (to ``out``, or into the home), and yields each path when it is written.
+    ``crawl_pair`` are the two crawls whose changes the page describes, by default the last two. Raises
+    ``UserInputError`` for a target that was not run here, and for one ``out`` with several targets;
+    ``EnvironmentFault`` if nothing was published.
+    """
     from cc_pipeline.api.meaning import lines_meant
     from cc_pipeline.commoncrawl.target_text import slug_meant
     from cc_pipeline.extensions.reports.page import report_path, write_report

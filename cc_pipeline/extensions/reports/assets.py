@@ -1,4 +1,4 @@
-"""Makes the asset ``report``."""
+"""The function of the asset ``report``."""
 
 import dagster as dg
 
@@ -11,7 +11,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 def report(context: dg.AssetExecutionContext, workspace: Workspace, placement: Placement) -> Yielded:
-    """A page about a target, from what was published last: one HTML file in ``reports/`` of the home.
+    """A page about a target, from the latest publication: one HTML file in ``reports/`` of the home.
 
     It covers all crawls, so its partitions are targets alone.
     """

@@ -1,4 +1,4 @@
-"""What became of a target's pages between two crawls, in words: a text for people, of bounded length by page."""
+"""Describes the changes of a target's pages between two crawls: text for people, with a bounded length per page."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cc_pipeline.lake.reading import open_bounded, quoted
 from cc_pipeline.publish import sql
 from cc_pipeline.settings import Settings
 
-#: Paragraphs of a page that are shown, and characters of each; how many more there are is said.
+#: Maximum paragraphs of a page, and characters of each. The number of further paragraphs is printed.
 MOST: Final = 20
 _CHARACTERS: Final = 600
-#: Pages of each kind of change that a summary names.
+#: Maximum pages of each kind of change in a summary.
 _SHOWN_PAGES: Final = 10
-#: Paragraphs of a text that are compared: comparing takes the square of it.
+#: Maximum paragraphs of a text to compare: the time grows with their square.
 _COMPARED: Final = 2_000
-#: Rows that are held at a time; each may have two long texts.
+#: Rows in memory at a time; each may have two long texts.
 _ROWS: Final = 16
 #: Characters that set the direction of a text.
 _TURNING: Final = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
@@ -35,10 +35,10 @@ _WHY: Final = {
 
 
 def in_words(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
-    """Lines of what changed from the crawl ``before`` to ``after``: first of each domain its pages, then the counts.
+    """Yields lines about the changes from the crawl ``before`` to ``after``: the pages of each domain, then the counts.
 
-    Raises ``UserInputError`` where the target, or one of the crawls of it, was not looked for, ``EnvironmentFault``
-    where nothing was published.
+    Raises ``UserInputError`` if the target, or one of its crawls, was not located, ``EnvironmentFault`` if nothing was
+    published.
     """
     with _told(), open_bounded(settings) as connection:
         _, scope, _ = scope_of(connection, slug, named)
@@ -62,8 +62,9 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
 
 
 def summarize(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
-    """Lines of what changed from the crawl ``before`` to ``after`` in short: the counts, then a line a page, the first
-    ones of each kind of change. Raises as :func:`in_words`."""
+    """Yields a summary of the changes from the crawl ``before`` to ``after``: the counts, then a line for each of the
+    first pages of each kind of change. Raises as :func:`in_words`.
+    """
     with _told(), open_bounded(settings) as connection:
         _, scope, _ = scope_of(connection, slug, named)
         check_located(connection, slug, scope, (before, after), named)
@@ -106,7 +107,7 @@ def paragraphs_between(before: str, after: str) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    # a mark of the byte order is no word, and nobody sees it
+    # A byte order mark is invisible and no word.
     lines = [" ".join(line.split()) for line in text.replace("\ufeff", " ").split("\n")]
     return [line for line in lines if line][:_COMPARED]
 
@@ -142,7 +143,7 @@ def _words(before: str | None, after: str | None) -> Iterator[str]:
 
 
 def _clean(text: str) -> str:
-    """A stranger's text on one line, without characters that steer a terminal or turn its words around."""
+    """A text of strangers on one line, without characters that control a terminal or change the direction of text."""
     line = " ".join(text[: 4 * _CHARACTERS].split())
     printable = "".join(
         character

@@ -1,4 +1,4 @@
-"""Where the parts of a chart lie, in pixels: the report's template draws what stands here, and a test can read it."""
+"""Computes the layout of a chart in pixels. The report's template draws it, and a test can read it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-#: Pixels of a chart at most, and for each column where there are few.
+#: Maximum width of a chart in pixels, and width of a column if there are few.
 _WIDTH: Final = 960
 _EACH: Final = 132
 _HEIGHT: Final = 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 22, 26
-#: Pixels of the widest column, labels along the axis, and columns up to which each says its figure.
+#: Maximum width of a column in pixels, maximum labels of the axis, and maximum columns with printed values.
 _WIDEST: Final = 64
 _LABELS: Final = 12
 _HALF: Final = 32
@@ -20,9 +20,9 @@ _WITH_FIGURES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: what stands below it, what a pointer is told, and its pieces from the axis on.
+    """One column: its label, the text for a pointer over it, and its pieces from the axis outward.
 
-    A piece is (class, amount); negative amounts hang below the axis.
+    A piece is (class, amount); negative amounts are below the axis.
     """
 
     label: str
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words at a place."""
+    """A text at a position."""
 
     x: float
     y: float
@@ -42,7 +42,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A column as drawn: rectangles are (class, x, y, width, height); a label or figure may be left out."""
+    """A column as drawn: rectangles are (class, x, y, width, height); label and figure are optional."""
 
     told: str
     rectangles: Sequence[tuple[str, float, float, float, float]]
@@ -52,7 +52,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart as drawn: lines of the scale are (class, y, text at their left)."""
+    """A chart as drawn: lines of the scale are (class, y, text on their left)."""
 
     unit: str
     width: float
@@ -64,7 +64,7 @@ class Chart:
 
 
 def chart(columns: Sequence[Column], unit: str, *, percent: bool = False) -> Chart:
-    """Stacked columns side by side, with a scale; ``unit`` is read to those who cannot see it."""
+    """Stacked columns side by side, with a scale; ``unit`` is read to users of screen readers."""
     width = min(_WIDTH, _LEFT + _RIGHT + _EACH * len(columns))
     max_height = max([sum(max(0.0, amount) for _, amount in column.pieces) for column in columns] or [0])
     max_depth = max([sum(max(0.0, -amount) for _, amount in column.pieces) for column in columns] or [0])
@@ -86,7 +86,7 @@ def chart(columns: Sequence[Column], unit: str, *, percent: bool = False) -> Cha
     for position, column in enumerate(columns):
         middle = _LEFT + column_width * (position + 0.5)
         rectangles, end = _stacked(column, middle, min(_WIDEST, column_width * 0.72), y)
-        # half a label fits between the last column and the edge
+        # Half a label must fit between the last column and the edge.
         label = Text(round(min(middle, width - _HALF), 2), _HEIGHT - 8, column.label)
         value_text = Text(round(middle, 2), end - 6, column.figure)
         bars.append(
@@ -103,7 +103,7 @@ def chart(columns: Sequence[Column], unit: str, *, percent: bool = False) -> Cha
 def _stacked(
     column: Column, middle: float, width: float, y: Callable[[float], float]
 ) -> tuple[list[tuple[str, float, float, float, float]], float]:
-    """Rectangles of a column, and where its upper end is."""
+    """The rectangles of a column, and the position of its upper end."""
     upper_end = lower_end = 0.0
     drawn = []
     for name, amount in column.pieces:
@@ -117,7 +117,7 @@ def _stacked(
 
 
 def _step(max_value: float) -> float:
-    """The distance of lines of a scale that reaches ``max_value``, a round number: two to five lines."""
+    """The distance of scale lines up to ``max_value``, a round number: two to five lines."""
     power = 1.0
     while power * 10 <= max_value:
         power *= 10

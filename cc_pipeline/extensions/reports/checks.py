@@ -11,7 +11,7 @@ from cc_pipeline.checks.scope import CheckResult, Scope, some
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
-#: A report may be so much older than the publication.
+#: Maximum age difference of a report and the publication.
 _BEHIND: Final = timedelta(days=1)
 
 

@@ -1,4 +1,4 @@
-"""``report``: a page about a target, or what changed, in words."""
+"""The command ``report``: a page about a target, or the changes between two crawls as text."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def report(
 
 
 def _changes(settings: Settings, target: str, before: str, after: str, out: Path | None, *, details: bool) -> None:
-    """Writes what changed between two crawls of a target, in words: in short, or with ``details`` all of it."""
+    """Writes the changes between two crawls of a target as text: a summary, or with ``details`` all of them."""
     from cc_pipeline.extensions.reports.changes import in_words, summarize
 
     slug = slug_meant(target)

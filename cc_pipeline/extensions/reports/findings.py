@@ -1,4 +1,4 @@
-"""What the report of a target says: asked of a published file, each list bounded, so that a page stays a page."""
+"""The data of a target's report, queried from a published file. Each list is bounded, so that the page stays short."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from cc_pipeline.lake.reading import quoted
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.publish import sql
 
-#: Rows of a list that the page shows; how many there are is said.
+#: Maximum rows of a list on the page. The page also has the number of all rows.
 MOST: Final = 12
-#: Crawls that are compared with the one before them, newest first: each reads the texts of two crawls.
+#: Maximum crawls that are compared with their predecessor, newest first: each comparison reads the texts of two crawls.
 _COMPARED: Final = 6
-#: Domains that a condition names one by one.
+#: Maximum domains in an SQL condition.
 _NAMED: Final = 100
-#: What can become of a page between two crawls.
+#: Kinds of changes of a page between two crawls.
 CHANGES: Final = ("same", "changed", "moved", "new", "gone", "not compared", "unknown")
 _KEY: Final = ", ".join(CAPTURE)
 _KEYS: Final = "report_keys"
@@ -34,7 +34,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything a report shows. Lists of dictionaries are rows of queries, named by their columns."""
+    """All data of a report. Lists of dictionaries are rows of queries, named by their columns."""
 
     slug: str
     kind: str
@@ -47,8 +47,7 @@ class Findings:
     statuses: Rows
     languages: Rows
     changes: Rows
-    #: The two crawls that are compared in words, what became of all pages between them, of those of some
-    #: domains, and some pages.
+    #: The two crawls to compare, the counts of changes between them, the same for some domains, and some pages.
     between: tuple[str, str] | None
     became: Mapping[str, int]
     changed_domains: Rows
@@ -61,18 +60,18 @@ class Findings:
     feeds: Rows
     members: Rows
     consent: Rows
-    #: How many rows lists had before they were cut, by the list's name.
+    #: The number of all rows of a list, by the list's name.
     totals: Mapping[str, int] = field(default_factory=dict)
 
 
 def find(
     connection: duckdb.DuckDBPyConnection, slug: str, target_text: str = "", crawl_pair: tuple[str, str] | None = None
 ) -> Findings:
-    """What a published file has of a target.
+    """Queries a published file for the data of a target.
 
-    ``slug`` is the key of a target that was located, or a domain that others brought; ``target_text`` is what a person called
-    it; ``crawl_pair`` are the crawls that are compared in words (default: the last two that have it). The connection gets
-    a temporary table. Raises ``UserInputError`` where nobody looked for it, or not in one of these crawls.
+    ``slug`` is the key of a located target, or a domain in the captures of others; ``target_text`` is the user's text
+    for it; ``crawl_pair`` are the crawls to compare (default: the last two that have it). The connection gets a
+    temporary table. Raises ``UserInputError`` if the target was not located, or not in one of these crawls.
     """
     queries = _Asking(connection, {})
     target_row, scope, domains = scope_of(connection, slug, target_text)
@@ -143,8 +142,9 @@ def find(
 
 
 def _consent(queries: _Asking, domains: Sequence[str]) -> Rows:
-    """The timeline of robots.txt of the target's domains, whichever target had it fetched; nothing from a file that
-    has no such macro."""
+    """The timeline of robots.txt of the target's domains, from captures of any target; empty if the file has no such
+    macro.
+    """
     macro = "SELECT 1 FROM duckdb_functions() WHERE function_name = 'consent_timeline'"
     if not domains or not queries.rows(macro):
         return []
@@ -159,9 +159,10 @@ def _consent(queries: _Asking, domains: Sequence[str]) -> Rows:
 def scope_of(
     connection: duckdb.DuckDBPyConnection, slug: str, target_text: str = ""
 ) -> tuple[dict[str, Any] | None, sql.Scope, Sequence[str]]:
-    """The row of a target, if it was one, its rows of every table, and its domains where they can be named.
+    """Returns the row of a target (``None`` for a domain that is no target), its rows of every table, and its domains
+    if they can be listed.
 
-    The connection may get a temporary table. Raises ``UserInputError`` where nobody looked for it.
+    The connection may get a temporary table. Raises ``UserInputError`` if the target was not located.
     """
     queries = _Asking(connection, {})
     target_rows = queries.rows(f"SELECT kind, definition FROM main.targets WHERE slug = {quoted(slug)}")
@@ -171,7 +172,7 @@ def scope_of(
             f"nothing was located for {target_text or slug!r}. Run it first, for instance with: "
             f"cc-pipeline run {to_run(slug, target_text)} --crawl newest"
         )
-    # a domain that nobody asked for by itself has no captures of its own
+    # A domain that is no target has only captures of other targets.
     scope, domains = _of_target(connection, slug) if target_rows else (_of_domain(slug), [slug])
     return (target_rows[0] if target_rows else None), scope, domains
 
@@ -179,7 +180,7 @@ def scope_of(
 def check_located(
     connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.Scope, crawls: Sequence[str], target_text: str = ""
 ) -> None:
-    """Raises ``UserInputError`` for a crawl in which a target was not looked for."""
+    """Raises ``UserInputError`` for a crawl in which a target was not located."""
     query = (
         f"SELECT crawl FROM main.lookups WHERE target = {quoted(slug)} UNION "
         f"SELECT crawl FROM {scope('captures')} ORDER BY crawl"
@@ -204,7 +205,7 @@ class _Asking:
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def first(self, name: str, query: str, max_rows: int = MOST) -> Rows:
-        """The first rows, and how many there are."""
+        """The first rows. Stores the number of all rows as the total of ``name``."""
         rows_found = self.rows(f"SELECT *, count(*) OVER () AS of_all FROM ({query}) LIMIT {max_rows}")
         self.totals[name] = rows_found[0].pop("of_all") if rows_found else 0
         for row in rows_found[1:]:
@@ -212,7 +213,7 @@ class _Asking:
         return rows_found
 
     def last(self, name: str, query: str) -> Rows:
-        """The last versions, newest first, and how many there are."""
+        """The last versions, newest first. Stores the number of all versions as the total of ``name``."""
         return self.first(name, f"FROM ({query}) ORDER BY version DESC", MOST)
 
     def number(self, query: str) -> int:
@@ -225,9 +226,10 @@ def _of_domain(domain: str) -> sql.Scope:
 
 
 def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Scope, Sequence[str]]:
-    """Rows of the captures that a target has, without pages that its condition rules out, and its domains where they
-    can be named."""
-    # files that were published before this column have none
+    """Returns the rows of the target's captures in each table, without pages that its condition excludes, and its
+    domains if they can be listed.
+    """
+    # Files that were published by an earlier version lack this column.
     column_query = "SELECT 1 FROM duckdb_columns() WHERE table_name = 'capture_targets' AND column_name = 'meant'"
     condition_column = "meant" if connection.execute(column_query).fetchall() else "NULL"
     connection.execute(
@@ -239,7 +241,7 @@ def _of_target(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql.Sc
         f"SELECT DISTINCT domain FROM main.captures SEMI JOIN temp.{_KEYS} USING ({_KEY}) LIMIT {_NAMED + 1}"
     ).fetchall()
     domains = [domain for (domain,) in domain_rows if domain is not None] if len(domain_rows) <= _NAMED else []
-    # joined alone, every row group of the table would be looked at; captures that a person added may have no URL
+    # The condition on domains skips row groups. Captures that the user added may have no URL, and so no domain.
     parts = [f"domain IN ({_listed(domains)})"] if domains else []
     parts += ["domain IS NULL"] if (None,) in domain_rows else []
     domain_filter = f" WHERE {' OR '.join(parts)}" if parts and len(domain_rows) <= _NAMED else ""
@@ -258,7 +260,7 @@ def _listed(values: Sequence[str]) -> str:
 
 
 def _front(queries: _Asking, scope: sql.Scope) -> str | None:
-    """The page that says most of a target: its start page, else the one that was captured most often."""
+    """The address of a target's start page, else of the page with the most captures."""
     start_pages = queries.rows(
         f"SELECT arg_max(url, fetch_time) AS url FROM {scope('captures')} WHERE {sql.comparable()} "
         "GROUP BY url_surtkey "
@@ -276,8 +278,9 @@ def _changes(queries: _Asking, scope: sql.Scope, before: str, after: str) -> Row
 
 
 def _between(queries: _Asking, scope: sql.Scope, pair: tuple[str, str] | None) -> dict[str, Any]:
-    """What became of all pages between two crawls, of those of each domain, and the pages that changed most, then
-    others. Texts are read of those that are shown."""
+    """Counts of changes of all pages between two crawls, the same for each domain, and the pages that changed most,
+    then other changes. Only texts of listed pages are read.
+    """
     if pair is None:
         return {"became": {}, "changed_domains": [], "changed_pages": []}
     changes_query = sql.with_moves(sql.changes_between(quoted(pair[0]), quoted(pair[1]), scope))
@@ -324,7 +327,9 @@ def _pages(queries: _Asking, scope: sql.Scope) -> Rows:
 
 
 def _links(queries: _Asking, scope: sql.Scope, domains: Sequence[str]) -> dict[str, Rows]:
-    """Neighbours that the target links to (``out``), and that link to it (``in``), by pages that have such a link."""
+    """Domains that the target links to (``out``), and domains that link to it (``in``), by number of pages with such a
+    link.
+    """
 
     def neighbours(name: str, column: str, graph: str) -> Rows:
         return queries.first(

@@ -1,4 +1,4 @@
-"""The report of a target: asked of ``cc.duckdb``, written as one file."""
+"""Renders the report of a target from ``cc.duckdb`` as one HTML file."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from cc_pipeline.settings import Settings
 _WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
 _WEEKS: Final = 52
 _TEXT: Final = 160
-#: Characters of a paragraph that changed, and such paragraphs of a page.
+#: Maximum characters of a changed paragraph, and maximum changed paragraphs of a page.
 _PARAGRAPH: Final = 300
 _LINES: Final = 10
-#: Days between a crawl's week and a capture of it.
+#: Maximum days between a crawl's week and a capture of it.
 _NEAR: Final = 60
 _ADDRESS: Final = 96
-#: Characters of an address that is a link; browsers take few longer ones.
+#: Maximum characters of an address that becomes a link; few browsers support longer ones.
 _FOLLOWED: Final = 2_000
-#: Languages with a colour of their own; the others are one.
+#: Number of languages with a colour of their own; all others share one.
 _COLOURED: Final = 6
 _LANGUAGES: Final = {
     **{"eng": "English", "deu": "German", "fra": "French", "spa": "Spanish", "por": "Portuguese", "ita": "Italian"},
@@ -53,7 +53,7 @@ _CHANGES: Final = ("same", "changed", "new", "gone")
 
 
 def page_of(findings: Findings) -> str:
-    """The whole page."""
+    """The HTML text of a report."""
     page = _template().render(
         found=findings,
         is_site=registered_domain(findings.slug) == findings.slug,
@@ -78,7 +78,7 @@ def page_of(findings: Findings) -> str:
 
 @cache
 def _template() -> Template:
-    # nothing undefined is passed over: a finding that the template names and nobody gives is an error
+    # A name in the template that is not defined is an error.
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -104,8 +104,9 @@ def _template() -> Template:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What became of pages between crawls, with a chart of neighbours; ``newest`` are the counts of the pair that is
-    told in words."""
+    """Changes of pages between crawls, with a chart of consecutive crawls; ``newest`` are the counts of the pair of
+    crawls that the page describes.
+    """
 
     chart: Chart | None
     before: str
@@ -115,7 +116,9 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Languages:
-    """Languages: their ``leading`` ones and shares; with a chart and its legend where there is more than one."""
+    """The most frequent languages (``leading``) with their shares; with a chart and its legend if there is more than
+    one language.
+    """
 
     leading: Sequence[tuple[str, str]]
     chart: Chart | None
@@ -157,7 +160,7 @@ def _changes(findings: Findings) -> Changes | None:
 
 
 def _lines(row: Mapping[str, Any]) -> list[str]:
-    """The paragraphs that differ, of a page that changed."""
+    """The differing paragraphs of a changed page."""
     if row["change"] != "changed" or row["before_text"] is None or row["after_text"] is None:
         return []
     lines = list(islice(paragraphs_between(row["before_text"], row["after_text"]), _LINES + 1))
@@ -165,7 +168,7 @@ def _lines(row: Mapping[str, Any]) -> list[str]:
 
 
 def _when(findings: Findings, *, long: bool = False) -> Callable[[str], str]:
-    """When a crawl began to capture the target."""
+    """Returns a function that gives the month in which a crawl began to capture the target."""
     first = {row["crawl"]: row["first_fetch"] for row in findings.crawls}
     return lambda crawl: month_of(crawl, first.get(crawl), long=long)
 
@@ -203,7 +206,9 @@ def _languages(findings: Findings) -> Languages | None:
 
 
 def _completeness(findings: Findings) -> list[dict[str, Any]]:
-    """Of each crawl that was looked in, oldest first: what was located, and what became of it."""
+    """For each crawl in which the target was located, oldest first: the number of located captures,
+    and their outcomes.
+    """
     completeness = {row["crawl"]: row["complete"] for row in findings.lookups}
     located = {row["crawl"]: row["captures"] + row["left_out"] + row["status_unknown"] for row in findings.crawls}
     became = {(row["crawl"], row["outcome"]): row["captures"] for row in findings.outcomes}
@@ -219,12 +224,12 @@ def _completeness(findings: Findings) -> list[dict[str, Any]]:
 
 
 def language_name(code: str | None) -> str:
-    """The name of a language, else its code."""
+    """The name of a language, or its code if the name is unknown."""
     return "unknown" if code is None else _LANGUAGES.get(code, code[:12])
 
 
 def percent(part: float, total: float) -> str:
-    """Whole percents; 100 and 0 only where it is all or nothing."""
+    """A share in whole percents; 100 and 0 only if they are exact."""
     if not total or part in (0, total):
         return "100%" if part and part == total else "0%"
     share = 100 * part / total
@@ -232,8 +237,9 @@ def percent(part: float, total: float) -> str:
 
 
 def month_of(crawl: str, captured: datetime | None, *, long: bool = False) -> str:
-    """The month of a capture: ``Jan 2018``. One far from the week in the crawl's id comes from a wrong clock; then, and
-    without a capture, it is that of the crawl's id."""
+    """The month of a capture: ``Jan 2018``. A time far from the week in the crawl's id comes from a wrong clock; then,
+    and without a capture, it is the month of the crawl's id.
+    """
     day = _week_of(crawl)
     if captured is not None and (day is None or abs((captured.replace(tzinfo=None) - day).days) <= _NEAR):
         day = captured
@@ -255,7 +261,7 @@ def _cut(text: str, max_characters: int = _TEXT) -> str:
 
 
 def _shortened(url: str) -> str:
-    """A URL without its scheme, shortened in its middle."""
+    """A URL without its scheme, shortened in the middle."""
     short_url = url.partition("://")[2] or url
     return (
         short_url if len(short_url) <= _ADDRESS else f"{short_url[: _ADDRESS * 2 // 3]}…{short_url[-_ADDRESS // 3 :]}"
@@ -263,20 +269,21 @@ def _shortened(url: str) -> str:
 
 
 def report_path(settings: Settings, slug: str) -> Path:
-    """Where the report of a target lies in its home."""
+    """The path of a target's report in its home."""
     return settings.home / "reports" / f"{slug}.html"
 
 
 def write_report(
     settings: Settings, slug: str, path: Path | None = None, *, named: str = "", between: tuple[str, str] | None = None
 ) -> Findings:
-    """Writes the report of a target from what was published, and gives what it says.
+    """Writes the report of a target from the published file, and returns its data.
 
-    ``slug`` is the target's key, ``named`` what a person called it; ``between`` are the crawls that are compared
-    in words (default: the last two that have it); the file is ``path``, by default in the home, and appears whole or
-    not at all. Raises
-    ``EnvironmentFault`` where nothing was published or it cannot be read or written, ``UserInputError`` for a target
-    that nobody looked for.
+    ``slug`` is the target's key, ``target_text`` the user's text for it; ``crawl_pair`` are the crawls to compare
+    (default: the last two that have it). The file is ``path``, by default in the home, and appears complete or not at
+    all.
+
+    Raises ``EnvironmentFault`` if nothing was published or if reading or writing fails, ``UserInputError`` for a target
+    that was not located.
     """
     report_file = path or report_path(settings, slug)
     try:

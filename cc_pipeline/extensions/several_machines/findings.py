@@ -1,4 +1,6 @@
-"""What doctor says of leases: whether the database answers, and whether others lease while this home does not."""
+"""The doctor's findings about rate leases: whether the database answers, and whether other homes lease and this one
+does not.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.transport.rate_source import RateSourceAway
 from cc_pipeline.workspace.workspace import Workspace, limits_of
 
-#: Seconds: whoever leased within a day still does.
+#: Seconds: a home that leased within a day counts as leasing.
 _LEASED_LATELY: Final = 86_400.0
 
 
 def examine_leases(workspace: Workspace) -> Iterator[Finding]:
-    """A finding about the database of leases, if this home leases its requests, or if others do and it does not."""
+    """Yields a finding if this home leases its requests, or if other homes do and this one does not."""
     settings = workspace.settings
     if settings.rate_source == RATE_SOURCE:
         yield _leases(settings)
@@ -28,7 +30,7 @@ def examine_leases(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _leased_by_others() -> Iterator[Finding]:
-    """Others lease what the source allows in all, and this home sends its share besides."""
+    """Other homes lease the whole rate of the source, and this home sends its own share in addition."""
     seconds_ago = None
     if is_named():
         with closing(PostgresLedger(makes=False)) as ledger, suppress(RateSourceAway, CcPipelineError):
@@ -45,7 +47,7 @@ def _leased_by_others() -> Iterator[Finding]:
 
 def _leases(settings: Settings) -> Finding:
     text = f"leased from {where()}: {allowed_text(limits_of(settings))}, for all that ask it"
-    # it only looks: what fetches makes the tables
+    # The doctor changes nothing: a fetch creates the tables.
     with closing(PostgresLedger(makes=False)) as ledger:
         try:
             return Finding("ok", "budget", f"{text}; {ledger.holders():,} processes fetch now")

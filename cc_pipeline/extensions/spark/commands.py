@@ -1,4 +1,4 @@
-"""``task``: the work of one worker, for whoever runs tasks otherwise than Spark does."""
+"""The command ``task``: the work of one worker, for users who run tasks without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cc_pipeline.cli.command import Command
 from cc_pipeline.cli.output import notice
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
-#: The variable by which Dagster Pipes tells a process what it runs for.
+#: The variable of Dagster Pipes with the context of a process.
 _PIPES = "DAGSTER_PIPES_CONTEXT"
 
 

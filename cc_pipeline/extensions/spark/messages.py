@@ -1,8 +1,8 @@
-"""What a job tells whoever started it: partitions that are made, progress, errors, its workers, who refuses it; as JSON
-in the job's mailbox in the lake's place, and back.
+"""Messages between a job and the process that started it, as JSON in the job's mailbox in the lake's bucket: finished
+partitions, progress, errors, facts about the workers, open circuit breakers.
 
-Nothing is pickled: messages lie in a bucket, and reading one must not run what somebody has put there. An error comes
-back as an error of its own class, with its kind and fields, where the class is one of ours.
+Nothing is pickled: reading an object of a bucket must not run code. An error of one of our classes becomes an error of
+the same class, with its kind and fields.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from cc_pipeline.transport.budget import Opening
 
 #: The folder in the lake's root that has one folder for each job that runs.
 FOLDER: Final = "jobs"
-#: Seconds between two signs of life, and how long a driver goes on without one.
+#: Seconds between two signs of life, and seconds after which a driver without one ends.
 _BEAT: Final = 20.0
 _PATIENCE: Final = 150.0
 _NOT_FOUND: Final = 404
-#: What killed starters left behind goes after this.
+#: Age after which folders of killed starters are deleted.
 _FORGOTTEN: Final = timedelta(days=2)
 
 #: Any S3 client of botocore; it has no type of its own.
 Client = Any
 
 Payload: TypeAlias = dict[str, Any]
-#: The field that says what a message is.
+#: The field with the kind of a message.
 _WHAT: Final = "cc_pipeline"
 _KIND: Final = "kind of"
 
 
 def s3_client(endpoint: str | None, region: str) -> Client:
-    """A client for the lake's place, with credentials from the usual chain."""
-    # heavy, and for these runs only
+    """A client for the lake's bucket, with credentials from the usual chain."""
+    # slow imports, for these runs only
     import botocore.session  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
 
@@ -53,7 +53,7 @@ def s3_client(endpoint: str | None, region: str) -> Client:
 
 
 def no_answer() -> tuple[type[Exception], ...]:
-    """The errors with which a client says that something is not there, is refused, or that nobody answers."""
+    """The exceptions of a client for a missing object, a refused request and an unreachable server."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
     return BotoCoreError, ClientError
@@ -61,7 +61,7 @@ def no_answer() -> tuple[type[Exception], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """The folder of one job: keys begin with ``prefix``."""
+    """The folder of one job: its keys begin with ``prefix``."""
 
     client: Client
     bucket: str
@@ -74,9 +74,9 @@ class Mailbox:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Gives signs of life while the block runs, and deletes all that is in the folder when it ends.
+        """Writes signs of life while the block runs, and deletes the folder at its end.
 
-        Raises ``PlaceFault`` where the first one cannot be written.
+        Raises ``PlaceFault`` if the first sign of life cannot be written.
         """
         try:
             self._beat(0)
@@ -98,7 +98,7 @@ class Mailbox:
                 self._delete([stored_object["Key"] for stored_object in self._listed(self.prefix)])
 
     def read(self, key: str) -> bytes | None:
-        """An object; ``None`` where there is none, or nobody answers at this moment."""
+        """The bytes of an object; ``None`` if it does not exist or the server does not answer."""
         try:
             body: bytes = self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
         except no_answer():
@@ -109,7 +109,7 @@ class Mailbox:
         number = 0
         while not ended.wait(_BEAT):
             number += 1
-            with suppress(*no_answer()):  # a driver is patient
+            with suppress(*no_answer()):  # a driver tolerates missed signs of life
                 self._beat(number)
 
     def _beat(self, number: int) -> None:
@@ -132,12 +132,12 @@ class Mailbox:
             yield from page.get("Contents", ())
 
     def _delete(self, keys: list[str]) -> None:
-        for key in keys:  # few, and not every server takes many at once
+        for key in keys:  # few keys, and not every server supports deleting many at once
             self.client.delete_object(Bucket=self.bucket, Key=key)
 
 
 def mailbox_in(client: Client, lake: str, name: str) -> Mailbox:
-    """The folder for a job called ``name`` in a lake ``s3://bucket/prefix``."""
+    """The mailbox of the job ``name`` in a lake ``s3://bucket/prefix``."""
     place = urlsplit(lake)
     return Mailbox(client, place.netloc, "/".join(filter(None, (place.path.strip("/"), FOLDER, name))))
 
@@ -146,8 +146,9 @@ def mailbox_in(client: Client, lake: str, name: str) -> Mailbox:
 def ends_when_alone(
     client: Client, bucket: str, key: str, end: Callable[[], object], beat: float = _BEAT, patience: float = _PATIENCE
 ) -> Iterator[None]:
-    """Calls ``end`` in a thread of its own, once, when the sign of life under ``key`` has been the same, or has been
-    gone, for ``patience`` seconds by this machine's clock. A store that does not answer says nothing."""
+    """Calls ``end`` once, in a thread, when the sign of life under ``key`` has not changed, or was missing, for
+    ``max_silence`` seconds by this machine's clock. A server that does not answer has no effect.
+    """
     ended = threading.Event()
 
     def watch() -> None:
@@ -175,7 +176,7 @@ def ends_when_alone(
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a stage is, as :func:`cc_pipeline.progress.report` takes it."""
+    """The progress of a stage, with the arguments of :func:`cc_pipeline.progress.report`."""
 
     stage: str
     done: int
@@ -185,21 +186,21 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The job ends with an error that is no partition's own."""
+    """The job ends with an error that belongs to no partition."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of the cluster: names and values, for a person."""
+    """Facts about the cluster for the user: names and values."""
 
     values: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Circuit breakers that the job knows of."""
+    """The open circuit breakers of the job."""
 
     openings: tuple[Opening, ...]
 
@@ -208,7 +209,7 @@ Message: TypeAlias = Made | Progress | Failed | Facts | Refused
 
 
 class Elsewhere(Exception):
-    """An error of the job that is of no class of ours. It has the name of its class there, and its words."""
+    """An error of the job that is of no class of ours. It has the name of the original class, and its message."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -216,15 +217,15 @@ class Elsewhere(Exception):
 
 @dataclass(slots=True)
 class Outbox:
-    """The job's side: ``send`` takes a JSON document. A report that many partitions share is sent once."""
+    """The job's side: ``send`` takes a JSON document. A report of several partitions is sent once."""
 
     send: Callable[[Payload], object]
     _numbers: dict[int, int] = field(default_factory=dict)
-    # held, so that no other report gets the same id
+    # keeps the reports alive, so that no other report gets the same id
     _reports: list[StageReport] = field(default_factory=list)
 
     def made(self, partition_result: Made) -> None:
-        """A partition that is done, or has failed."""
+        """Sends a partition that is done or has failed."""
         numbers = {table: self._number(report) for table, report in partition_result.reports.items()}
         error = None if partition_result.error is None else error_as_json(partition_result.error)
         self.send(
@@ -238,19 +239,19 @@ class Outbox:
         )
 
     def progress(self, stage: str, done: int, total: int | None, detail: str) -> None:
-        """How far a stage is."""
+        """Sends the progress of a stage."""
         self.send({_WHAT: "progress", "stage": stage, "done": done, "total": total, "detail": detail})
 
     def failed(self, error: Exception) -> None:
-        """Why the job ends."""
+        """Sends the error that ends the job."""
         self.send({_WHAT: "failed", "error": error_as_json(error)})
 
     def facts(self, values: Mapping[str, str]) -> None:
-        """What is known of the cluster."""
+        """Sends facts about the cluster."""
         self.send({_WHAT: "facts", "values": dict(values)})
 
     def refused(self, openings: Sequence[Opening]) -> None:
-        """Which hosts are left alone for now."""
+        """Sends the open circuit breakers."""
         self.send({_WHAT: "refused", "openings": [asdict(opening) for opening in openings]})
 
     def _number(self, report: StageReport) -> int:
@@ -264,12 +265,14 @@ class Outbox:
 
 @dataclass(slots=True)
 class Inbox:
-    """The other side: documents in the order in which they were sent. Partitions that shared a report share it here."""
+    """The starter's side: gets documents in the order in which they were sent. Partitions with a common report share
+    it.
+    """
 
     _reports: dict[int, StageReport] = field(default_factory=dict)
 
     def read(self, payload: Payload) -> Message | None:
-        """The message of a document; ``None`` for one that is part of a later one, or of another kind."""
+        """The message of a document; ``None`` for a part of a later message, and for another kind of document."""
         match payload.get(_WHAT):
             case "report":
                 report = StageReport(**payload["report"])
@@ -291,7 +294,7 @@ class Inbox:
 
 
 def error_as_json(error: BaseException) -> Payload:
-    """An error with the error that caused it."""
+    """An error as JSON, with the error that caused it."""
     is_own_class = isinstance(error, CcPipelineError)
     reduced: Any = error.__reduce__()
     state = error.__dict__ if is_own_class else {}
@@ -306,8 +309,9 @@ def error_as_json(error: BaseException) -> Payload:
 
 
 def error_from_json(payload: Payload) -> Exception:
-    """The error of :func:`error_as_json`. One of a class that is not known here is an :class:`Elsewhere` of its name,
-    with the way to it as a note."""
+    """The error of :func:`error_as_json`. An error of an unknown class becomes an :class:`Elsewhere` with the name of
+    the class, and its traceback as a note.
+    """
     family = {error_class.__name__: error_class for error_class in _below(CcPipelineError)} if payload["ours"] else {}
     error_class_found = family.get(payload["class"])
     arguments = [_value(argument) for argument in payload["arguments"]]

@@ -1,6 +1,6 @@
-"""A task and its result as JSON, for those who run a task otherwise than Spark does.
+"""A task and its result as JSON, for running a task without Spark.
 
-Nothing is pickled: the documents lie in a bucket, and reading one must not run what somebody has put there.
+Nothing is pickled: reading an object of a bucket must not run code.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cc_pipeline.extensions.spark.work import Count, FetchDone, FetchJob, Job, P
 
 _T = TypeVar("_T")
 Done = FetchDone | ParseDone
-#: What a document is of, in its field ``cc_pipeline``.
+#: Values of the field ``cc_pipeline``: the kind of a document.
 _TASK: Final = "task"
 _RESULT: Final = "result"
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """What a stage is given and gives, and the function for one of its tasks."""
+    """The types of a stage's job and result, and the function for one of its tasks."""
 
     job: type[Job]
     done: type[Done]
@@ -42,12 +42,12 @@ _STAGES: Final = {
 
 
 def task_document(stage: str, job: Job, number: int) -> bytes:
-    """Plan ``number`` of a job as JSON; its captures or records are the object beside it. It has no credentials."""
+    """Plan ``number`` of a job as JSON, without credentials. Its captures or records are in the object beside it."""
     return _packed({"cc_pipeline": _TASK, "stage": stage, "number": number, "job": as_json(job)})
 
 
 def run_task(document: bytes, count: Count) -> tuple[bytes, Exception | None]:
-    """Does the task of a document and gives the document of its result, and the error if there was one.
+    """Runs the task of a document. Returns the document of its result, and the error if it failed.
 
     Raises ``UserInputError`` for bytes that are no such document.
     """
@@ -66,7 +66,9 @@ def run_task(document: bytes, count: Count) -> tuple[bytes, Exception | None]:
 
 
 def read_result(stage: str, document: bytes) -> Any:
-    """What a task of a stage gave. Raises the error that it ended with, and ``ValueError`` for other bytes."""
+    """The result of a task of a stage. Raises the error that the task ended with, and ``ValueError``
+    for other bytes.
+    """
     fields_by_name = json.loads(document)
     if fields_by_name.get("cc_pipeline") != _RESULT:
         raise ValueError("this is no result of a task")
@@ -76,8 +78,9 @@ def read_result(stage: str, document: bytes) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """A value of plain dataclasses, collections and texts as JSON has it. A mapping by other keys than texts is a list
-    of pairs."""
+    """A value of plain dataclasses, collections and texts as JSON values. A mapping with other keys than texts becomes
+    a list of pairs.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return {attribute.name: as_json(getattr(value, attribute.name)) for attribute in fields(value)}
     if isinstance(value, Enum):
@@ -92,7 +95,7 @@ def as_json(value: Any) -> Any:
 
 
 def from_json(kind: type[_T], encoded: Any) -> _T:
-    """The value of a type from what :func:`as_json` gave. Raises ``TypeError``, ``KeyError`` or ``ValueError``."""
+    """The value of a type from the result of :func:`as_json`. Raises ``TypeError``, ``KeyError`` or ``ValueError``."""
     value: _T = _read(kind, encoded)
     return value
 
