@@ -91,7 +91,7 @@ class Order:
 
     @property
     def delivery(self) -> str:
-        """The name of the delivery in the place. Equal targets and subsets give equal names, however they are written."""
+        """The name of the delivery in the place. Equal targets and subsets give equal names, in any order."""
         return delivery_id(self.crawl, self.targets, self.subsets)
 
 
