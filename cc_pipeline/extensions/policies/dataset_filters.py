@@ -207,7 +207,7 @@ def _of_runs(
 ) -> Iterator[Rule]:
     for size, max_share in runs:
         is_below_share = partial(
-            lambda page, size, max_share: share(page, size) <= max_share, size=size, most=max_share
+            lambda page, size, max_share: share(page, size) <= max_share, size=size, max_share=max_share
         )
         yield Rule(name.format(size), meaning.format(max_share, size), is_below_share, UNSPACED)
 
