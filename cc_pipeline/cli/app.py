@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def find_commands() -> dict[str, Command]:
     """The commands of the core and of extensions by name, in the order of the help.
 
-    An extension with a command that is none, or whose name is taken, is refused with all its commands.
+    An extension with an invalid command, or with one whose name is taken, is refused with all its commands.
     """
     found: dict[str, Command] = {}
     for module in pkgutil.iter_modules(commands.__path__):
@@ -49,7 +49,7 @@ def find_commands() -> dict[str, Command]:
     for extension, handed_in in collect("commands", taken=[*found]).items():
         try:
             found |= _checked(handed_in, is_tried=origins[extension] != OURS)
-        except Exception as error:  # whatever it is: it costs only this extension
+        except Exception as error:  # any error costs only this extension
             refuse(extension, f"commands: {type(error).__name__}: {error}")
     panels = list(dict.fromkeys((*PANELS, *(command.panel for command in found.values()))))
     return dict(sorted(found.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
@@ -109,8 +109,8 @@ def _tell_the_person(context: typer.Context) -> None:
 
 
 def _flowing(text: str) -> str:
-    """Help whose paragraphs flow: lines are broken where the terminal ends, not where the source code did. What is
-    indented, examples among it, stays as it is."""
+    """Returns help text with unwrapped paragraphs, so that lines break at the width of the terminal. Indented text,
+    such as examples, is kept."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(one if one.startswith(" ") else " ".join(one.split()) for one in paragraphs)
 
@@ -118,16 +118,16 @@ def _flowing(text: str) -> str:
 app = build_app()
 
 _INCOMPLETE = 3
-#: Objects made before Python looks for cycles: loading a library makes a million of them, and none in cycles.
+#: Allocations between two garbage collections: loading a library makes a million objects without cycles.
 _GC_EVERY = 50_000
-_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
+_FREE_SPACE = "Free some space. Then run it again: committed work is kept."
 
 
 def main() -> None:
     """Runs the command line.
 
-    Exit status 1 for errors that are ours to explain, 2 for wrong usage, 3 where the source did not give all that was
-    planned, 130 for Ctrl-C and 143 for SIGTERM.
+    Exit status 1 for explained errors, 2 for wrong usage, 3 if the source did not return everything that was planned,
+    130 for Ctrl-C and 143 for SIGTERM.
     """
     gc.set_threshold(_GC_EVERY)
     isolate_descendants()
@@ -138,13 +138,13 @@ def main() -> None:
             try:
                 app()
             except CcPipelineError:
-                # there is more to tell than that nobody reads
+                # the error matters more than a closed pipe
                 _flush_what_can_be()
                 raise
             finally:
                 if interruption.received() is not None:
                     _flush_what_can_be()
-                sys.stdout.flush()  # here what cannot be written can still be told
+                sys.stdout.flush()  # here a failed write can still be reported
         except CcPipelineError as error:
             _end_if_stopped()
             _say(error)
@@ -167,10 +167,10 @@ def _flush_what_can_be() -> None:
 
 
 def _end_if_stopped() -> None:
-    # whatever a library made of the signal, it is why the command ends
+    # a library may have turned the signal into another error
     number = interruption.received()
     if number is not None:
-        console_err.print("stopped. What was committed stays; run the same command again to go on")
+        console_err.print("stopped. Committed work is kept; run the same command again to continue")
         sys.exit(interruption.BY_SIGNAL + number)
 
 

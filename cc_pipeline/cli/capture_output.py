@@ -19,18 +19,18 @@ from cc_pipeline.errors import UserInputError
 FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
 SHOWN = ("fetch_time", "fetch_status", "content_mime_type", "url")
-#: Rows that a table shows. Whoever wants more of them uses a format for programs.
+#: Maximum rows of a table. The other formats have all rows.
 _MOST_SHOWN = 1_000
-#: Rows that are Python objects at a time: bounds memory, however many captures there are.
+#: Rows that are converted to Python objects at a time, to bound memory.
 _BATCH_ROWS = 5_000
 
 Write = Callable[[pa.Table], None]
 
 
 def chosen_format(output: str | None, out: Path | None) -> str:
-    """``output`` if it is given, else the format that the name of ``out`` says, else a table.
+    """Returns ``output`` if it is given, else the format of the suffix of ``out``, else ``table``.
 
-    Raises ``UserInputError`` for an unknown format, a name that says none, and for Parquet on a terminal.
+    Raises ``UserInputError`` for an unknown format or suffix, and for Parquet on a terminal.
     """
     chosen = output or format_by_name(out)
     if chosen not in FORMATS:
@@ -41,7 +41,7 @@ def chosen_format(output: str | None, out: Path | None) -> str:
 
 
 def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
-    """Column names out of a comma-separated list. Raises ``UserInputError`` naming similar ones."""
+    """Parses a comma-separated list of column names. Raises ``UserInputError`` that suggests similar names."""
     if text is None:
         return SHOWN if output == "table" else tuple(NAMED_CAPTURES.names)
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -56,10 +56,11 @@ def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
 
 @contextmanager
 def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Iterator[Write]:
-    """Gives a function that writes the ``columns`` of tables of ``NAMED_CAPTURES``. All is written when the block ends.
+    """Yields a function that writes ``columns`` of tables of ``NAMED_CAPTURES``. The output is complete when the block
+    ends.
 
-    A file is written under another name and renamed at the end, so that a look-up that fails leaves no file. Raises
-    ``EnvironmentFault`` when the disk refuses.
+    A file is written under a temporary name and renamed at the end, so a failed look-up leaves no file. Raises
+    ``EnvironmentFault`` if the disk refuses.
     """
     if out is None:
         with _writer(output, columns, sys.stdout) as write:
@@ -124,7 +125,7 @@ def _parquet(columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
 
 
 class _Bytes:
-    """The bytes behind a text stream, with a position of their own: a pipe has none."""
+    """The byte stream behind a text stream. It counts its own position, since a pipe has none."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""What a run says when it is done: what this run did first, then what lacks and where to look; totals on request."""
+"""The report at the end of a run: what changed, then what is missing and where to look. Totals on request."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from cc_pipeline.extraction.crawl_plan import Done
     from cc_pipeline.lake.slice import Slice
 
-#: Beyond this many (crawl, target) pairs a line counts those of a crawl together.
+#: Above this many (crawl, target) pairs, the table has one line per crawl.
 _SHOWN_PAIRS = 40
-#: Targets that a summary of many crawls has a line for.
+#: Maximum number of targets in the summary of many crawls.
 _SHOWN_TARGETS = 40
-#: Notes on single crawls that it shows: most say the same of another crawl.
+#: Maximum number of notes on single crawls in that summary: most repeat for each crawl.
 _SHOWN_NOTES = 2
-#: Pairs that one note names.
+#: Maximum number of pairs named in one note.
 _NAMED = 5
-#: Members without captures that a set's report names, a line each.
+#: Maximum number of set members without captures that are listed, one per line.
 _NAMED_MEMBERS = 20
-#: Characters of a target's definition in a table or note.
+#: Maximum characters of a target's definition in a table or note.
 _LONGEST_NAME = 120
 _CHANGES = {"new": "new", "updated": "updated", "same": "same", "undone": "not done"}
 
 
 def say_new_home(settings: Settings) -> None:
-    """Says once, where a home begins, that this installation parses slower than it could."""
+    """Warns once, before the first run of a home, if compiled modules are missing."""
     if read_note(settings.home) is None and (lacks := lacks_compiled()) is not None:
         notice(lacks)
 
@@ -49,11 +49,10 @@ def say_what_was_done(
     *,
     is_held_back: bool = False,
 ) -> None:
-    """Prints what this run did with its partitions: new ones, the same as before, captures, those that lack.
+    """Prints a table of what this run did with each partition, then notes on empty targets and missing captures.
 
-    It names targets and members of sets without captures: without that, they look like success. ``done`` is in the
-    order of the crawls; ``forgotten`` are new targets that were not kept. ``is_held_back``: some of it is not
-    published.
+    Targets and set members without captures are named: an empty result looks like success. ``done`` is ordered by
+    crawl; ``forgotten`` are new targets that were not kept. ``is_held_back``: some rows are not published.
     """
     by_slug = {target.slug: target for target in targets}
     if len(done) <= _SHOWN_PAIRS:
@@ -66,13 +65,13 @@ def say_what_was_done(
     show_table(f"what this run did{' with robots.txt' if of_robots else ''}", columns, rows)
     _say_empty(settings, done, by_slug, forgotten)
     if not of_robots:
-        # members are counted with all subsets: the run that found their pages said it
+        # members are counted over all subsets: the run that fetched their pages has reported them
         _say_absent(settings, done, by_slug)
     _say_shortfall(settings, done, is_held_back=is_held_back)
 
 
 def say_crawl(part: Part) -> None:
-    """Prints the line of one crawl of many, when it is done."""
+    """Prints one line for a finished crawl."""
     number, total = part.turn
     place = f"{number:>{len(str(total))}} of {total}" if total > 1 else "robots.txt"
     found = {at.target for at, one in part.done.items() if one.after.captures}
@@ -86,13 +85,13 @@ def say_crawl(part: Part) -> None:
 
 
 def say_summary(parts: Sequence[Part], *, details: bool) -> None:
-    """Prints what a run did in many crawls: a line for each target that was found, with its totals, then what lacks.
+    """Prints the summary of a run over many crawls: totals of each target found, then what is missing.
     ``details`` adds a table of each crawl, the names of absent targets, and the notes on single crawls."""
     if details:
         for part in parts:
             columns = ["crawl", "target", "this run", "captures", "new", "failed"]
             show_table("", columns, _each_pair(part.done, {target.slug: target for target in part.targets}))
-    # the crawls are asked by the same settings but for the subsets that a target names
+    # all parts have the same settings, except for the subsets that a target names
     for subsets in dict.fromkeys(part.settings.subsets for part in parts):
         _say_summary([part for part in parts if part.settings.subsets == subsets], details=details)
     notes = [*dict.fromkeys(text for part in parts for text in part.notes)]
@@ -128,7 +127,7 @@ def _say_summary(parts: Sequence[Part], *, details: bool) -> None:
 
 
 def _totals(done: Iterable[Done]) -> tuple[int, int, int, int, int]:
-    """Crawls with captures, captures, how many of them are new, pages, and captures that are not here."""
+    """Returns the numbers of crawls with captures, captures, new captures, pages, and captures not fetched."""
     each = list(done)
     captures, new, lacking = _figures(each)
     return sum(1 for one in each if one.after.captures), captures, new, sum(one.after.fetched for one in each), lacking
@@ -142,7 +141,7 @@ def _say_absent_targets(
     *,
     details: bool,
 ) -> None:
-    """One line for targets that no crawl has, and what may have been meant by them."""
+    """Prints one line for targets found in no crawl, and suggestions for mistyped ones."""
     if not absent:
         return
     named = [named_shortly(by_slug[slug]) for slug in absent]
@@ -157,7 +156,7 @@ def _say_absent_targets(
 
 
 def _say_absent_members(slugs: Sequence[str], crawls: Collection[str], settings: Settings, *, details: bool) -> None:
-    """One line for each set with members that none of the crawls has."""
+    """Prints one line for each set with members found in none of the crawls."""
     from cc_pipeline.lake.reading import open_settled
 
     with open_settled(settings) as connection:
@@ -195,7 +194,7 @@ def note(text: str) -> None:
 
 
 def named_shortly(target: Target) -> str:
-    """The definition of a target, cut where it is long."""
+    """Returns the definition of a target, cut if it is long."""
     text = target.definition
     return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}… ({len(target.members):,} members)"
 
@@ -221,7 +220,7 @@ def _counted(done: Sequence[Done]) -> tuple[int, ...]:
 
 
 def _figures(done: Iterable[Done]) -> tuple[int, int, int]:
-    """Captures, how many more than before the run, and those that are not here."""
+    """Returns the numbers of captures, of new captures, and of captures not fetched."""
     each = list(done)
     return (
         sum(one.after.captures for one in each),
@@ -249,18 +248,18 @@ def _say_empty(
 
 
 def _guess(settings: Settings, nowhere: Sequence[Target], forgotten: Collection[str]) -> None:
-    """What may have been meant by targets that are new and were found nowhere, and how to be rid of them."""
+    """Prints suggestions for new targets without captures, and the command that removes each."""
     from cc_pipeline.api.meaning import found_before, guesses
 
     before = found_before(settings, [target.slug for target in nowhere])
     nowhere = [target for target in nowhere if target.slug not in before]
     for target, guess in guesses(settings, nowhere) if nowhere else ():
-        forget = "" if target.slug in forgotten else f" To forget it: cc-pipeline targets remove {target.definition}"
+        forget = "" if target.slug in forgotten else f" To remove it: cc-pipeline targets remove {target.definition}"
         note(f"{target.definition} has no captures; did you mean {guess}?{forget}")
 
 
 def _say_absent(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping[str, Target]) -> None:
-    """A line for each member without captures, of sets that have some: up to a bound, then where to look."""
+    """Prints the members without captures of each set that has some: the first ones, then a query for all."""
     sets = [at for at, one in done.items() if by_slug[at.target].members and one.after.captures]
     if not sets:
         return
@@ -278,7 +277,7 @@ def _say_absent(settings: Settings, done: Mapping[Slice, Done], by_slug: Mapping
 
 
 def _absent(connection: duckdb.DuckDBPyConnection, sets: Sequence[Slice]) -> list[tuple[str, str, int, int, list[str]]]:
-    """Crawl, slug, members without captures, all members, and the first of those by name."""
+    """Returns crawl, slug, numbers of members without captures and of all members, and the first missing names."""
     rows = connection.execute(
         f"SELECT crawl, target, count(*) FILTER (captures = 0), count(*), min(member, {_NAMED_MEMBERS}) "
         "FILTER (captures = 0) FROM set_members WHERE list_contains(?, crawl) AND list_contains(?, target) "
@@ -291,7 +290,7 @@ def _absent(connection: duckdb.DuckDBPyConnection, sets: Sequence[Slice]) -> lis
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """Captures that were planned, are open, were lost, and came with another payload, each once."""
+    """Numbers of distinct captures: planned, pending, lost, and with another payload than indexed."""
 
     planned: int
     unsettled: int
@@ -300,7 +299,7 @@ class _Figures:
 
 
 def _once(settings: Settings, done: Mapping[Slice, Done]) -> _Figures:
-    """The figures of what was done, a capture that several of the targets have counted once."""
+    """Counts the captures of the run. A capture that several targets have is counted once."""
     with_any = [at for at, one in done.items() if one.after.planned]
     summed = _Figures(
         sum(one.after.planned for one in done.values()),
@@ -325,7 +324,7 @@ def _once(settings: Settings, done: Mapping[Slice, Done]) -> _Figures:
             [list(subsets), list({at.crawl for at in with_any}), list({at.target for at in with_any})],
         ).fetchone()
     assert row is not None
-    # what publishing holds back is not in the ledger: then the sums say more
+    # withheld rows are not in the ledger: then the sums are more complete
     return _Figures(*row) if row[0] and bool(row[1]) == bool(summed.unsettled) else summed
 
 
@@ -336,19 +335,21 @@ def _say_shortfall(settings: Settings, done: Mapping[Slice, Done], *, is_held_ba
     planned = found.planned
     if found.unsettled:
         figure = f"{found.unsettled:,} of {planned:,} captures ({share(found.unsettled, planned)})"
-        text = f"{figure} did not come: run the command again, it asks for these alone"
+        text = f"{figure} were not fetched: run the command again, it fetches only these"
         console.print(text, soft_wrap=True, style="bold red")
     if found.lost:
         doubted = any(one.after.doubted for one in done.values())
-        said = "lost, says the source, which is doubted" if doubted else "missing or damaged in the source itself"
+        said = (
+            "lost according to the source, not confirmed yet" if doubted else "missing or damaged in the source itself"
+        )
         note(
             f"{found.lost:,} of {planned:,} captures ({share(found.lost, planned)}) are {said}; "
-            "each of them and why: "
+            "to list them with reasons: "
             "cc-pipeline sql \"SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'\""
         )
     if found.odd:
         note(
-            f"{found.odd:,} of {planned:,} captures ({share(found.odd, planned)}) came with another payload than the "
+            f"{found.odd:,} of {planned:,} captures ({share(found.odd, planned)}) have another payload than the "
             "index names: cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
     if planned and not found.unsettled and not found.lost and not found.odd and not is_held_back:

@@ -16,11 +16,10 @@ from cc_pipeline.settings import Settings, load_settings
 def extensions(
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
 ) -> None:
-    """List the installed extensions: where each is from, what it adds, and what is to be done where one lacks
-    something or is broken.
+    """List the installed extensions: where each is from, what it adds, and what to do if one is broken.
 
-    An extension is a feature that can be left out: CC_PIPELINE_WITHOUT=NAME,NAME. Extensions of other people come with
-    their own packages. Tables of an extension that is left out stay in the home.
+    An extension is a feature that can be left out: CC_PIPELINE_WITHOUT=NAME,NAME. Extensions of others come in packages
+    of their own. Tables of an extension that is left out stay in the home.
 
     [bold]Examples[/]
 
@@ -51,7 +50,7 @@ def extensions(
 
 
 def _settings() -> Settings:
-    """The settings, or those of no home: a value that only an extension knows is refused where it is not in use, and
+    """Returns the settings, or the defaults if they are refused: a value may need an extension that is not in use, and
     this command says why it is not."""
     try:
         return load_settings()

@@ -1,4 +1,4 @@
-"""``files``: captures that a person names one by one, and files that are read whole."""
+"""``files``: captures from a list, archive files as a crawl, and files that are read completely."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Files of your own: lists of captures, archive files that become a crawl, and files that are read whole.",
+    help="Files of your own: lists of captures, archive files as a crawl, and files that are read completely.",
 )
 
 
@@ -34,14 +34,14 @@ def add_captures(
         list[str] | None,
         typer.Option("--column", metavar="COLUMN=NAME", help="What the file calls a column; may be repeated."),
     ] = None,
-    extend: Annotated[bool, typer.Option("--add", help="Add to captures that have the name already.")] = False,
+    extend: Annotated[bool, typer.Option("--add", help="Add to the existing captures of this name.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Make them what the file says: corrected, and without others.")
+        bool, typer.Option("--replace", help="Replace the existing captures of this name by those of the file.")
     ] = False,
     via: options.Via = None,
     subset: options.Subsets = None,
     harvest: Annotated[
-        bool, typer.Option("--harvest", help="First harvest crawls that URLs are looked up in.")
+        bool, typer.Option("--harvest", help="First harvest the crawls in which URLs are looked up.")
     ] = False,
     yes: options.Yes = False,
     source: options.Source = None,
@@ -49,12 +49,12 @@ def add_captures(
 ) -> None:
     """Make captures that you name one by one a target: captures:NAME.
 
-    A row names a place (warc_filename, warc_record_offset, and warc_record_length where it is known), or a URL with the
+    A row has a location (warc_filename, warc_record_offset, and warc_record_length if it is known), or a URL with the
     time or the crawl of its capture, which is looked up in the index first. Columns may have the names of Athena, of
-    CDX servers and clients, of FineWeb or C4; say others with --column warc_filename=path.
+    CDX servers and clients, of FineWeb or C4; map others with --column warc_filename=path.
 
-    Nothing of the captures is fetched yet: run them like any target. Rows that cannot be used are named with their
-    numbers, and the command ends with status 3. The same file given again adds nothing.
+    No capture is fetched yet: run them like any target. Rows that cannot be used are printed with their numbers, and
+    the command ends with status 3. The same file given again adds nothing.
 
     [bold]Examples[/]
 
@@ -81,19 +81,19 @@ def add_captures(
     counts = done.counts
     console.print(
         f"{done.target.definition}: {sum(done.held.values()):,} captures in {len(done.held):,} crawls, {counts.new:,} "
-        f"new, {counts.changed if replace else 0:,} changed, {counts.gone if replace else 0:,} taken away"
+        f"new, {counts.changed if replace else 0:,} changed, {counts.gone if replace else 0:,} removed"
     )
     if counts.changed and not replace:
-        notice(f"{file} says other things of {counts.changed:,} that were there, which stay as they are: --replace")
+        notice(f"{counts.changed:,} existing captures differ in {file} and were kept; --replace overwrites them")
     if counts.repeats:
-        notice(f"{counts.repeats:,} rows name a place once more")
+        notice(f"{counts.repeats:,} rows repeat a location")
     if done.blocked:
-        notice(f"{done.blocked:,} captures are of blocked sites, or nobody knows of which: a run leaves them out")
+        notice(f"{done.blocked:,} captures are of blocked or unknown sites: a run skips them")
     console.print(done.run, soft_wrap=True)
     if done.wrong.count:
         raise Incomplete(
             f"{done.wrong.count:,} rows of {file} could not be used",
-            f"The first {len(done.wrong.first)} are named above; all others were added.",
+            f"The first {len(done.wrong.first)} are printed above; all other rows were added.",
         )
 
 
@@ -110,16 +110,16 @@ def add_source(
         ),
     ] = None,
     register_only: Annotated[
-        bool, typer.Option("--register-only", help="Only write them down; read or index them later from the UI.")
+        bool, typer.Option("--register-only", help="Only register them; read or index them later from the UI.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Of kind warc: agree to a price without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Of kind warc: agree to the cost without being asked.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
     """Read whole SequenceFiles of 2012, WAT or WET files, and publish cc.duckdb with their pages.
 
-    Of WARC and ARC files an index is built instead. They become a collection that every command takes as a crawl, and
-    records are fetched from where the files lie.
+    For WARC and ARC files an index is built instead. They become a collection that every command accepts as a crawl.
+    Records are fetched from the files where they are.
 
     [bold]Examples[/]
 
@@ -190,7 +190,7 @@ def _add_archives(settings: Settings, files: list[str], named: str | None, regis
 
 
 def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:
-    """How many captures the built index of each file has, by the catalog; 0 where it was not built."""
+    """Returns the number of captures in the index of each file, by the catalog; 0 without an index."""
     from cc_pipeline.harvesting.archives import archive_files
     from cc_pipeline.harvesting.catalog import open_catalog
 
@@ -202,8 +202,8 @@ def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict
 
 
 def _say_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
-    """Shows the files of which something, or all, could not be read, each with its first reason. ``rows`` says how many
-    rows came of each. Raises ``UserInputError`` where none came of any."""
+    """Prints the files that could not be read completely, each with its first reason. ``rows`` are the numbers of rows
+    of all files. Raises ``UserInputError`` if no file has any."""
     unread: list[tuple[str, int, int, str]] = []
     for file, count in rows.items():
         where = {"crawl": file.crawl, "target": file.slug}
@@ -214,10 +214,10 @@ def _say_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
             )
             unread.append((_name(file.location), count, len(faults), reason))
     if rows and not any(rows.values()):
-        said = "; ".join(f"{name} ({count:,} unreadable stretches, {reason})" for name, _, count, reason in unread[:3])
-        raise UserInputError(f"no record could be read of {len(rows):,} files: {said}")
+        said = "; ".join(f"{name} ({count:,} unreadable ranges, {reason})" for name, _, count, reason in unread[:3])
+        raise UserInputError(f"no record could be read from {len(rows):,} files: {said}")
     if unread:
-        show_table("not readable", ["file", "rows", "stretches", "first reason"], unread)
+        show_table("not readable", ["file", "rows", "ranges", "first reason"], unread)
 
 
 def _name(location: str) -> str:

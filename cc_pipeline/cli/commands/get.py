@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cc_pipeline.export.one_page import Form
     from cc_pipeline.extraction.nearest import Asked, Nearest
 
-#: What a file holds, whatever its name says.
+#: The content of each form, for messages.
 _FORMS: dict[Form, str] = {
     "html": "the page",
     "body": "the bytes of the body",
@@ -34,7 +34,7 @@ _FORMS: dict[Form, str] = {
     "json": "a JSON object",
 }
 
-#: What the end of a file's name says, where no flag says more.
+#: The form of a file's suffix, for a file without --format.
 _NAMED: Final = {".md": "markdown", ".txt": "text", ".json": "json", ".warc": "warc", ".warc.gz": "warc"}
 
 
@@ -64,8 +64,8 @@ def get(
 ) -> None:
     """Get one page out of the archive: its newest capture, or the one nearest to a date.
 
-    Crawls are asked one after the other, the nearest to the date first, until one has the page. The record is verified
-    as a fetch does it. No home is needed; where there is one that stores the capture, nothing is requested.
+    Crawls are searched one after the other, the nearest to the date first, until one has the page. The record is
+    verified as in a run. No home is needed. If a home stores the capture, no request is sent.
 
     [bold]Examples[/]
 
@@ -115,12 +115,12 @@ def get(
         if note:
             notice(note)
     if found.digest_check == "mismatch":
-        warn("the payload's digest is not the one that the index promises")
+        warn("the payload's digest differs from that of the index")
     if found.record.truncated:
-        warn(f"the archive has only its beginning (cut: {found.record.truncated})")
+        warn(f"the archive has only the beginning of the page (truncated: {found.record.truncated})")
     if out is not None and not data:
         raise EnvironmentFault(
-            f"{out} is empty: the page has no text", "Take another form: --format html, body or json"
+            f"{out} is empty: the page has no text", "Use another format: --format html, body or json"
         )
 
 
@@ -132,12 +132,12 @@ def _form(chosen: str | None) -> Form:
 
 
 def _ask_about(out: Path) -> None:
-    """Asks whether a file whose name says another form is to hold HTML. Raises ``UserInputError`` where nobody can be
-    asked."""
+    """Asks for confirmation if the suffix of the file is that of another form than HTML. Raises ``UserInputError``
+    without a terminal."""
     other = next((form for suffix, form in _NAMED.items() if out.name.lower().endswith(suffix)), None)
-    if other and not voice().agrees(f"{out.name} would hold {_FORMS['html']}. Write it nevertheless?"):
+    if other and not voice().agrees(f"{out.name} would contain {_FORMS['html']}. Write it anyway?"):
         raise UserInputError(
-            f"{out.name} would hold {_FORMS['html']}: add --format {other}, or --format html if that is meant"
+            f"{out.name} would contain {_FORMS['html']}: add --format {other}, or --format html to keep that"
         )
 
 
@@ -148,7 +148,7 @@ def _page(url: str) -> Target:
 
 
 def _guess(settings: Settings, target: Target) -> str:
-    """What may have been meant by an address whose host the home does not know, but one that is like it."""
+    """Returns a suggestion for an unknown host that resembles a known one; else an empty text."""
     from urllib.parse import urlsplit
 
     host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), meaning.known_names(settings)
@@ -158,7 +158,7 @@ def _guess(settings: Settings, target: Target) -> str:
 
 def _tell(asked: Asked) -> None:
     if not asked.captures:
-        notice(f"{asked.crawl}: {asked.note or 'the page is not in it'}")
+        notice(f"{asked.crawl}: {asked.note or 'page not found'}")
     elif asked.note:
         notice(f"{asked.crawl}: {asked.note}")
 

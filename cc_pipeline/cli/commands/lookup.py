@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
-#: Crawls of which ``--count`` counts what was not asked for: that is another look-up each.
+#: Maximum number of crawls for which ``--count`` counts what was left out: each needs another look-up.
 _MOST_LEFT_OUT = 5
 
 
@@ -54,7 +54,7 @@ def lookup(
     harvest: Harvest = False,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to the price of '* where …'.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to the cost of '* where …'.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -78,11 +78,11 @@ def lookup(
 
       cc-pipeline lookup '* where mime=application/pdf and tld=ch' -c newest --out swiss.parquet
 
-    Of several crawls the newest is asked first, and what it has is written before the next one is asked. A crawl
-    without any index is left out with a note. One whose index cannot be read is named at the end, with status 3.
+    Crawls are searched one after the other, the newest first, and each result is written at once. A crawl without an
+    index is skipped with a note. If the index of a crawl cannot be read, the command names it and ends with status 3.
 
-    Of --count, [bold]pages[/] are distinct URLs, [bold]captures[/] the visits to them, [bold]bytes[/] their compressed
-    records. [bold]to read[/] is how many bytes a fetch would read: it reads records that lie near each other together.
+    With --count, [bold]pages[/] are distinct URLs, [bold]captures[/] their captures, [bold]bytes[/] their compressed
+    records. [bold]to read[/] is how many bytes a fetch would read: neighbouring records are read together.
     """
     from cc_pipeline.api.scanning import condition_of_all
     from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
@@ -135,7 +135,7 @@ def lookup(
                 notice(f"stopped at --limit {limit}")
                 return
         if out is not None:
-            # a file is there only when it is whole
+            # an incomplete file must not appear
             refuse_failed(question, failed)
         if not any(target.where for target in question.targets):
             _say_what_may_be_meant(question, found)
@@ -144,8 +144,7 @@ def lookup(
 
 
 def _refuse_unfound(question: Question, found: Collection[str]) -> None:
-    """Raises ``UserInputError`` where no target has a capture in any of the crawls that were asked. Where an index may
-    lack files, nobody knows that."""
+    """Raises ``UserInputError`` if no target has a capture in any of the crawls. With index gaps, that is unknown."""
     if not found and question.targets and question.crawls and not question.settings.max_index_gaps:
         one, *others = question.targets
         more = f" and {len(others):,} more" if others else ""
@@ -166,14 +165,14 @@ def _scan(
     source: str | None,
     home: str | None,
 ) -> None:
-    """All captures of crawls that a condition means, into a file."""
+    """Writes all captures of crawls that match a condition to a file."""
     from cc_pipeline.api.asking import asked_in
     from cc_pipeline.api.scanning import forget_parts, scan
     from cc_pipeline.cli.capture_output import capture_writer
     from cc_pipeline.settings import load_settings
 
     if out is None:
-        raise UserInputError("a scan of a crawl is kept in a file, so that it can go on: --out FILE.parquet")
+        raise UserInputError("a scan of a crawl needs a file, so that it can be continued: add --out FILE.parquet")
     most = options.at_any_price(yes)
     settings = load_settings(
         source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=most, max_requests=most
@@ -185,7 +184,7 @@ def _scan(
 
 
 def _count(found: Question, harvest: bool, output: str) -> None:
-    """Writes what each crawl holds of each target: pages, captures, archive files, bytes, and the cost of a fetch."""
+    """Writes the counts of each target by crawl: pages, captures, archive files, bytes, and the cost of a fetch."""
     import pyarrow as pa
 
     from cc_pipeline.checks.left_out import left_out
@@ -218,8 +217,8 @@ def _count(found: Question, harvest: bool, output: str) -> None:
 
 
 def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
-    """A note for targets without captures in any crawl that look like a name that is known here: nothing else tells a
-    typo from a site that was never visited."""
+    """Prints suggestions for targets without captures whose names resemble known ones: nothing else tells a typo from a
+    site that was never crawled."""
     nowhere = [target for target in question.targets if target.slug not in found and target.place is not None]
     if not nowhere:
         return

@@ -1,4 +1,4 @@
-"""``plan``: what a look-up and a fetch would cost, and what is known of a site before that."""
+"""``plan``: the cost of look-ups and fetches, and what is known of hosts before them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from cc_pipeline.records.range_plan import FetchPrice
 
 AskFacts = Annotated[
-    bool, typer.Option("--facts", help="Ask how large and important the hosts are, even where that costs requests.")
+    bool, typer.Option("--facts", help="Show how large and important the hosts are, even if that costs requests.")
 ]
 
-#: Targets up to which each has lines of its own.
+#: Maximum number of targets with lines of their own.
 _MOST_TARGETS = 40
 
 
@@ -39,7 +39,7 @@ def plan(
     via: options.Via = None,
     subset: options.Subsets = None,
     locate: Annotated[
-        bool, typer.Option("--locate", help="Do the look-up too, and price the fetch of the captures it finds.")
+        bool, typer.Option("--locate", help="Also do the look-up, and estimate the fetch of its captures.")
     ] = False,
     harvest: Harvest = False,
     hosts: options.Hosts = None,
@@ -51,9 +51,9 @@ def plan(
 ) -> None:
     """Show what a run would do, why, and what it would cost, before anything is read from the index.
 
-    There is a line for each step of each target: located, fetched or parsed, with the reason; none where all is as it
-    should be. For the look-up it shows files, row groups, requests and bytes, which index will be used, and why. It can
-    price the fetch only where the captures are known: from an earlier run, or with --locate.
+    There is a line for each step of each target (locate, fetch, parse) with the reason; none if all is up to date. For
+    a look-up it shows files, row groups, requests and bytes, which index is used, and why. The fetch can be estimated
+    only if the captures are known: from an earlier run, or with --locate.
 
     [bold]Examples[/]
 
@@ -82,7 +82,7 @@ def plan(
 def _rows(
     question: Question, where: str | None, *, locate: bool, harvest: bool, facts: bool
 ) -> tuple[list[Sequence[object]], list[str]]:
-    """The lines of the answer, and what is said beside it."""
+    """Returns the rows of the plan, and the notes below it."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
     from cc_pipeline.extraction.crawl_plan import look_for
     from cc_pipeline.extraction.shortest import said, short_ways
@@ -118,7 +118,7 @@ def _rows(
             notes += [f"{one}: {note}" for note in (*found.notes, *_of_the_catalog(asked, one, found))]
         notes += said(short_ways(question.workspace, [look], here.targets))
         if unlocated and not locate:
-            notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
+            notes.append(f"{one}: the fetch has no estimate until its captures are known; add --locate to find them")
         elif fetch := _fetch_price(asked, look):
             why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
             rows.append(
@@ -131,14 +131,14 @@ def _rows(
             of_all = (
                 "all targets are" if done == len(here.targets) else f"{done:,} of {len(here.targets):,} targets are"
             )
-            notes.append(f"{one}: {of_all} as they should be: a run would change nothing of them")
+            notes.append(f"{one}: {of_all} up to date: a run would not change them")
         rows += _steps(settings, rate, look)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
 
 
 def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
-    """Notes where the catalog was imported, and when row groups are read only because they have no key bounds."""
+    """Returns notes on an imported catalog, and on row groups that are read because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
     from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.index.locator import surt_ranges
@@ -150,7 +150,7 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
     ranges = merge_ranges(keys for target in question.targets for keys in ranges_of(target))
     with open_catalog(question.workspace.lake) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
-        # of a subset with files the reason says which catalog file its rows came from
+        # the reason names the file that a subset was imported from
         from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}
     notes = [f"the catalog of this crawl was not harvested here: {one}" for one in sorted(from_files)]
     told = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
@@ -158,9 +158,9 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
 
 
 def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
-    """The price of captures that a run would fetch: those of the targets ``asked``, which are looked up for it, and
-    those of located slices whose fetch is due. ``None`` where there are none; the few captures of a slice that are open
-    or lost have a line of their own."""
+    """Estimates the cost of the captures that a run would fetch: those of the targets of ``asked``, which are looked up
+    for it, and those of located slices with a pending fetch. ``None`` without any. The few pending or lost captures of
+    a slice have a line of their own."""
     import pyarrow as pa
 
     from cc_pipeline.capture_columns import CAPTURE
@@ -183,7 +183,7 @@ def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
 
 
 def _steps(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) -> list[Sequence[object]]:
-    """A row for each step that is planned; for many targets one for each step and reason."""
+    """Returns a row for each planned step; for many targets, one for each step and reason."""
     from cc_pipeline.automation.reparse import seconds_of
     from cc_pipeline.extraction.plan import price_of
     from cc_pipeline.extraction.standing import STAGES
@@ -212,12 +212,12 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _seconds(rate: float | None, requests: int | None) -> float | None:
-    """Seconds that so many requests take; ``None`` where the rate has no limit, or nobody knows how many they are."""
+    """Returns the seconds that requests take; ``None`` without a rate limit, or if their number is unknown."""
     return None if rate is None or requests is None else round(requests / rate, 1)
 
 
 def _duration_note(settings: Settings, rate: float | None, requests: int) -> list[str]:
-    """How long the requests take, and why, where the source has a rate."""
+    """Returns a note on how long the requests take, if the source has a rate limit."""
     if rate is None or not requests:
         return []
     from cc_pipeline.workspace.workspace import limits_of
@@ -225,7 +225,7 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     seconds = requests / rate
     duration = f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 3600:,.1f} h"
     full = limits_of(settings).rate
-    slower = "" if full is None or rate >= full else f"; the full rate is {full:g}, and the source refused lately"
+    slower = "" if full is None or rate >= full else f"; the full rate is {full:g}, but the source refused lately"
     return [f"{requests:,} requests take {duration} at {rate:.3g} a second, the rate in force{slower}"]
 
 

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from cc_pipeline.extraction.replay import Replay
     from cc_pipeline.lake.slice import Slice
 
-#: Targets that an error names.
+#: Maximum number of targets named in an error.
 _NAMED = 20
 
 
 def run(
     crawl: options.Crawls,
     targets: options.MaybeTargets = None,
-    watched: Annotated[bool, typer.Option("--watched", help="The targets of the watch list too.")] = False,
+    watched: Annotated[bool, typer.Option("--watched", help="Also run the targets of the watch list.")] = False,
     source: options.Source = None,
     home: options.Home = None,
     subset: options.Subsets = None,
@@ -60,24 +60,22 @@ def run(
     yes: options.Yes = False,
     accept_losses: options.AcceptLosses = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with status 1 where any target was found in none of the crawls.")
+        bool, typer.Option("--strict", help="End with status 1 if any target was found in no crawl.")
     ] = False,
     details: Annotated[
         bool,
-        typer.Option("--details", help="Every step, pair and note of many crawls, and the totals of the whole home."),
+        typer.Option("--details", help="Show all steps, partitions and notes of many crawls, and totals of the home."),
     ] = False,
     refetch: Annotated[
         bool,
-        typer.Option(
-            "--refetch", help="Only fetch quarantined and missing records again, also those settled as gone or damaged."
-        ),
+        typer.Option("--refetch", help="Only fetch quarantined and missing records again, also those that are final."),
     ] = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
-    Ends with status 3 when the source did not give everything: run the same command again, it asks only for the rest.
-    A source that refuses is waited for: Ctrl-C keeps everything. New targets that were found in no crawl are not kept;
-    where none was found in any, it ends with status 1. Of many crawls there is a line each, then a table of totals.
+    Ends with status 3 if the source did not return everything: run the same command again, it fetches only the rest.
+    If the source refuses requests, the command waits; Ctrl-C keeps everything fetched. New targets found in no crawl
+    are not kept; if none was found, it ends with status 1. With many crawls it prints a line for each, then totals.
 
     [bold]Examples[/]
 
@@ -92,13 +90,13 @@ def run(
       cc-pipeline run example.com -c all                         (then: cc-pipeline export example.com --table page_text
                                                                   --out example.jsonl, all its texts in one file)
 
-      cc-pipeline run "set:press = @press.txt" -c newest         (a member a line)
+      cc-pipeline run "set:press = @press.txt" -c newest         (one member per line)
 
-      cc-pipeline run @sites.txt -c newest --watched             (a target a line, and the watch list)
+      cc-pipeline run @sites.txt -c newest --watched             (one target per line, and the watch list)
 
       cc-pipeline run suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100"
 
-      cc-pipeline run publisher.com -c CC-NEWS-2026-05           (says first what its index costs to build)
+      cc-pipeline run publisher.com -c CC-NEWS-2026-05           (prints the cost of building its index first)
 
       cc-pipeline run example.com -c newest --refetch
     """
@@ -148,13 +146,13 @@ def run(
         say_totals(settings)
     for trouble in troubles:
         raise trouble
-    # where an index may lack files, nobody knows that a target is in none
+    # with index gaps, it is unknown whether a target is in no crawl
     if strict or not settings.max_index_gaps:
         _refuse_unfound(meant, done, strict=strict)
 
 
 def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
-    """Raises ``UserInputError`` for numbers that no losses have: what was mistyped would accept nothing."""
+    """Raises ``UserInputError`` for unknown numbers of losses: a mistyped number would accept nothing."""
     from cc_pipeline.extraction.removals import numbers_of_losses
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -162,12 +160,12 @@ def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
     with open_workspace(settings) as workspace:
         known, doubted = numbers_of_losses(workspace.lake)
     if unknown := [one for one in numbers if one not in known]:
-        said = f"Those that are doubted: {', '.join(doubted[:_NAMED])}" if doubted else "None are doubted here"
+        said = f"Unconfirmed: {', '.join(doubted[:_NAMED])}" if doubted else "This home has no unconfirmed losses"
         raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown)}. {said}")
 
 
 def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done], *, strict: bool) -> None:
-    """Raises ``UserInputError`` where no target was found in any of the crawls; with ``strict`` where any was not."""
+    """Raises ``UserInputError`` if no target was found in any crawl; with ``strict``, if any was not found."""
     found = {at.target for at, one in done.items() if one.after.captures}
     asked = {at.target for at in done}
     unfound = [named_shortly(target) for target in targets if target.slug in asked - found]
@@ -179,8 +177,8 @@ def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done], *, st
 def _chosen(
     settings: Settings, crawl: Sequence[str], *, targets: Sequence[Target], where: str
 ) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
-    """The crawls, each with those of the targets that lie on hosts that match in it; crawls that have the same
-    hosts are together, and those without any are left out."""
+    """Returns groups of crawls, each with the targets on matching hosts. Crawls with the same hosts are one group;
+    crawls without matching hosts are left out."""
     from cc_pipeline.cli.known_hosts import NothingKnown, required_known_hosts
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -194,7 +192,7 @@ def _chosen(
             try:
                 left = known_hosts.choose_hosts(workspace, one, targets, where)
             except NothingKnown as fault:
-                # one crawl of many without facts is told of and passed over; where none has any, nothing was decided
+                # a crawl without facts is skipped with a note; if all crawls lack facts, that is an error
                 if not found and number == len(crawls) - 1 and silent == number:
                     raise
                 silent += 1
@@ -219,14 +217,14 @@ def _refetch(
     targets: Sequence[str], crawl: Sequence[str], *, source: str | None, home: str | None, wait: bool | None
 ) -> None:
     """Fetches quarantined and missing records again, then parses and publishes those that were fetched. Raises
-    ``Incomplete`` when the source gives none of them, or too few."""
+    ``Incomplete`` if the source returns none of them, or too few."""
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.replay import replay_records
 
     rows: list[Sequence[object]] = []
     replays: list[Replay] = []
     settings = load_settings(source=source, home=home)
-    # it parses what was fetched again
+    # refetched records are parsed
     find_engine(settings.engine).check_ready(settings)
     with (
         open_question(targets, crawl, source=source, home=home, wait=wait) as question,
@@ -255,8 +253,8 @@ def _refetch(
             raise done.trouble
     if any(done.again for done in replays) and not any(done.recovered for done in replays):
         raise Incomplete(
-            "none of the records that were missing, in quarantine or other than indexed came back as indexed",
-            "The source has them as before. What it says of each is in the view ledger.",
+            "no missing, quarantined or mismatching record was recovered",
+            "The source returned the same as before. The view ledger has the reason for each record.",
         )
 
 

@@ -1,4 +1,4 @@
-"""``settings``, also those that belong to a home; ``init``, files that tell Dagster's programs where the state is."""
+"""``settings``: shows and changes settings. ``init``: writes files that tell Dagster's programs where the state is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def settings(
 ) -> None:
     """Show the settings and where each comes from, or change one that belongs to the home.
 
-    What rows depend on belongs to a home once pages were parsed with it: a variable does not change it by itself.
+    Settings that rows depend on belong to a home once pages were parsed with them. A variable alone does not change
+    them.
 
     [bold]Examples[/]
 
@@ -51,7 +52,7 @@ def settings(
 
 
 def _origin(name: str, chosen: Container[str], *, noted: bool, told: bool) -> str:
-    """Where the value of a setting comes from, of a home that is ``noted`` and was ``told`` on the command line."""
+    """Returns where a setting comes from. ``noted``: the home exists; ``told``: ``--home`` was given."""
     variable = PREFIX + name.upper()
     if name == "home" and told:
         return "--home"
@@ -65,14 +66,14 @@ def _origin(name: str, chosen: Container[str], *, noted: bool, told: bool) -> st
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not value:
-        raise UserInputError(f"{text!r} is no choice; write it like extractor=quality")
+        raise UserInputError(f"{text!r} is not NAME=VALUE; write it like extractor=quality")
     return name.strip().lower().removeprefix(PREFIX.lower()), value.strip()
 
 
 def init(
     folder: Annotated[Path | None, typer.Argument(help="Folder of the files (default: the current one).")] = None,
 ) -> None:
-    """Write the files that Dagster's own programs read. Files that are there stay as they are.
+    """Write the files that Dagster's own programs read. Existing files are kept.
 
     They are a .env in the folder and a dagster.yaml in the home, so that plain `dagster dev` and `dg dev` open the
     state that `cc-pipeline ui` opens.
@@ -89,11 +90,11 @@ def init(
 
 
 def print_written(written: list[Path]) -> None:
-    """Names the files that were written."""
+    """Prints the files that were written."""
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
     if not written:
-        console.print("every file is there already; none was changed")
+        console.print("all files exist already; none was changed")
 
 
 COMMANDS = {"settings": Command(settings, HOME, 20)}

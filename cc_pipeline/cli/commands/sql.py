@@ -57,7 +57,7 @@ def sql(
 ) -> None:
     """Query cc.duckdb, or the index catalog, read-only: statements that end with ;, or a prompt.
 
-    Every result shows. On a terminal cells are cut to fit; in a pipe and in the other formats they are whole.
+    All results are printed. On a terminal, cells are cut to fit; in pipes and other formats they are complete.
 
     [bold]Examples[/]
 

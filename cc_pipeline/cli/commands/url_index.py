@@ -1,5 +1,4 @@
-"""``index``: footers of published indexes, an index of a crawl that nobody publishes one of, and B-trees over a crawl's
-URLs."""
+"""``index``: footers of published indexes, indexes of crawls without a published one, and B-trees over URLs."""
 
 from __future__ import annotations
 
@@ -48,12 +47,12 @@ def build_index(
     crawl: Annotated[
         list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of files add; may be repeated.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to the price without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to the cost without being asked.")] = False,
     most: Annotated[
-        int | None, typer.Option("--most", min=1, help="Archive files to read now; the next call goes on.")
+        int | None, typer.Option("--most", min=1, help="Maximum archive files to read now; the next call continues.")
     ] = None,
     btree: Annotated[
-        bool, typer.Option("--btree", help="Of one crawl: a B-tree over its URLs, in the format of 2012.")
+        bool, typer.Option("--btree", help="Build a B-tree over the URLs of one crawl, in the format of 2012.")
     ] = False,
     arcs: Annotated[
         str | None,
@@ -72,8 +71,8 @@ def build_index(
     --btree builds a B-tree in the home instead. It reads four columns of the whole columnar index (tens of gigabytes
     of a real crawl), or all ARC files, and replaces an older B-tree of the crawl when the new one is complete.
 
-    The price is told first. Files that are indexed already are not read again, so a stopped build goes on where it
-    stopped, and a month that grew costs its new files. The index lies in the lake: homes that share it share the index.
+    The cost is shown first. Indexed files are not read again, so a stopped build continues where it stopped, and a
+    month that has grown costs only its new files. The index is stored in the lake: homes that share a lake share it.
 
     [bold]Examples[/]
 
@@ -210,7 +209,7 @@ def verify(
 
 
 def _single(question: Question) -> str:
-    """The one crawl that is asked. Raises ``UserInputError`` for a range of several."""
+    """Returns the only crawl. Raises ``UserInputError`` for several."""
     if len(question.crawls) != 1:
         raise UserInputError(f"this command takes one crawl, not {len(question.crawls)}: {', '.join(question.crawls)}")
     return question.crawls[0]
