@@ -1,4 +1,4 @@
-"""Stored records that stay move to new files when the others of their files are to go, and their rows follow them."""
+"""Moves the stored records that stay to new files if others of their files are deleted, and updates their rows."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.records.sweep import note
 from cc_pipeline.upkeep.purge_plan import as_places, rows_of_files
 
-#: Bytes of neighbouring members that are read together; one record may be larger.
+#: Maximum bytes of neighbouring members that are read together; one record may be larger.
 _AT_ONCE: Final = 8 << 20
-#: Bytes at the begin of a file that hold its first member, which says what the file is.
+#: Bytes at the beginning of a file that contain its first member, which describes the file.
 _HEAD: Final = 64 << 10
 _KINDS: Final[Mapping[str, str]] = {suffix: kind for kind, suffix in SUFFIXES.items()}
 
-#: Rows of journals that are looked at together.
+#: Number of journal rows that are processed together.
 _ROWS_AT_ONCE: Final = 8_192
 _PLACE_KINDS: Final = (pa.string(), pa.int64())
-#: How often files are written again because a fetch took over more of their records meanwhile.
+#: Maximum number of attempts: a fetch may reuse more records of the files meanwhile.
 _TRIES: Final = 5
 
 
 def holds_more(storage: RecordStorage, file: str, size: int, lengths: Any) -> bool:
-    """Whether a stored file of ``size`` bytes has others than its head and members of these ``lengths`` in bytes."""
+    """Whether a stored file of ``size`` bytes has more than its head and members of these ``lengths`` (bytes)."""
     return int(np.sum(lengths)) + _head_length(storage, file, size) < size
 
 
@@ -50,11 +50,10 @@ def write_again(
     storage: RecordStorage, file: str, size: int, name: str, offsets: Any, lengths: Any, scratch: Path
 ) -> tuple[str, Any]:
     """Writes the members at ``offsets`` (ascending int64, with their ``lengths`` in bytes) of a stored ``file`` of
-    ``size`` bytes to a new file called ``name`` without its suffix; gives the new key, and the members' new offsets.
+    ``size`` bytes to a new file called ``name`` without its suffix; returns the new key and the members' new offsets.
 
-    Members that the file does not have, because it was cut, lie behind the new file's end as they did behind that of
-    the old one. The new file is whole when this returns. ``scratch`` is a folder for it. Raises ``EnvironmentFault``,
-    and ``RangeFault`` where the place does not give the old one.
+    Members beyond the end of a truncated file get offsets beyond the end of the new file. ``scratch`` is a folder for
+    the new file. Raises ``EnvironmentFault``, and ``RangeFault`` if the old file cannot be read.
     """
     folder, _, old = file.rpartition("/")
     suffix = next(one for one in _KINDS if old.endswith(one))
@@ -86,7 +85,7 @@ def write_again(
 
 
 def _stretches(offsets: Any, lengths: Any) -> Iterator[tuple[int, int]]:
-    """Neighbouring members as (begin, end), at most so many bytes together."""
+    """Yields the ranges (begin, end) of neighbouring members, of limited size."""
     start = end = 0
     for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
         if offset != end or offset + length - start > _AT_ONCE:
@@ -108,12 +107,12 @@ def _head_length(storage: RecordStorage, file: str, size: int) -> int:
 
 
 class _TakenOver(Exception):
-    """A row names a record that no row named when the files were written again."""
+    """A row names a record that no row named when the files were rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Stored places (``places``) and, by their numbers, the file and offset they moved to."""
+    """Stored locations (``places``) and, by their numbers, the new file and offset of each."""
 
     places: Places
     names: pa.Array
@@ -121,7 +120,7 @@ class _Moved:
     offsets: Any
 
     def follow(self, rows: pa.RecordBatch, gone: pa.Array) -> pa.RecordBatch:
-        """The rows, those of moved records with new places. Raises ``_TakenOver`` for others of ``gone`` files."""
+        """Returns the rows, with new locations of moved records. Raises ``_TakenOver`` for others of ``gone`` files."""
         at = self.places.positions(as_places(rows))
         here = at >= 0
         if np.any(pc.is_in(rows.column("stored_file"), value_set=gone).to_numpy(zero_copy_only=False) & ~here):
@@ -148,11 +147,11 @@ def move_records(
     scratch: Path,
     killed: LeftByKilled,
 ) -> int:
-    """Has no row name any of ``files`` (keys of stored files and their sizes in bytes) that has records which no row
-    names; gives how many were written again.
+    """Rewrites each of ``files`` (keys of stored files and their sizes in bytes) that has records without a row, and
+    updates the rows; returns the number of rewritten files.
 
-    ``name`` begins the names of new files and is used once. Of files that ``killed`` runs left, what their journals
-    have of captures that some target has moves along. Raises ``EnvironmentFault``.
+    ``name`` begins the names of the new files and is used once. Journal rows of ``killed`` runs move too, if a target
+    has the capture. Raises ``EnvironmentFault``.
     """
     for again in range(_TRIES):
         kept = _kept(lake, crawl, files)
@@ -179,21 +178,21 @@ def move_records(
         delete_journals(storage, [file for file in (*written, *freed) if file in killed.files])
         return len(written)
     raise EnvironmentFault(
-        f"stored records of {crawl} were taken over by a running fetch again and again",
-        "Wait for its end, then run this again: it goes on where it stopped.",
+        f"a running fetch reuses stored records of {crawl} that are being moved",
+        "Wait for its end, then run this again: it continues where it stopped.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class LeftByKilled:
-    """Stored files with the journal of a killed run that has records of captures which no target has any more, and
-    the places of the captures that some target has."""
+    """Stored files of killed runs whose journals have captures that no target has, and the locations of the captures
+    that a target has."""
 
     files: tuple[str, ...]
     wanted: Places
 
     def journal_of(self, storage: RecordStorage, file: str) -> list[Row]:
-        """What the journal of a file has of captures that some target has."""
+        """Returns the journal rows of a file whose captures a target has."""
         rows = list(journal_rows(storage, file)) if file in self.files else []
         if not rows:
             return []
@@ -201,8 +200,8 @@ class LeftByKilled:
 
 
 def left_by_killed_runs(lake: Lake, storage: RecordStorage, crawl: str) -> LeftByKilled:
-    """What killed fetches left of captures that are gone: no row may ever name it. Files of running fetches are not
-    among it. Raises ``EnvironmentFault``."""
+    """Finds files of killed fetches with captures that no target has: no row will ever name these. Files of running
+    fetches are left out. Raises ``EnvironmentFault``."""
     commits = [held.commit for held in living(storage, crawl)]
     found, by_file = PlacesFound(), dict[str, list[pa.RecordBatch]]()
     for rows in _batches(adopt(storage, crawl)):
@@ -240,7 +239,7 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _kept(lake: Lake, crawl: str, files: Collection[str]) -> dict[str, tuple[Any, Any]]:
-    """Offsets and lengths of the records that rows name, by file, in the order of the file."""
+    """Returns offsets and lengths of the records that rows name, by file, in the order of the file."""
     nothing = pa.schema([("stored_file", pa.string()), ("stored_offset", pa.int64()), ("stored_length", pa.int64())])
     found = [pa.Table.from_batches([rows]).select(list(STORED)) for rows in rows_of_files(lake, crawl, files)]
     table = pa.concat_tables([nothing.empty_table(), *found]).group_by(list(STORED)).aggregate([])

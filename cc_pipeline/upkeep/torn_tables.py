@@ -1,8 +1,8 @@
-"""Takes a torn commit of a table back, and has its slices made again.
+"""Undoes an incomplete commit of a table, and marks its slices to be rebuilt.
 
-Only the last commit is taken back. What others built on stays as it is; of a file of rows that is gone, the slices that
-it may have held are marked. Every torn file is kept in the table's folder ``_torn``. Each step is one commit of the
-table, or one file that takes another's place, so that a repair that was killed goes on where it stopped.
+Only the last commit is undone: later commits depend on earlier ones. If an earlier file of rows is missing, the slices
+that it may have held are marked. Every incomplete file is kept in the table's folder ``_torn``. Each step is one commit
+of the table or one replaced file, so that a killed repair continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PARSE, READ_FILES, TORN,
 from cc_pipeline.lake.torn import CHECKPOINT, ENTRY, HINT, Torn, find_torn, log_of, parsed_lines, read_whole
 from cc_pipeline.workspace.tables import all_tables
 
-#: Below a table's folder: torn files, with when they were taken out. Readers pass over what begins so.
+#: Folder in that of a table for incomplete files, named with the time of their removal. Readers skip the prefix.
 ASIDE: Final = "_torn"
-#: Steps that mend one table at most; each mends a file.
+#: Maximum number of repair steps for one table; each repairs one file.
 _MOST_STEPS: Final = 1_000
-#: Targets that a command names.
+#: Maximum number of targets in a command.
 _NAMED: Final = 20
-#: Beginnings of names under which no digest of a stage is committed.
+#: Prefixes of digests that belong to no stage.
 _NUMBERS: Final = ("content:", "rows:")
 _PAGE_STAGES: Final = (PARSE, READ_FILES)
 
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """A torn file that was taken out, where it is kept (``None`` where there was none), and the names under which the
-    digests of slices to be made again are committed."""
+    """An incomplete file that was removed, the path of its copy (``None`` if there was no file), and the digest names
+    of the slices that must be rebuilt."""
 
     torn: Torn
     kept: str | None
@@ -57,14 +57,14 @@ class TakenBack:
 
     @property
     def slices(self) -> list[Slice]:
-        """What is to be made again. Names in a table without crawls are of no slices."""
+        """The slices that must be rebuilt. Names in a table without crawls belong to no slices."""
         if self.torn.table not in {spec.name for spec in all_tables() if "crawl" in spec.slice_columns}:
             return []
         return sorted({slice_ for name in self.names if (slice_ := slice_named(name)) is not None})
 
 
 def slice_named(name: str) -> Slice | None:
-    """The slice whose digest, of whatever stage, is committed under ``name``."""
+    """Returns the slice of a digest name of any stage; ``None`` if the name belongs to no slice."""
     label, _, rest = name.partition(":")
     if label == READ_FILES.names_begin.rstrip(":"):
         return None
@@ -73,13 +73,13 @@ def slice_named(name: str) -> Slice | None:
 
 
 def torn_tables(lake: Lake) -> list[Torn]:
-    """Every file of a table that is not whole. Raises ``EnvironmentFault``."""
+    """Finds all incomplete files of tables. Raises ``EnvironmentFault``."""
     return [torn for table in lake.specs for torn in find_torn(lake, table)]
 
 
 def torn_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
-    """The slices whose last commit to any of ``tables`` (default: all, but those of extensions that are not in use) was
-    taken back, and that were not made again since."""
+    """Returns the slices whose last commit to any of ``tables`` was undone, and that were not rebuilt since. The
+    default is all tables, except those of extensions that are not in use."""
     found: set[Slice] = set()
     for table in tables or lake.specs:
         if lake.specs[table].slice_columns[:1] == ("crawl",) and not lake.specs[table].left_by:
@@ -89,7 +89,7 @@ def torn_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
 
 
 def run_command(lake: Lake, slices: Sequence[Slice]) -> str:
-    """The command that makes slices of one crawl again."""
+    """Returns the command that rebuilds slices of one crawl."""
     crawl = shlex.quote(slices[0].crawl)
     wholes = sorted({slice_.whole.target for slice_ in slices if slice_.target})
     if not wholes:
@@ -105,16 +105,17 @@ def run_command(lake: Lake, slices: Sequence[Slice]) -> str:
 
 
 def mend_tables(lake: Lake) -> list[TakenBack]:
-    """Takes back what is torn and was not built on, and gives it; see :func:`torn_tables` for what is left then.
+    """Repairs incomplete files that no later commit depends on, and returns the repairs; :func:`torn_tables` finds the
+    others.
 
-    Raises ``EnvironmentFault`` where the lake cannot be read or written.
+    Raises ``EnvironmentFault`` if the lake cannot be read or written.
     """
     done: list[TakenBack] = []
-    # the extension that made a table knows how it begins
+    # only the extension that made a table knows its first entry
     for table in [spec.name for spec in lake.specs.values() if not spec.left_by]:
         for _ in range(_MOST_STEPS):
             found = find_torn(lake, table)
-            # without its entries, a checkpoint is all that there is
+            # without the entries, the checkpoint is the only record of the table
             if not found or any(torn.is_lost for torn in found):
                 break
             done.append(_mend(lake, found[0]))
@@ -123,8 +124,8 @@ def mend_tables(lake: Lake) -> list[TakenBack]:
 
 
 def lost_definitions(lake: Lake, targets: Iterable[Target] = ()) -> list[str]:
-    """Defines the targets again that have slices and no definition any more, where their keys or ``targets`` tell it;
-    gives the others. Raises ``EnvironmentFault``."""
+    """Restores the definitions of targets that have slices but no definition, from their keys or from ``targets``;
+    returns the slugs of the others. Raises ``EnvironmentFault``."""
     known = {*lake.read("targets", columns=["slug"]).column("slug").to_pylist()}
     lacking = {slice_.defined for slice_ in LOCATE.here(lake)} - known
     defined = {target.slug: target for target in targets}
@@ -151,7 +152,7 @@ def _mend(lake: Lake, torn: Torn) -> TakenBack:
 
 
 def _set_aside(lake: Lake, table: str, path: str, *, move: bool) -> str | None:
-    """Where the file is kept from now on, moved or copied there; ``None`` where there is none."""
+    """Moves or copies a file to the folder ``_torn``. Returns the new path; ``None`` if there is no file."""
     files = lake.file_system()
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     folder = f"{lake.address(table).removeprefix('s3://')}/{ASIDE}"
@@ -168,7 +169,7 @@ def _set_aside(lake: Lake, table: str, path: str, *, move: bool) -> str | None:
 
 
 def _mend_entry(lake: Lake, torn: Torn) -> TakenBack:
-    """Puts an entry without changes in the place of a torn one, which marks what the torn one is known to have made."""
+    """Replaces an incomplete log entry by one without changes, which marks the slices that are known to be affected."""
     files = lake.file_system()
     kept = _set_aside(lake, torn.table, torn.path, move=False)
     if not torn.version:
@@ -177,7 +178,7 @@ def _mend_entry(lake: Lake, torn: Torn) -> TakenBack:
     data = b"" if kept is None else read_whole(files, kept)
     names = _named_in(action for action in parsed_lines(data) if action is not None)
     with suppress(CcPipelineError):
-        # another table may be torn as well
+        # another table may be incomplete too
         names |= _names_by_others(lake, torn)
     now = int(time.time() * 1_000)
     info = {"timestamp": now, "operation": "TAKE BACK", "operationParameters": {"torn": torn.state}}
@@ -188,7 +189,7 @@ def _mend_entry(lake: Lake, torn: Torn) -> TakenBack:
 
 
 def _first_entry(lake: Lake, table: str) -> bytes:
-    """The entry with which a table like this one begins."""
+    """Returns the first log entry of such a table."""
     with TemporaryDirectory() as folder:
         like = Lake(folder, [lake.specs[table]])
         like.prepare(table)
@@ -204,14 +205,14 @@ def _write(lake: Lake, path: str, data: bytes) -> None:
 
 
 def _named_in(actions: Iterable[Mapping[str, object]]) -> set[str]:
-    """The names of digests of slices among actions."""
+    """Returns the digest names of slices among log actions."""
     named = (action.get("txn") for action in actions)
     names = {str(txn.get("appId")) for txn in named if isinstance(txn, dict)}
     return {name for name in names if name != ANCHOR and not name.startswith(_NUMBERS)}
 
 
 def _names_by_others(lake: Lake, torn: Torn) -> set[str]:
-    """The names of slices that other tables have, made from what this one lacks at the version before."""
+    """Returns the digest names that other tables depend on and that this table lacks at the previous version."""
     table, version = torn.table, torn.version - 1
     if table == "captures":
         return _lacking(lake, LOCATE, version, {*FETCH.here(lake), *PARSE.here(lake)}, "lookups")
@@ -228,7 +229,7 @@ def _names_by_others(lake: Lake, torn: Torn) -> set[str]:
 
 
 def _lacking(lake: Lake, stage: Stage, version: int, made: Collection[Slice], notes: str) -> set[str]:
-    """The names of the slices that a later stage ``made``, or that were noted, without this one's digest."""
+    """Returns the digest names of slices that were noted, or ``made`` by a later stage, without this stage's digest."""
     names = {stage.digest_name(slice_) for slice_ in made}
     noted = {
         stage.digest_name(Slice(row["crawl"], row["target"])): row["made_from"]
@@ -240,14 +241,14 @@ def _lacking(lake: Lake, stage: Stage, version: int, made: Collection[Slice], no
 
 
 def _mend_rows(lake: Lake, torn: Torn) -> TakenBack:
-    """Takes the last commit back, or where the file is of an earlier one, the file out of the table."""
+    """Undoes the last commit; if the file belongs to an earlier one, removes the file from the table."""
     assert torn.file is not None
     handle = opened_apart(lake, torn.table)
     assert handle is not None
     spec = lake.specs[torn.table]
     files = stored_files(spec, handle)
     if handle.version() != torn.version or torn.file.path not in {file.path for file in files}:
-        raise EnvironmentFault(f"{torn.table} was written meanwhile", "Run it again.")
+        raise EnvironmentFault(f"{torn.table} was written meanwhile", "Run the repair again.")
     before = None if torn.later else _files_before(lake, torn)
     if before is None:
         gone, back = [torn.file], []
@@ -264,7 +265,7 @@ def _mend_rows(lake: Lake, torn: Torn) -> TakenBack:
 
 
 def _files_before(lake: Lake, torn: Torn) -> list[StoredFile] | None:
-    """The files of the version before the last one; ``None`` where they are not all there."""
+    """Returns the files of the previous version; ``None`` if one is missing."""
     handle = lake.open(lake.specs[torn.table], torn.version - 1) if torn.version else None
     if handle is None:
         return None
@@ -275,8 +276,8 @@ def _files_before(lake: Lake, torn: Torn) -> list[StoredFile] | None:
 
 
 def _names_of_last(lake: Lake, torn: Torn, files: Sequence[StoredFile]) -> tuple[set[str], dict[str, str]]:
-    """The names of the slices that the last commit made, and what its numbers were before it, when the table had
-    ``files``: rows of which no count was committed are counted."""
+    """Returns the digest names of the last commit, and the values of its counts before it, when the table had
+    ``files``. Counts that were never committed are computed."""
     entry = f"{log_of(lake.address(torn.table))}/{torn.version:020}.json"
     actions = [action for action in parsed_lines(read_whole(lake.file_system(), entry)) if action is not None]
     txns = [action["txn"] for action in actions if isinstance(action.get("txn"), dict)]
@@ -292,7 +293,7 @@ def _names_of_last(lake: Lake, torn: Torn, files: Sequence[StoredFile]) -> tuple
 
 
 def _names_in_file(lake: Lake, table: str, file: StoredFile) -> tuple[set[str], dict[str, str]]:
-    """The names of the slices that a file may hold rows of, by its bounds, and that their row counts are not known."""
+    """Returns the digest names of slices that a file may contain, by its bounds, and their counts as not known."""
     names: set[str] = set()
     counts: dict[str, str] = {}
     crawl = file.partition.get("crawl")
