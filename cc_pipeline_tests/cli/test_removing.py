@@ -69,7 +69,7 @@ def made(instance: dg.DagsterInstance, asset: str) -> set[str]:
 
 def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
     early = cli("targets", "remove", "example.com", "--verify", "--home", home)
-    assert (early.status, "nothing was purged here" in early.err) == (1, True)
+    assert (early.status, "nothing was purged in this lake" in early.err) == (1, True)
     said = cli("targets", "remove", "example.com", "--purge", "--dry-run", "--home", home)
     assert said.status == 0, said.err
     assert "that no other target has: 1 files are deleted" in said.out or "rewritten" in said.out
@@ -85,7 +85,7 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert "example.com" in (home / "domains.txt").read_text()
     done = cli("targets", "remove", "example.com", "--purge", "--now", "--plan", plan, "--home", home)
     assert done.status == 0, done.err
-    assert "open it anew" in " ".join(done.out.split())
+    assert "open it again" in " ".join(done.out.split())
     assert "purged: example.com; its rows and bytes are deleted" in done.out
     assert (home / "domains.txt").read_text() == "# mine\nexample.org\nexmaple.com\nset:press = example.net\n"
     assert "example.com" not in instance.get_dynamic_partitions("target")
