@@ -1,8 +1,8 @@
-"""Whose tables a home and a lake hold: the source that they were first used with, also where the lake lies apart.
+"""Claims a home and a lake for a source: the source that they were first used with.
 
-A home's note is ``home.json``; a lake within the home has a copy of it. A lake that lies apart has a note of its own.
-Several homes may work on it if they have the same source: the first writes the note, with a put that only one can win,
-the others read it. The layout of such a lake is that of its tables, whatever a home's own note says.
+The note of a home is ``home.json``; a lake within the home has a copy of it. A lake outside the home has a note of its
+own. Several homes with the same source may use it: the first writes the note with a conditional put, the others read
+it. The layout of such a lake is that of its tables, whatever the note of a home says.
 """
 
 from __future__ import annotations
@@ -39,44 +39,44 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 if TYPE_CHECKING:
     from cc_pipeline.transport.client import Transport
 
-#: Bytes of the note of a lake, at most.
+#: Maximum bytes of the note of a lake.
 _LONGEST: Final = 64 * 1024
 
 
 def remembered_source(home: Path) -> str | None:
-    """The source this home was first used with, without credentials, or ``None``."""
+    """Returns the source that this home was first used with, without credentials; ``None`` for a new home."""
     note = read_note(home)
     return None if note is None else shown(note.source)
 
 
 def is_home_of(settings: Settings) -> bool:
-    """Whether the home holds tables of the settings' source, as its source or as one of its mirrors."""
+    """Whether the home has tables of the settings' source, as its source or as one of its mirrors."""
     note = read_note(settings.home)
     return note is not None and settings.source in map(shown, note.places)
 
 
 def claim_home(settings: Settings) -> None:
-    """Makes the home's folders and writes down its places; refuses a home of another source or layout.
+    """Makes the folders of the home and notes its places; refuses a home of another source or layout.
 
-    A home may get further mirrors, and another order of its places: a list of several takes the place of the noted one.
-    A single place that is in that list is used alone, and the list stays. The home's own lake gets a copy of the note,
-    from which ``home.json`` is written again where it was lost.
+    A home may get further mirrors, and another order of its places: a list of several places replaces the noted list.
+    A single place of that list is used alone, and the list is kept. The home's own lake gets a copy of the note, from
+    which a lost ``home.json`` is restored.
 
     Raises ``UserInputError`` for another source; ``UnknownLayout`` for another layout; ``EnvironmentFault`` for tables
-    of which nothing says whose they are, and when the folder cannot be written.
+    of unknown source, and if the folder cannot be written.
     """
     home, lake = settings.home, None if settings.lake_is_apart else Path(settings.lake)
     noted, copy = read_note(home, lake), None if lake is None else read_copy(lake)
     if noted is not None and settings.source not in map(shown, noted.places):
         raise UserInputError(
             f"{home} holds tables of {shown(noted.source)}, not of {settings.source}. "
-            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to go on with the old one; a mirror is "
-            "named behind it"
+            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to use the old source; name a mirror after "
+            "the source"
         )
     if copy is not None and {settings.source, *map(shown, noted.places if noted else ())}.isdisjoint(copy.places):
         raise UserInputError(
-            f"{lake} holds tables of {copy.source}, and {home} says that it is a home of {settings.source}. Use "
-            f"another home; or, if both are the same source, which has moved, delete {lake}/{LAKE_NOTE}"
+            f"{lake} holds tables of {copy.source}, but {home} is a home of {settings.source}. Use another home; or, "
+            f"if this is the same source at a new address, delete {lake}/{LAKE_NOTE}"
         )
 
     def renewed(noted: HomeNote | None) -> HomeNote:
@@ -105,15 +105,15 @@ def claim_home(settings: Settings) -> None:
             write_note(home, note)
     bare = replace(note, source=shown(note.source), mirrors=tuple(map(shown, note.mirrors)))
     if lake is not None and copy != bare:
-        with suppress(EnvironmentFault):  # a home that cannot be written, or not now, is read all the same
+        with suppress(EnvironmentFault):  # a home that cannot be written can still be read
             write_copy(lake, home, bare)
 
 
 def claim_lake(lake: Transport, home: Path, source: str) -> None:
-    """Writes the lake's note where there is none, and lets ``home``, which has a note, follow the lake's layout.
+    """Writes the note of the lake if it has none, and updates the note of ``home`` to the layout of the lake.
 
     Raises ``UserInputError`` for a lake of another source; ``UnknownLayout`` for a lake of another layout;
-    ``EnvironmentFault`` for a note that is none, and when the place cannot be read or written.
+    ``EnvironmentFault`` for an invalid note, and if the lake cannot be read or written.
     """
     mine = read_note(home)
     assert mine is not None
@@ -121,12 +121,12 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
     if noted is None:
         first = HomeNote(source, mine.layout, mirrors=_others(mine, source), tables=mine.tables)
         _write_lake(lake, first, only_if_absent=True)
-        # another home may have been first, also at a server that does not keep conditional puts
+        # another home may have been first, even at a server without conditional puts
         noted = _read_lake(lake) or mine
     if noted.source not in (shown(source), *map(shown, mine.places)) and shown(source) not in noted.places:
         raise UserInputError(
             f"the lake {lake.source} holds tables of {noted.source}, not of {shown(source)}. Set CC_PIPELINE_LAKE to "
-            "another place for this source, or work on that lake with a home of its source"
+            "another place for this source, or use that lake with a home of its source"
         )
     refuse_unknown_layout(f"the lake {lake.source}", noted)
     # migrated by another home, or not yet migrated although this home was, with another lake
@@ -136,7 +136,7 @@ def claim_lake(lake: Transport, home: Path, source: str) -> None:
 
 
 def note_layout(lake: Transport, home: Path, source: str) -> None:
-    """Writes down that the lake's tables have the layout of ``home``, which has just migrated them."""
+    """Notes in the lake that its tables have the layout of ``home``, which has just migrated them."""
     mine, noted = read_note(home), _read_lake(lake)
     assert mine is not None
     chosen = noted.chosen if noted is not None else {}
@@ -144,10 +144,11 @@ def note_layout(lake: Transport, home: Path, source: str) -> None:
 
 
 def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
-    """Notes settings that the lake's rows are made with (of ``settings.CHOICES``): the first home's, or ``anew`` these.
+    """Notes the settings that the rows of the lake are made with (of ``settings.CHOICES``): those of the first home,
+    or, with ``anew``, these.
 
-    Raises ``UserInputError`` where others are noted: homes with different ones would parse each other's pages again and
-    again. A lake without a note is left alone.
+    Raises ``UserInputError`` if others are noted: homes with different settings would parse each other's pages again
+    and again. A lake without a note is left alone.
     """
     noted = _read_lake(lake)
     if noted is None:
@@ -156,8 +157,8 @@ def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = Fal
     if others and not anew:
         theirs = " ".join(f"{name}={as_written(value)}" for name, value in others.items())
         raise UserInputError(
-            f"all homes of the lake {lake.source} make its rows with {theirs}. Make this home like them: cc-pipeline "
-            f"settings {theirs}; or let this home change it with cc-pipeline settings, and then every other one"
+            f"all homes of the lake {lake.source} make its rows with {theirs}. Use the same in this home: cc-pipeline "
+            f"settings {theirs}; or change it with cc-pipeline settings in this home, and then in all others"
         )
     if anew or not values.keys() <= noted.chosen.keys():
         _write_lake(lake, replace(noted, chosen={**noted.chosen, **values}))
@@ -174,8 +175,8 @@ def _read_lake(lake: Transport) -> HomeNote | None:
         return parsed(data, Path(lake.source))
     except ValueError as error:
         raise EnvironmentFault(
-            f"{lake.source}/{LAKE_NOTE} does not say whose tables the lake holds",
-            "Look at the file: it was not written by cc_pipeline. Delete it if the lake is yours, then run it again.",
+            f"{lake.source}/{LAKE_NOTE} is no valid note of a lake",
+            "Check the file: cc_pipeline did not write it. If the lake is yours, delete the file, then run this again.",
         ) from error
 
 
@@ -195,5 +196,5 @@ def _others(mine: HomeNote, source: str) -> tuple[str, ...]:
 def _refused(lake: Transport, done: str, fault: RangeFault) -> EnvironmentFault:
     return EnvironmentFault(
         f"the lake {lake.source} cannot be {done}: {fault}",
-        "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the AWS credentials: this key may not do that there.",
+        "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the AWS credentials: they do not allow this.",
     )

@@ -1,7 +1,7 @@
-"""Slices that have other rows than they were committed with.
+"""Finds miscounts: slices with other rows than were committed.
 
-Each home remembers up to which commit of each table its last publication looked, and what was wrong then, so that only
-slices that changed since are looked at. A home that publishes nothing remembers each look.
+Each home notes up to which commit of each table its last publication checked, and what was wrong then, so that only
+slices that changed since are checked. A home that publishes nothing notes each check.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import all_tables
 
 _NOTE: Final = "row_counts.json"
-#: Slices that a sentence names.
+#: Maximum number of slices named in a sentence.
 _NAMED: Final = 5
-#: What to do about slices with other rows than were committed.
-MAKE_AGAIN: Final = "Have them made again: cc-pipeline doctor --repair."
+#: Advice for slices with other rows than were committed.
+MAKE_AGAIN: Final = "Rebuild them: cc-pipeline doctor --repair."
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Up to which commit of a table a home has looked, the slices that were wrong then, and whether files were."""
+    """The last check of a table: the commit, the slices that were wrong, and whether files were broken."""
 
     version: int
     commit_id: str
@@ -39,19 +39,18 @@ class _Look:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether anything of the table was left out."""
+        """Whether slices or files of the table were left out."""
         return bool(self.wrong) or self.has_broken_files
 
 
 def find_changed_miscounts(
     settings: Settings, lake: Lake, pinned: Sequence[PinnedTable] = (), *, every: bool = False
 ) -> dict[str, Miscounted]:
-    """The slices with other rows than were committed, by table: of those that changed since the remembered look,
-    and those that were wrong then. All slices are looked at where the log does not say what changed, and with
-    ``every``.
+    """Returns the slices with other rows than were committed, by table. It checks those that changed since the noted
+    check, and those that were wrong then; all slices if the log does not tell what changed, or with ``every``.
 
-    ``pinned`` are the tables at the versions that a publication shows, which is remembered (default: all tables as they
-    are now). Raises ``EnvironmentFault`` where a table cannot be read.
+    ``pinned`` are the tables at the versions of a publication, whose check is noted (default: all tables as they are
+    now). Raises ``EnvironmentFault`` if a table cannot be read.
     """
     before = {} if every else _read(settings)
     found: dict[str, Miscounted] = {}
@@ -61,7 +60,7 @@ def find_changed_miscounts(
         if table.version < 0:
             continue
         look = before.get(name)
-        # no commit says that a file went, and its rows may be of slices that were never counted
+        # no commit tells that a file is missing, and its rows may be of slices that were never counted
         torn = torn_paths(lake, name) if pinned or (look is not None and look.has_broken_files) else []
         own = find_miscounted(lake, name, None if torn else _to_look_at(lake, table, look), table.version)
         found[name] = replace(own, broken=tuple(sorted({*own.broken, *torn})))
@@ -72,11 +71,11 @@ def find_changed_miscounts(
 
 
 def find_new_miscounts(settings: Settings, lake: Lake) -> dict[str, Miscounted]:
-    """As :func:`find_changed_miscounts`, for the opening of a home: where nothing was committed since the last look,
-    and nothing was wrong then, it opens no table. On S3, and before the first look, new commits are left to the
+    """Does the same as :func:`find_changed_miscounts` when a home is opened. It opens no table if nothing was committed
+    since the last check and nothing was wrong then. On S3, and before the first check, new commits are left to the
     publication.
 
-    Raises ``EnvironmentFault`` where a table cannot be read.
+    Raises ``EnvironmentFault`` if a table cannot be read.
     """
     looks = _read(settings)
     if settings.publish == "none" and not looks:
@@ -95,29 +94,29 @@ def leaves_slices_out(settings: Settings) -> bool:
 
 
 def _has_moved(lake: Lake, table: str, looks: Mapping[str, _Look]) -> bool:
-    """Whether a table in a folder has another newest entry in its log than at the last look."""
+    """Whether the newest log entry of a table in a folder has changed since the last check."""
     version = looks[table].version if table in looks else -1
     log = Path(lake.address(table)) / "_delta_log"
     return (log / f"{version + 1:020}.json").exists() or (version >= 0 and not (log / f"{version:020}.json").exists())
 
 
 def _to_look_at(lake: Lake, table: PinnedTable, look: _Look | None) -> set[SliceKey] | None:
-    """The slices of a table that changed since the last look, with those that were wrong; ``None``: all."""
+    """Returns the slices of a table that changed since the last check or were wrong then; ``None``: all."""
     name = table.spec.name
     if look is None or look.version > table.version or look.has_broken_files:
         return None
     if look.version == table.version:
         return {*look.wrong} if look.commit_id == table.commit_id else None
     if look.commit_id != lake.commit_id(name, look.version):
-        return None  # a restored log uses version numbers again
+        return None  # a restored log reuses version numbers
     changed = changed_slices(lake, name, look.version, table.version)
     return None if changed is None else {*look.wrong, *changed}
 
 
 def without_miscounted(lake: Lake, pinned: Sequence[PinnedTable], found: Mapping[str, Miscounted]) -> list[PinnedTable]:
-    """The tables without the slices that have other rows than were committed, and without files that are not whole.
+    """Returns the tables without miscounted slices and without incomplete files.
 
-    A slice of a crawl and a target is left out of every table: what is left of it would contradict itself.
+    A slice of a crawl and a target is left out of every table: its other rows would contradict each other.
     """
     of_targets = {key for one in found.values() for key in one.slices if len(key) == 2}
     kept = []
@@ -136,10 +135,10 @@ def without_miscounted(lake: Lake, pinned: Sequence[PinnedTable], found: Mapping
 
 
 def make_again(lake: Lake, found: Mapping[str, Miscounted]) -> list[Slice]:
-    """Has the slices of a crawl that have other rows than were committed made again by the next run, and gives them.
+    """Marks miscounted slices of crawls to be rebuilt by the next run, and returns them.
 
-    Until then they stay out of what is published. Rows of tables without crawls are written again by whoever registers
-    them. Raises ``EnvironmentFault``.
+    Until then they are not published. Rows of tables without crawls are rewritten when they are registered again.
+    Raises ``EnvironmentFault``.
     """
     again: set[Slice] = set()
     for table, own in found.items():
@@ -154,19 +153,19 @@ def make_again(lake: Lake, found: Mapping[str, Miscounted]) -> list[Slice]:
 
 
 def sentences(found: Mapping[str, Miscounted]) -> Iterator[str]:
-    """What is wrong with each table, for people."""
+    """Yields a sentence on the miscounts of each table."""
     for table, own in found.items():
         named = [
             f"{' '.join(key) or 'the table'} ({there:,} rows, {_committed(said)})"
             for key, (said, there) in sorted(own.slices.items(), key=lambda item: item[0])[:_NAMED]
         ]
         more = f" and {len(own.slices) - _NAMED:,} more" if len(own.slices) > _NAMED else ""
-        files = f"; files that are not whole: {', '.join(own.broken[:_NAMED])}" if own.broken else ""
-        yield f"{table}: {len(own.slices):,} slices are not as they were committed: {', '.join(named)}{more}{files}"
+        files = f"; incomplete files: {', '.join(own.broken[:_NAMED])}" if own.broken else ""
+        yield f"{table}: {len(own.slices):,} slices differ from their commits: {', '.join(named)}{more}{files}"
 
 
 def _committed(said: int | None) -> str:
-    return "to be made again" if said is None else f"committed with {said:,}"
+    return "to be rebuilt" if said is None else f"committed with {said:,}"
 
 
 def _read(settings: Settings) -> dict[str, _Look]:
