@@ -1,8 +1,8 @@
-"""What other programs read of a data set: a Croissant document, and the head of a card for Hugging Face.
+"""Descriptions of a data set for programs: a Croissant document, and the head of a card for Hugging Face.
 
-Both are made of the files that were written and of their ``Provenance``. Croissant 1.1 with its terms of responsible AI
-and of PROV (https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html); its library reads ``https://schema.org``
-alone as vocabulary, and media types to the letter.
+Both are built from the written files and their ``Provenance``. The document is Croissant 1.1 with the vocabularies of
+responsible AI and PROV (https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html). Its library accepts only
+``https://schema.org`` as vocabulary, and only exact media types.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.documents.html.text import ISO_639_3
 from cc_pipeline.export.provenance import Provenance
 
-#: By suffix, as mlcroissant matches them.
+#: Media types by suffix, as mlcroissant compares them.
 _MEDIA: Final = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines", ".csv": "text/csv"}
 TABULAR: Final = tuple(_MEDIA)
 TERMS: Final = "https://commoncrawl.org/terms-of-use"
@@ -47,7 +47,8 @@ _WORD: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of rows: what it is called, its path from the document, what has its columns, and how many rows it has."""
+    """A file of rows: its name, its path relative to the document, its digest and size, its number of rows, its
+    columns."""
 
     name: str
     path: str
@@ -59,8 +60,8 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a person says of a data set, where one does: ``creator`` and ``url``; and what a program found: ``title``,
-    ``languages`` (ISO 639-3) of its texts, ``done`` to them in order."""
+    """The description of a data set: ``title``, ``creator`` and ``url`` (optional, by a person), ``languages`` (ISO
+    639-3) of its texts, and the processing steps (``done``), in order."""
 
     title: str
     creator: str = ""
@@ -70,7 +71,7 @@ class About:
 
 
 def schema_of(path: Path, columns: Sequence[tuple[str, str]]) -> pa.Schema:
-    """The columns of a written file: a Parquet file's own, or those with the DuckDB types named."""
+    """Returns the columns of a written file: those of a Parquet file, else ``columns`` with their DuckDB types."""
     if path.suffix == ".parquet":
         return pq.read_schema(path)
     return pa.schema([(name, _OF_DUCKDB.get(kind, pa.null())) for name, kind in columns])
@@ -85,8 +86,8 @@ _OF_DUCKDB: Final = {
 def croissant(
     about: About, provenance: Provenance, files: Sequence[DataFile], also: Sequence[DataFile]
 ) -> dict[str, Any]:
-    """The Croissant document of ``files``, each a record set; ``also`` are files without one, such as the list of what
-    became of each target. Columns of structs, and lists of them, are in the files and in no record set."""
+    """Builds the Croissant document of ``files``, each a record set; ``also`` are files without one, such as the list
+    of target outcomes. Record sets leave out columns of structs and of lists of structs."""
     days = provenance.made_at.date().isoformat()
     crawls = [one.crawl for one in provenance.crawls]
     activity = {
@@ -196,9 +197,9 @@ def _has_maps(kind: pa.DataType) -> bool:
 
 
 def card_head(about: About, files: Sequence[DataFile]) -> str:
-    """The head of a README that Hugging Face reads: licence, languages, size, and a configuration for each table, since
-    ``load_dataset`` would take splits from names of files otherwise. Between lines of three dashes; tables with columns
-    of maps, or without rows, which it cannot load, have no configuration."""
+    """Builds the head of a README for Hugging Face, between lines of three dashes: licence, languages, size, and a
+    configuration for each table, since ``load_dataset`` would derive splits from file names otherwise. Tables that it
+    cannot load (with columns of maps, or without rows) have no configuration."""
     loaded = [one for one in files if one.rows and not any(_has_maps(column.type) for column in one.schema)]
     rows = sum(one.rows for one in files)
     power = max(0, len(str(rows)) - 3) if rows >= 1_000 else 0

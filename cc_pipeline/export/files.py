@@ -1,4 +1,4 @@
-"""Files and folders that are handed on appear whole or not at all, with a README that says where the rows came from."""
+"""Writes exported files and folders atomically, with a README and other documents about the origin of the rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cc_pipeline.export.provenance import Provenance, read, write_targets
 from cc_pipeline.processes import this_process
 
 README, PROVENANCE, CROISSANT, TARGETS = "README.md", "provenance.json", "croissant.json", "targets.csv"
-#: A card for Hugging Face stands before the line by which a README of ours is known.
+#: Maximum lines before the line that identifies our README: a card for Hugging Face comes before it.
 _HEAD_LINES = 1_000
 _TERMS = """Common Crawl publishes its data under its terms of use (https://commoncrawl.org/terms-of-use). The pages
 belong to those who wrote them: what may be done with a page follows from its own licence and from the law. Robots
@@ -30,8 +30,8 @@ rules and reservations of text and data mining that pages carried are in `page_m
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """One table or file that was handed on: its name, rows, and rows by crawl where the rows name one; of a table the
-    name and DuckDB's type of each of its ``columns``."""
+    """An exported table or file: its name, number of rows, rows by crawl if it has a column ``crawl``, and for a table
+    the name and DuckDB type of each of its ``columns``."""
 
     name: str
     rows: int
@@ -42,9 +42,9 @@ class Handed:
 
 @contextmanager
 def whole_file(out: Path) -> Iterator[Path]:
-    """A path beside ``out`` to write to, which takes its place when the block ends without an error.
+    """Yields a temporary path in the folder of ``out``. It replaces ``out`` if the block ends without an error.
 
-    Raises ``EnvironmentFault`` where the disk refuses.
+    Raises ``EnvironmentFault`` if the disk refuses.
     """
     with disk_trouble(out), written_whole(out, durable=True) as beside:
         yield beside
@@ -52,21 +52,21 @@ def whole_file(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(out: Path) -> Iterator[Path]:
-    """The same for a folder. One that is there is replaced if it has our README, or nothing, in it.
+    """Does the same for a folder. An existing folder is replaced if it is empty or has our README.
 
-    Raises ``UserInputError`` for a folder that holds something else.
+    Raises ``UserInputError`` for a folder with other files.
     """
     if out.exists() and not out.is_dir():
-        raise UserInputError(f"{out} is a file; name a folder that is not there yet")
+        raise UserInputError(f"{out} is a file; name a new folder")
     if out.is_dir() and any(out.iterdir()) and not _is_ours(out / README):
-        raise UserInputError(f"{out} holds files that no export wrote; name another folder")
+        raise UserInputError(f"{out} has files that no export wrote; name another folder")
     with disk_trouble(out), folder_written_whole(out) as beside:
         yield beside
 
 
 @contextmanager
 def scratch_beside(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` for what does not fit into memory, deleted when the block ends."""
+    """Yields a folder beside ``out`` for spill files, which is deleted at the end of the block."""
     folder = out.with_name(f".{out.name}.{this_process()}.scratch")
     try:
         with disk_trouble(folder):
@@ -77,12 +77,12 @@ def scratch_beside(out: Path) -> Iterator[Path]:
 
 
 def files_in(folder: Path) -> tuple[Path, ...]:
-    """All files in a folder and below it, in the order of their names."""
+    """Returns all files in a folder and its subfolders, in the order of their names."""
     return tuple(sorted(path for path in folder.rglob("*") if path.is_file()))
 
 
 def paper(out: Path, name: str) -> Path:
-    """Where a paper about ``out`` lies: in it, if it is a folder, else beside it."""
+    """Returns the path of a document about ``out``: in it, if it is a folder, else beside it."""
     return out / name if out.is_dir() else out.with_name(f"{out.name}.{name}")
 
 
@@ -95,11 +95,10 @@ def write_papers(
     more: str = "",
     told: Mapping[str, Any] | None = None,
 ) -> tuple[Path, ...]:
-    """Writes what there is to say of ``out``, a file or folder whose ``files`` are complete: README.md,
-    provenance.json, targets.csv, and croissant.json where the first of ``files`` are those of the tables ``handed``, in
-    that order; the README of a folder of tables begins with a card. ``more`` goes into the README, ``told`` into the
-    JSON. Gives ``files`` and the papers. Papers of an earlier export to the same name go. Raises ``EnvironmentFault``
-    where the disk refuses.
+    """Writes the documents about ``out``, a file or folder whose ``files`` are complete: README.md, provenance.json,
+    targets.csv, and croissant.json if the first of ``files`` are those of the tables ``handed``, in that order. The
+    README of a folder of tables begins with a card. ``more`` is added to the README, ``told`` to the JSON. Documents of
+    an earlier export are deleted. Returns ``files`` and the documents. Raises ``EnvironmentFault`` if the disk refuses.
     """
     folder = out.is_dir()
 
@@ -108,7 +107,7 @@ def write_papers(
 
     with disk_trouble(out):
         if paper(out, PROVENANCE).exists():
-            # of an earlier export to this name: what is not written anew would tell of that
+            # documents of an earlier export that are not replaced would be wrong
             for name in (TARGETS, CROISSANT):
                 paper(out, name).unlink(missing_ok=True)
         if provenance.targets:
@@ -145,8 +144,8 @@ def write_papers(
 
 
 def provenance_of(folder: Path, asked: Sequence[str]) -> Provenance:
-    """Of what a folder that :func:`write_papers` wrote was made, and what was ``asked`` of it now. Of one without such
-    papers, nothing else is known."""
+    """Reads the provenance of a folder that :func:`write_papers` wrote, and adds what was ``asked`` of it now. Without
+    these documents, nothing else is known."""
     try:
         before = read(json.loads(paper(folder, PROVENANCE).read_bytes()), paper(folder, TARGETS))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -191,7 +190,7 @@ def _readme(
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal digits."""
+    """Returns the SHA-256 of a file's bytes, in hexadecimal digits."""
     with disk_trouble(path), path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

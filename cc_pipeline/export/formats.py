@@ -1,5 +1,5 @@
-"""The formats of ``export``: those of the core, and those that extensions hand in. Nothing heavy is loaded before a
-format writes."""
+"""The formats of ``export``: those of the core and those of extensions. Nothing heavy is loaded before a format
+writes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FORMATS: Final[dict[str, ExportFormat]] = {
 
 
 def find_formats() -> dict[str, ExportFormat]:
-    """All formats by name. An extension that hands in something else, or a name that is taken, is refused."""
+    """Returns all formats by name. An extension with an invalid format, or a name that is taken, is refused."""
     found = dict(FORMATS)
     for extension, handed_in in collect("export_formats", taken=FORMATS).items():
         if odd := [name for name, value in handed_in.items() if not isinstance(value, ExportFormat)]:
@@ -69,7 +69,7 @@ def find_formats() -> dict[str, ExportFormat]:
 
 
 def describe_formats() -> str:
-    """The formats in sentences, for the help: those with the same summary together."""
+    """Describes the formats in sentences, for the help; formats with the same summary share one."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, each in find_formats().items():
         names[each.summary].append(name)

@@ -1,4 +1,4 @@
-"""One capture as a person or a program wants it: its page, its texts, its record, or all that is known of it."""
+"""Renders one capture: its page, its texts, its record, or all its metadata as JSON."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from cc_pipeline.extraction.nearest import Nearest, moment_of
 from cc_pipeline.records.pages import page_of
 
 Form = Literal["html", "body", "text", "markdown", "warc", "record", "json"]
-#: Forms for which a page is parsed.
+#: Forms that need the page to be parsed.
 PARSED: Final = frozenset({"text", "markdown", "json"})
-#: Bytes of a body that are unpacked at most.
+#: Maximum bytes of a decoded body.
 _LIMIT: Final = 64 << 20
 
 
 def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
-    """What ``form`` says of a capture, and a note for a person.
+    """Renders a capture in ``form``. Returns the bytes, and a note for people, if any.
 
-    ``html``: the body as UTF-8 text, whatever its charset was; a body that is no text as it is. ``body``: the body's
-    exact bytes, codings taken off. ``text``, ``markdown``: its main text, the whole text where no main text is found;
-    empty where there is none. ``warc``: a gzip member with its WARC record: the archive's exact bytes, of the ARC years
-    the record converted. ``record``: the archive's exact bytes, ARC or WARC. ``json``: one object.
+    ``html``: the body as UTF-8 text, whatever its charset was; binary bodies unchanged. ``body``: the exact bytes of
+    the body, without codings. ``text``, ``markdown``: the main text; without one, the full text, which may be empty.
+    ``warc``: a gzip member with a WARC record: the exact bytes of the archive; ARC records are converted. ``record``:
+    the exact bytes of the archive, ARC or WARC. ``json``: one object.
 
-    A page is parsed in a process of its own, with bounds on time and memory. Raises ``DataFault`` where no parser gets
-    through it, and for an ARC record without a date, which has no WARC form; ``EnvironmentFault`` where that process
+    A page is parsed in a process of its own, with limits of time and memory. Raises ``DataFault`` if no parser can
+    process it, and for an ARC record without a date, which cannot be converted; ``EnvironmentFault`` if that process
     cannot start.
     """
     if form == "record":
@@ -56,21 +56,21 @@ def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes
     whole = text.get("text") or ""
     note = None
     if not main:
-        note = "no main text was found in it: this is all its text" if whole else "it has no text"
+        note = "no main text was found: this is the full text" if whole else "the page has no text"
     if "parser_ended" in (parsed.metadata["flags"] or ()):
-        note = "its parser did not get through it: this is of its beginning alone"
+        note = "the parser did not finish: this is the text of the beginning of the page"
     return _ended(main or whole), note
 
 
 def start_parser(form: Form | None, extractor: str) -> None:
-    """Starts the process that will parse a page, if ``form`` (``None``: any) needs it, while the page is fetched."""
+    """Starts the parser process while the page is fetched, if ``form`` (``None``: any) needs it."""
     if form is None or form in PARSED:
-        with suppress(OSError):  # parsing will say so
+        with suppress(OSError):  # parsing reports the error
             start_early(_options(extractor), page_of)
 
 
 class _Parsed(NamedTuple):
-    """Rows of one page: of its metadata, of its text (empty where it has none), of its links."""
+    """The rows of one page: of its metadata, of its text (empty if it has none), of its links."""
 
     metadata: Mapping[str, Any]
     text: Mapping[str, Any]
@@ -98,12 +98,12 @@ def _page(found: Nearest) -> tuple[bytes, str | None]:
     mime, label = content_type(_content_headers(found))
     kind = binary_type(body)
     if kind is not None:
-        return body, f"it is no text ({mime or kind}): these are its bytes"
+        return body, f"the page is no text ({mime or kind}): these are its bytes"
     decoded = decode(body, label, markup=mime != "text/plain")
     note = (
         None
         if decoded.charset == "UTF-8"
-        else f"it was {decoded.charset}, and is UTF-8 now; --format body gives its bytes"
+        else f"converted from {decoded.charset} to UTF-8; --format body has the original bytes"
     )
     return decoded.text.encode("utf-8", "replace"), note
 

@@ -1,7 +1,7 @@
-"""Of what something that is handed on was made: sources, crawls with what identifies them, what became of each target.
+"""The provenance of an export: sources, crawls with the digests of their indexes, and the outcome of each target.
 
-One value, gathered once. The README, ``provenance.json``, the Croissant document and the card of Hugging Face are
-written from it. No path of the home is in it.
+It is gathered once. The README, ``provenance.json``, the Croissant document and the card of Hugging Face are written
+from it. It contains no path of the home.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.workspace import Workspace
 
 FORMAT: Final = "cc_pipeline provenance"
-#: Raised when a reader of before would read it wrongly.
+#: Raised when older readers would misread the document.
 VERSION: Final = 1
-#: What became of a target: captures were found, an index was asked and names none, it is blocked, this home has nothing
-#: of it: it was not run, or found in no crawl and not kept.
+#: Outcomes of a target: captures were found; an index has none; it is blocked; this home has nothing of it, because it
+#: was not run, or was found in no crawl and not kept.
 OUTCOMES: Final = ("found", "empty", "refused", "not here")
-#: Targets that are named where they are told of in a sentence.
+#: Maximum number of targets named in a sentence.
 _SPELLED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlSource:
-    """A crawl that rows came from. ``path_list`` is the digest of the paths of its index files, ``indexes`` the digest
-    of each index that named captures, by its kind; both are null or absent where this home never asked."""
+    """A crawl of the rows. ``path_list`` is the digest of the paths of its index files, ``indexes`` are the digests of
+    the indexes that named captures, by kind; ``None`` or empty if this home never read them."""
 
     crawl: str
     path_list: str | None = None
@@ -49,8 +49,8 @@ class CrawlSource:
 
 @dataclass(frozen=True, slots=True)
 class TargetOutcome:
-    """What became of a target, or of a member of the set ``of``, over all crawls asked. ``pages`` are those handed on,
-    where they can be told by it."""
+    """The outcome of a target, or of a member of the set ``of``, over all crawls. ``pages`` is the number of exported
+    pages, if it is known by target."""
 
     definition: str
     outcome: str
@@ -62,8 +62,9 @@ class TargetOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """``sources`` are addresses, the first preferred; of a folder only its name. ``asked`` says in words what was
-    chosen, ``versions`` are the lake's tables at the publication, ``published`` when that was."""
+    """The origin of exported rows. ``sources`` are addresses, the preferred one first; of a folder only its name.
+    ``asked`` describes the selection in words, ``versions`` are those of the lake's tables at the publication,
+    ``published`` is its time."""
 
     sources: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
@@ -75,11 +76,11 @@ class Provenance:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """How many targets (members of sets each) had each outcome; all of ``OUTCOMES``, in their order."""
+        """The number of targets (and members of sets) by outcome; all of ``OUTCOMES``, in their order."""
         return {name: sum(one.outcome == name for one in self.targets) for name in OUTCOMES}
 
     def with_pages(self, by_domain: Mapping[str, int]) -> Provenance:
-        """The same, with the pages handed on of each target that is a registered domain."""
+        """Returns the same with the exported pages of each target that is a registered domain."""
         told = [
             replace(one, pages=by_domain.get(one.definition, 0))
             if not {*": "} & {*one.definition} and registered_domain(one.definition) == one.definition
@@ -89,7 +90,7 @@ class Provenance:
         return replace(self, targets=tuple(told))
 
     def as_rows(self) -> list[tuple[str, str]]:
-        """Names and values, for files that hold it as a table."""
+        """Returns names and values, for files that contain it as a table."""
         rows = [("software", f"cc_pipeline {__version__}"), ("parser version", str(PARSER_VERSION))]
         rows += [("source", one) for one in self.sources] + [("asked", one) for one in self.asked]
         rows += [(f"index of {c.crawl}, {kind}", digest) for c in self.crawls for kind, digest in c.indexes.items()]
@@ -97,7 +98,7 @@ class Provenance:
         return rows + [(f"version of {name}", str(version)) for name, version in sorted(self.versions.items())]
 
     def as_json(self) -> dict[str, Any]:
-        """What ``provenance.json`` says, but for files and counts."""
+        """Returns the content of ``provenance.json``, without files and counts."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -116,17 +117,17 @@ class Provenance:
 def gather(
     workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], asked: Sequence[str] = ()
 ) -> Provenance:
-    """What the home knows of where rows of ``targets`` (none: all it has) in ``crawls`` (none: all) came from.
-    ``asked`` is what else was asked, in words.
+    """Gathers the provenance of rows of ``targets`` (none: all) in ``crawls`` (none: all). ``asked`` are further
+    conditions in words.
 
-    A set may be given by its name alone. Reads two tables and the logs of the lake, and sends no request. Raises
-    ``EnvironmentFault`` where the lake cannot be read.
+    A set may be given by its name alone. Reads two tables and the logs of the lake, and sends no requests. Raises
+    ``EnvironmentFault`` if the lake cannot be read.
     """
     lake = workspace.lake
     where: dict[str, Any] = {"crawl": list(crawls)} if crawls else {}
     named = {target.slug: target for target in targets}
     if named:
-        # a set that was called by its name alone comes without members, and captures are counted by member
+        # a set that is given by its name has no members, but captures are counted by member
         named |= workspace.targets([slug for slug, one in named.items() if one.kind == "set" and not one.members])
         asked = [*asked, _said(list(named.values()))]
         where["target"] = [part for own in workspace.rows_of([*named]).values() for part in own]
@@ -152,8 +153,8 @@ def gather(
 
 @dataclass(slots=True)
 class _Found:
-    """What look-ups say together: captures by target and member, crawls by target, and by crawl the version of each
-    index that was asked."""
+    """The totals of look-ups: captures by target and member, crawls by target, and the version of each index by
+    crawl."""
 
     captures: Counter[tuple[str, str]] = field(default_factory=Counter)
     crawls: dict[str, set[str]] = field(default_factory=dict)
@@ -168,7 +169,7 @@ class _Found:
 
 
 def name_of(target: Target) -> str:
-    """A target as it is named to others, of a set its name alone: what a person typed may be a path of theirs."""
+    """Returns a target as text for others; of a set its name only: its definition may contain a path of the user."""
     if target.slug.startswith(SET_SLUG):
         return f"set:{target.value}" + (f" where {target.where}" if target.where else "")
     return target.definition
@@ -194,7 +195,7 @@ def _crawls(
 
 
 def _outcomes(named: Mapping[str, Target], looked_up: _Found, no: Blocked) -> Iterator[TargetOutcome]:
-    """What became of each target; of a set, of each of its members."""
+    """Yields the outcome of each target, and of each member of a set."""
     for slug, target in named.items():
         asked = len(looked_up.crawls.get(slug, ()))
         for one in target.members or (target,):
@@ -206,8 +207,8 @@ def _outcomes(named: Mapping[str, Target], looked_up: _Found, no: Blocked) -> It
 
 
 def read(document: Mapping[str, Any], targets: Path) -> Provenance:
-    """What :meth:`Provenance.as_json` and :func:`write_targets` wrote of something that is handed on anew. Raises
-    ``KeyError``, ``TypeError``, ``ValueError`` or ``OSError`` where they did not."""
+    """Reads what :meth:`Provenance.as_json` and :func:`write_targets` wrote. Raises ``KeyError``, ``TypeError``,
+    ``ValueError`` or ``OSError`` for other documents."""
     published = document["published_at"]
     rows: list[dict[str, str]] = []
     if targets.exists():
@@ -230,7 +231,7 @@ def read(document: Mapping[str, Any], targets: Path) -> Provenance:
 
 
 def write_targets(path: Path, targets: Collection[TargetOutcome]) -> None:
-    """Writes what became of each target as CSV. Raises ``OSError`` as it comes."""
+    """Writes the outcome of each target as CSV. Raises ``OSError``."""
     names = ("definition", "outcome", "of", "crawls", "captures", "pages")
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""The SequenceFiles of 2012 of some targets: their texts and their metadata."""
+"""Exports the SequenceFiles of 2012 of targets: their texts and their metadata."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cc_pipeline.workspace.workspace import export_prefix
 
 
 def write_sequencefiles(request: RecordsRequest) -> Written:
-    """Writes the files into a folder, those of each crawl and target by themselves.
+    """Writes the files into a folder, with a subfolder for each crawl and target.
 
-    Raises ``EnvironmentFault`` for a partition that was not parsed, and where lake or disk refuse.
+    Raises ``EnvironmentFault`` for a partition that was not parsed, and if the lake or the disk refuses.
     """
     ledger = Ledger()
     notes: list[str] = []

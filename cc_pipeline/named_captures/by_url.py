@@ -1,5 +1,4 @@
-"""Captures of which a person knows the URL and the time: the index of the crawl that was made then says where they
-are."""
+"""Captures that are known by URL and time: they are looked up in the index of the crawl of that time."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.named_captures.places import ASKED_SCHEMA
 from cc_pipeline.named_captures.reading import Wrong
 
-#: URLs that one look-up asks for: they come in the order of an index, so that pages of it are hardly read twice.
+#: Maximum URLs of one look-up. They are in the order of the index, so that its pages are rarely read twice.
 AT_ONCE: Final = 20_000
-#: Crawls that are asked for a capture of which only the time is known, and how far from it they may lie: of old crawls
-#: nothing is known but the week after their captures.
+#: Maximum number of crawls that are searched for a capture by its time, and their maximum distance: of old crawls only
+#: the week after their captures is known.
 _MOST_CRAWLS: Final = 2
 _NEAR: Final = timedelta(days=31)
 
@@ -30,8 +29,8 @@ Ask: TypeAlias = Callable[[str, Sequence[Target]], Iterable[pa.Table]]
 
 
 class ByUrl:
-    """Takes what was ``asked`` for (``ASKED_SCHEMA``) and gives its captures. ``crawls`` are those of the source,
-    ``subsets`` those of its index that are asked, ``folder`` holds what does not fit memory."""
+    """Collects requests (``ASKED_SCHEMA``) and finds their captures. ``crawls`` are those of the source, ``subsets``
+    the searched subsets of its index. ``folder`` is for spill files."""
 
     def __init__(self, crawls: Sequence[Crawl], subsets: Sequence[str], folder: Path) -> None:
         self._subsets = ", ".join(subsets)
@@ -43,16 +42,17 @@ class ByUrl:
         return OrderedRows(ASKED_SCHEMA, ("crawl", "url_surtkey", "row"), self._folder)
 
     def add(self, asked: pa.Table) -> None:
-        """Takes more rows."""
+        """Adds requests."""
         self._rows.add(asked)
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of requests."""
         return self._rows.rows
 
     def by_crawl(self, wrong: Wrong) -> OrderedRows:
-        """The rows with the crawl that is asked first for each; those that no crawl can have are ``wrong``."""
+        """Returns the requests with the crawl to be searched first. Those that no crawl can have are added to
+        ``wrong``."""
         found = self._ordered()
         for rows in _listed(self._rows):
             known = []
@@ -66,7 +66,7 @@ class ByUrl:
         return found
 
     def located(self, rows: OrderedRows, ask: Ask, wrong: Wrong) -> Iterator[pa.Table]:
-        """The captures that the indexes name; what none has is ``wrong``."""
+        """Yields the captures of the requests ``rows``. Requests without a capture are added to ``wrong``."""
         again = self._ordered()
         for crawl, some in together(rows):
             found, lacking = _answers(crawl, some, ask)
@@ -92,7 +92,7 @@ class ByUrl:
         return f"the index of {crawl} ({self._subsets}) has no capture of {row['url'][:200]}{at}"
 
     def _near(self, when: datetime | None) -> list[str]:
-        """The crawls that may have a capture of a time, the likeliest first."""
+        """Returns the crawls that may have a capture of a time, the likeliest first."""
         if when is None:
             return []
         far = [(apart(span, (when, when)), crawl) for crawl, span in self._crawls]
@@ -104,7 +104,7 @@ def _listed(rows: OrderedRows) -> Iterator[list[dict[str, Any]]]:
 
 
 def together(rows: OrderedRows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The rows of each look-up, with its crawl."""
+    """Yields the crawl and the rows of each look-up."""
     waiting: list[dict[str, Any]] = []
     for some in _listed(rows):
         for row in some:
@@ -117,14 +117,14 @@ def together(rows: OrderedRows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def target_of(rows: Iterable[dict[str, Any]]) -> Target:
-    """One target that is the pages of all rows."""
+    """Returns one target with the pages of all rows."""
     urls = {row["url_surtkey"]: row["url"] for row in rows}
     members = tuple(Target("url", url, hashed_slug("url", url)) for url in urls.values())
     return Target("set", "asked", "set-asked", members)
 
 
 def _answers(crawl: str, rows: list[dict[str, Any]], ask: Ask) -> tuple[list[pa.Table], list[dict[str, Any]]]:
-    """The captures of the rows that an index has, and the rows of which it has none."""
+    """Returns the captures of the rows in an index, and the rows without captures."""
     wanted: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         wanted.setdefault(row["url_surtkey"], []).append(row)
@@ -135,7 +135,7 @@ def _answers(crawl: str, rows: list[dict[str, Any]], ask: Ask) -> tuple[list[pa.
     captures: dict[str, list[tuple[int, str, datetime | None]]] = {}
     columns = (found[name].to_pylist() for name in ("url", "fetch_time"))
     for number, (url, when) in enumerate(zip(*columns, strict=True)):
-        # that of the index is written by the rule of its crawl
+        # the key in the index follows the rule of its crawl
         if (key := surt_key(url)) in wanted:
             captures.setdefault(key, []).append((number, url, None if when is None else when.replace(microsecond=0)))
     chosen: dict[int, None] = {}
@@ -150,8 +150,8 @@ def _answers(crawl: str, rows: list[dict[str, Any]], ask: Ask) -> tuple[list[pa.
 
 
 def _meant(row: dict[str, Any], captures: Iterable[tuple[int, str, datetime | None]]) -> list[int]:
-    """The captures that a row means: of its second, where it has one (an index may not); of several, those of the very
-    URL."""
+    """Returns the captures that match a row: those of its time, if both have one; of these, those of the exact URL if
+    there are any."""
     when = row["fetch_time"]
     there = [(number, url) for number, url, at in captures if when is None or at is None or at == when]
     return [number for number, url in there if url == row["url"]] or [number for number, _ in there]

@@ -1,5 +1,5 @@
-"""Rows of a person's file: Parquet, CSV, JSON lines or CDXJ lines, told by its first bytes. Columns have the names of
-Athena's table of the index, of CDX servers and their clients, and of data sets made of crawls."""
+"""Reads rows of a file of captures: Parquet, CSV, JSON lines or CDXJ lines, detected by its first bytes. Columns may
+have the names of the index table of Athena, of CDX servers and clients, and of data sets made from crawls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.errors import UserInputError
 
-#: Columns of a capture, and what others call them, the likeliest first. Names are compared in lower case.
+#: Columns of a capture and their names elsewhere, the most common first. Names are compared in lower case.
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "warc_filename": ("filename", "file_path", "warc_file", "file"),
     "warc_record_offset": ("offset", "warc_offset", "record_offset"),
@@ -41,36 +41,36 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 _AT_ONCE: Final = 4_096
 _PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
 _CDXJ: Final = re.compile(r"(\S+) (\d{14}) (\{.*)", re.DOTALL)
-#: Characters of a field of a CSV file: data sets have whole pages in one.
+#: Maximum characters of a CSV field: data sets have complete pages in one.
 _LONGEST: Final = 1 << 27
 _SHOWN: Final = 30
-#: Wrong rows that are kept to be shown.
+#: Maximum number of rejected rows that are kept to be shown.
 _MOST_WRONG: Final = 20
 
-#: Values of some rows: the number of the first (from 1), how many there are, and each column's values.
+#: Values of some rows: the number of the first (from 1), the number of rows, and the values of each column.
 Chunk: TypeAlias = tuple[int, int, dict[str, Sequence[Any]]]
 
 
 @dataclass(slots=True)
 class Wrong:
-    """Rows that could not be used: how many, and why not, with the number of each of the first."""
+    """Rejected rows: their ``count``, and number and reason of each of the first."""
 
     count: int = 0
     first: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, row: int, why: str) -> None:
-        """Notes one more."""
+        """Adds a rejected row."""
         self.count += 1
         if len(self.first) < _MOST_WRONG:
             self.first.append((row, why))
 
 
 def read_chunks(path: Path, named: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
-    """The rows of a file, some thousand at a time, by the columns of a capture that it has. ``named`` maps columns of a
-    capture to those of the file where they have other names than :data:`NAMES`.
+    """Yields the rows of a file, some thousand at a time, by columns of a capture. ``named`` maps columns of a capture
+    to those of the file, if these have other names than :data:`NAMES`.
 
-    Lines that cannot be read are ``wrong``, and their values ``None``. Raises ``UserInputError`` for a file that
-    cannot be read, is none of the formats, or names neither places nor URLs.
+    Lines that cannot be read are added to ``wrong``, and their values are ``None``. Raises ``UserInputError`` for a
+    file that cannot be read, has another format, or has neither locations nor URLs.
     """
     try:
         with path.open("rb") as file:
@@ -87,7 +87,7 @@ def read_chunks(path: Path, named: Mapping[str, str], wrong: Wrong) -> Iterator[
 
 
 def columns_meant(has: Iterable[str], named: Mapping[str, str], what: str) -> dict[str, str]:
-    """The file's column of each column of a capture that it has. Raises ``UserInputError``."""
+    """Returns the file's column for each column of a capture. Raises ``UserInputError``."""
     columns = list(has)
     by_lower = {name.lower(): name for name in reversed(columns)}
     found: dict[str, str] = {}
@@ -100,8 +100,8 @@ def columns_meant(has: Iterable[str], named: Mapping[str, str], what: str) -> di
             found[column] = name
     if not ({"warc_filename", "warc_record_offset"} <= found.keys() or "url" in found):
         raise UserInputError(
-            f"{what} names neither places (file and offset) nor URLs; its columns are {', '.join(columns[:_SHOWN])}. "
-            "Say which is which: --column warc_filename=NAME --column warc_record_offset=NAME"
+            f"{what} has neither locations (file and offset) nor URLs; its columns are {', '.join(columns[:_SHOWN])}. "
+            "Map them: --column warc_filename=NAME --column warc_record_offset=NAME"
         )
     return found
 
@@ -110,9 +110,9 @@ def _of_parquet(path: Path, named: Mapping[str, str]) -> Iterator[Chunk]:
     file = pq.ParquetFile(path)
     columns = columns_meant(file.schema_arrow.names, named, str(path))
     number = 1
-    # pages of a data set may lie in the same rows: only these columns are read
+    # rows of a data set may contain pages: only these columns are read
     for batch in file.iter_batches(_AT_ONCE, columns=list(columns.values())):
-        # of columns of one name the first one counts, as in other files
+        # of several columns with one name, the first is used, as in other files
         places = {name: batch.schema.names.index(own) for name, own in columns.items()}
         yield number, batch.num_rows, {name: _listed(batch.column(place)) for name, place in places.items()}
         number += batch.num_rows
@@ -122,7 +122,7 @@ def _listed(values: pa.Array) -> list[Any]:
     try:
         return list(values.to_pylist())
     except (OverflowError, ValueError):
-        # a time that Python has none for: as text it is one row's trouble
+        # Python cannot represent a time: as text, only its row is rejected
         return list(values.cast(pa.string()).to_pylist())
 
 
@@ -166,7 +166,7 @@ def _of_lines(lines: Iterator[str], what: str, named: Mapping[str, str], wrong: 
     number, columns = 1, None
     while some := list(islice(lines, _AT_ONCE)):
         rows = [_object(line, number + place, wrong) for place, line in enumerate(some)]
-        # lines need not have the same fields; a first one that has fewer says nothing of the others
+        # lines may have different fields, so those of the first chunk are combined
         columns = columns or columns_meant(dict.fromkeys(name for row in rows for name in row), named, what)
         yield number, len(rows), {name: [row.get(own) for row in rows] for name, own in columns.items()}
         number += len(rows)
