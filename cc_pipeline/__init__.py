@@ -44,13 +44,13 @@ def compiled(module: str, name: str) -> Any:
     """Returns the function ``name`` of the compiled ``cc_pipeline.<module>``; ``None`` if the module was not built, or
     was built from other sources, with a warning. Its twin in Python then does the same work more slowly."""
     try:
-        found = import_module(f"cc_pipeline.{module}")
+        compiled_module = import_module(f"cc_pipeline.{module}")
     except ImportError:
         return None
-    if getattr(found, "made_for", 0) != MADE_FOR:
+    if getattr(compiled_module, "made_for", 0) != MADE_FOR:
         _warn_of_old_modules()
         return None
-    return getattr(found, name)
+    return getattr(compiled_module, name)
 
 
 def lacks_compiled() -> str | None:
@@ -58,13 +58,17 @@ def lacks_compiled() -> str | None:
     missing, old = [], []
     for module in COMPILED:
         try:
-            found = import_module(f"cc_pipeline.{module}")
+            compiled_module = import_module(f"cc_pipeline.{module}")
         except ImportError:
             missing.append(module)
         else:
-            if getattr(found, "made_for", 0) != MADE_FOR:
+            if getattr(compiled_module, "made_for", 0) != MADE_FOR:
                 old.append(module)
-    parts = [f"{len(some)} of {len(COMPILED)} are {how}" for some, how in ((missing, "missing"), (old, "old")) if some]
+    parts = [
+        f"{len(modules)} of {len(COMPILED)} are {state_word}"
+        for modules, state_word in ((missing, "missing"), (old, "old"))
+        if modules
+    ]
     if not parts:
         return None
     return (

@@ -91,7 +91,7 @@ def shown(address: str) -> str:
 
 def scrubbed(text: str) -> str:
     """Returns a text with each address in it replaced as by :func:`shown`."""
-    return _ADDRESS.sub(lambda found: shown(found.group()), text)
+    return _ADDRESS.sub(lambda match: shown(match.group()), text)
 
 
 def holds_access(address: str) -> bool:
@@ -128,8 +128,8 @@ def _parts(address: str) -> SplitResult | None:
         _ = parts.port
     except ValueError:
         return None
-    rest = parts.path + parts.query + parts.fragment
-    return None if parts.scheme in _WEB and "@" in rest else parts
+    remainder = parts.path + parts.query + parts.fragment
+    return None if parts.scheme in _WEB and "@" in remainder else parts
 
 
 def _bare(parts: SplitResult) -> str:

@@ -41,30 +41,30 @@ def written_whole(
         make_durable_folder(path.parent)
     elif make_folder:
         path.parent.mkdir(parents=True, exist_ok=True)
-    beside = _beside(path)
+    temporary_path = _beside(path)
     try:
         if mode is not None:
-            beside.touch(mode, exist_ok=False)
-        yield beside
+            temporary_path.touch(mode, exist_ok=False)
+        yield temporary_path
         if durable:
-            sync_file(beside)
+            sync_file(temporary_path)
         if new:
-            os.link(beside, path)
+            os.link(temporary_path, path)
         else:
-            os.replace(beside, path)
+            os.replace(temporary_path, path)
     finally:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
-            beside.with_name(f"{beside.name}.wal").unlink(missing_ok=True)
-        shutil.rmtree(beside.with_name(f"{beside.name}.tmp"), ignore_errors=True)
+            temporary_path.unlink(missing_ok=True)
+            temporary_path.with_name(f"{temporary_path.name}.wal").unlink(missing_ok=True)
+        shutil.rmtree(temporary_path.with_name(f"{temporary_path.name}.tmp"), ignore_errors=True)
     if durable:
         sync_folder(path.parent)
 
 
 def write_whole(path: Path, data: bytes | str, *, durable: bool = False) -> None:
     """Writes ``data``, text as UTF-8, by :func:`written_whole`."""
-    with written_whole(path, durable=durable) as beside:
-        beside.write_bytes(data.encode() if isinstance(data, str) else data)
+    with written_whole(path, durable=durable) as temporary_path:
+        temporary_path.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 @contextmanager
@@ -72,20 +72,20 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
     """Does the same as :func:`written_whole` for a folder. An old folder is deleted at the end, or kept if the new one
     cannot replace it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = _beside(folder)
+    temporary_folder = _beside(folder)
     # no name of a leftover: after a kill between the two renames, it is the only complete copy
-    before = beside.with_suffix(".before")
+    earlier_folder = temporary_folder.with_suffix(".before")
     try:
-        beside.mkdir()
-        yield beside
+        temporary_folder.mkdir()
+        yield temporary_folder
         if folder.exists():
-            os.replace(folder, before)
-        os.replace(beside, folder)
+            os.replace(folder, earlier_folder)
+        os.replace(temporary_folder, folder)
     finally:
-        if before.exists() and not folder.exists():
-            os.replace(before, folder)
-        shutil.rmtree(beside, ignore_errors=True)
-        shutil.rmtree(before, ignore_errors=True)
+        if earlier_folder.exists() and not folder.exists():
+            os.replace(earlier_folder, folder)
+        shutil.rmtree(temporary_folder, ignore_errors=True)
+        shutil.rmtree(earlier_folder, ignore_errors=True)
 
 
 def unfinished(name: str) -> tuple[str, str] | None:
@@ -130,11 +130,11 @@ def sync_files(paths: Iterable[Path]) -> None:
 
 def make_durable_folder(folder: Path) -> None:
     """Makes a folder and its missing parents, durably. Raises ``OSError``."""
-    lacking = []
+    missing_folders = []
     while not folder.is_dir():
-        lacking.append(folder)
+        missing_folders.append(folder)
         folder = folder.parent
-    for new in reversed(lacking):
+    for new in reversed(missing_folders):
         new.mkdir(exist_ok=True)
         sync_folder(new.parent)
 

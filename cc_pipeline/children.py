@@ -57,22 +57,22 @@ def python_command(program: str, *arguments: object, beside: Sequence[str] = ())
     are not ours, and those of ``PYTHONPATH``, which may have libraries of this process. The current folder is not on
     it. Raises ``ValueError`` for a module ``beside`` without a package.
     """
-    others = dict.fromkeys(_folder_of(module) for module in beside if not module.startswith("cc_pipeline."))
-    others |= dict.fromkeys(
+    folders = dict.fromkeys(_folder_of(module) for module in beside if not module.startswith("cc_pipeline."))
+    folders |= dict.fromkeys(
         entry
         for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
         if os.path.isabs(entry) and os.path.exists(entry) and not os.path.samefile(entry, os.curdir)
     )
-    words = (program, _folder_of(__name__), os.pathsep.join(others))
+    words = (program, _folder_of(__name__), os.pathsep.join(folders))
     return [sys.executable, "-P", "-c", _BOOT, *words, *map(str, arguments)]
 
 
 def neutral_environment(*begins: str) -> dict[str, str]:
     """Returns the variables about the machine, and those with the prefixes ``begins``; never ``PYTHONPATH``."""
-    named = {
+    variables = {
         name: value for name, value in os.environ.items() if name in _NEUTRAL or name.startswith(begins or ("\0",))
     }
-    return {**named, **_SAFE}
+    return {**variables, **_SAFE}
 
 
 def whole_environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -98,11 +98,11 @@ def start(command: Sequence[str], environment: Mapping[str, str], **options: Any
 
 
 def run(
-    command: Sequence[str], environment: Mapping[str, str], given: bytes = b"", timeout: float | None = None
+    command: Sequence[str], environment: Mapping[str, str], input_bytes: bytes = b"", timeout: float | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a process to its end and returns its output. Raises ``subprocess.TimeoutExpired`` and ``OSError``."""
     return subprocess.run(
-        command, env=_checked(environment), input=given, capture_output=True, check=False, timeout=timeout
+        command, env=_checked(environment), input=input_bytes, capture_output=True, check=False, timeout=timeout
     )
 
 
@@ -130,8 +130,8 @@ def _checked(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _without_current_folder(environment: dict[str, str]) -> dict[str, str]:
     entries = environment.pop("PYTHONPATH", "").split(os.pathsep)
-    kept = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
-    return {**environment, **_SAFE, **({"PYTHONPATH": kept} if kept else {})}
+    absolute_entries = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
+    return {**environment, **_SAFE, **({"PYTHONPATH": absolute_entries} if absolute_entries else {})}
 
 
 def _folder_of(module: str) -> str:

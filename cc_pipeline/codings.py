@@ -21,8 +21,8 @@ _CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?\r?\n
 
 def dechunked(payload: bytes) -> bytes | None:
     """Returns ``payload`` without its chunked coding; ``None`` if it is not chunked to its end."""
-    plain, whole = dechunked_prefix(payload)
-    return plain if whole else None
+    plain, is_complete = dechunked_prefix(payload)
+    return plain if is_complete else None
 
 
 def dechunked_prefix(payload: bytes) -> tuple[bytes | None, bool]:
@@ -76,16 +76,16 @@ def decoded(payload: bytes, headers: Sequence[tuple[str, str]], limit: int = DEF
     undone: list[str] = []
     complete = True
     if "chunked" in coding_tokens(headers, "transfer-encoding"):
-        plain, whole = dechunked_prefix(body)
+        plain, is_complete = dechunked_prefix(body)
         if plain is not None:
-            body, complete = plain, whole
+            body, complete = plain, is_complete
             undone.append("chunked")
     for coding in reversed(coding_tokens(headers, "content-encoding")[-MAX_CODINGS:]):
         result = undo(coding, body, limit)
         if result is None:
             break
-        body, whole = result
-        complete = complete and whole
+        body, is_complete = result
+        complete = complete and is_complete
         undone.append(coding)
     return DecodedPayload(body, tuple(undone), complete)
 
@@ -143,8 +143,8 @@ def _inflate(data: bytes, limit: int, window_bits: int) -> tuple[bytes, bool] | 
 def _brotli(data: bytes, limit: int) -> tuple[bytes, bool] | None:
     """Brotli has no signature, and its decoder accepts many texts. So an incomplete result is accepted only if the
     bytes are no text themselves."""
-    found = _whole(cramjam.brotli.decompress_into, data, limit)
-    return None if found is not None and not found[1] and _is_text(data[:_LOOKED_AT]) else found
+    decompressed = _whole(cramjam.brotli.decompress_into, data, limit)
+    return None if decompressed is not None and not decompressed[1] and _is_text(data[:_LOOKED_AT]) else decompressed
 
 
 def _is_text(head: bytes) -> bool:

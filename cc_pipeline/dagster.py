@@ -39,8 +39,8 @@ def build_defs(
     """
     from cc_pipeline.defs.declared.build import definitions, placement  # noqa: PLC0415
 
-    chosen = {"home": home, "source": source}
-    return definitions(placement(_parts(key_prefix), group or "", automation, targets, chosen, settings or {}))
+    locations = {"home": home, "source": source}
+    return definitions(placement(_parts(key_prefix), group or "", automation, targets, locations, settings or {}))
 
 
 def names(key_prefix: str | Sequence[str] = ()) -> "Placement":
@@ -72,10 +72,10 @@ class CommonCrawlScaffolder(dg.Scaffolder[_Asked]):
 
     def scaffold(self, request: dg.ScaffoldRequest[_Asked]) -> None:
         """Writes the file, with the attributes that people change."""
-        asked = request.params
-        chosen = {"home": asked.home, "source": asked.source, "key_prefix": asked.prefix}
-        given = {name: value for name, value in chosen.items() if value}
-        dg.scaffold_component(request, {**given, "targets": [], "automation": False})
+        params = request.params
+        attributes = {"home": params.home, "source": params.source, "key_prefix": params.prefix}
+        known_attributes = {name: value for name, value in attributes.items() if value}
+        dg.scaffold_component(request, {**known_attributes, "targets": [], "automation": False})
 
 
 @dg.scaffold_with(CommonCrawlScaffolder)

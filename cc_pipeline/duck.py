@@ -19,11 +19,11 @@ def connect(path: Path | None = None, *, read_only: bool = False, **limits: str)
     """Opens the file at ``path``, or a database in memory. ``limits`` are initial settings of DuckDB, such as
     ``memory_limit``. Raises ``duckdb.Error``."""
     # set by a statement: all connections of a process to one file need the same configuration
-    found = duckdb.connect(":memory:" if path is None else str(path), read_only=read_only, config={**limits})
-    found.execute("SET autoinstall_known_extensions = false")
+    connection = duckdb.connect(":memory:" if path is None else str(path), read_only=read_only, config={**limits})
+    connection.execute("SET autoinstall_known_extensions = false")
     # DuckDB 2.0 draws it on standard output, even if that is a file or a pipe with rows
-    found.execute("SET enable_progress_bar = false")
-    return found
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def connect_newest(path: Path) -> duckdb.DuckDBPyConnection:
@@ -31,12 +31,12 @@ def connect_newest(path: Path) -> duckdb.DuckDBPyConnection:
 
     If a process has a file open, DuckDB returns the same file for its path, even after another file replaced it.
     """
-    found = connect()
+    connection = connect()
     try:
         quoted_path = str(path).replace("'", "''")
-        found.execute(f"ATTACH '{quoted_path}' AS newest (READ_ONLY)")
-        found.execute("USE newest")
+        connection.execute(f"ATTACH '{quoted_path}' AS newest (READ_ONLY)")
+        connection.execute("USE newest")
     except duckdb.Error:
-        found.close()
+        connection.close()
         raise
-    return found
+    return connection

@@ -75,9 +75,9 @@ class EnvironmentFault(CcPipelineError):
     The text of the error has both, on two lines, so that an event log shows them separately too.
     """
 
-    def __init__(self, what: str, advice: str) -> None:
+    def __init__(self, problem: str, advice: str) -> None:
         # ``what`` may contain the text of another fault, which has two lines
-        self.what = ". ".join(what.splitlines())
+        self.what = ". ".join(problem.splitlines())
         self.advice = advice
         super().__init__(f"{self.what}\n{advice}" if advice else self.what)
 
@@ -126,11 +126,11 @@ _SQLITE_NO_ROOM: Final = frozenset({13, 10})
 _NO_ROOM_WORDS: Final = ("No space left", "ENOSPC", "os error 28")
 
 
-def no_such(what: str, name: str, known: Collection[str]) -> str:
-    """Returns a message that ``name`` is no valid ``what``, with similar and all valid names."""
-    near = get_close_matches(name, known, 3)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{hint}there is no {what} {name[:120]}; there are {', '.join(known)}"
+def no_such(kind: str, name: str, valid_names: Collection[str]) -> str:
+    """Returns a message that ``name`` is no valid ``kind``, with similar and all valid names."""
+    similar = get_close_matches(name, valid_names, 3)
+    hint = f"did you mean {' or '.join(similar)}? " if similar else ""
+    return f"{hint}there is no {kind} {name[:120]}; there are {', '.join(valid_names)}"
 
 
 def disk_is_full(error: BaseException) -> bool:

@@ -124,7 +124,11 @@ class Found:
 
 
 _LEFT_OUT: Final = f"left out by {WITHOUT}"
-JOINTS: Final = tuple(one.name for one in fields(Extension) if one.name not in ("name", "summary", "needs"))
+JOINTS: Final = tuple(
+    extension_field.name
+    for extension_field in fields(Extension)
+    if extension_field.name not in ("name", "summary", "needs")
+)
 #: The joints that contribute several values, by name or as a sequence.
 _BY_NAME: Final = ("engines", "export_formats", "rate_sources", "launchers", "commands", "known_hosts")
 _IN_A_ROW: Final = ("tables", "views", "macros", "locators", "checks")
@@ -135,14 +139,14 @@ COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", 
 def find_extensions() -> tuple[Found, ...]:
     """Returns all installed extensions, ours first, each group by name; those that cannot be loaded too."""
     return tuple(
-        replace(found, value=None, problem=_BROKEN[found.name]) if found.name in _BROKEN else found
-        for found in _find(os.environ.get(WITHOUT, ""))
+        replace(installed, value=None, problem=_BROKEN[installed.name]) if installed.name in _BROKEN else installed
+        for installed in _find(os.environ.get(WITHOUT, ""))
     )
 
 
 def extensions() -> tuple[Extension, ...]:
     """Returns the extensions that are in use."""
-    return tuple(found.value for found in find_extensions() if found.value is not None)
+    return tuple(installed.value for installed in find_extensions() if installed.value is not None)
 
 
 def refuse(name: str, problem: str) -> None:
@@ -162,12 +166,12 @@ def collect(joint: str, *arguments: Any, taken: Collection[str] = ()) -> dict[st
     owners = dict.fromkeys(taken, "the core")
     for extension in extensions():
         try:
-            handed_in = _shaped(joint, getattr(extension, joint)(*arguments))
-            names = [*handed_in] if joint in _BY_NAME else []
+            contribution = _shaped(joint, getattr(extension, joint)(*arguments))
+            names = [*contribution] if joint in _BY_NAME else []
             if name := next((name for name in names if name in owners), None):
                 raise ValueError(f"the name {name} is taken by {owners[name]}")
             owners |= dict.fromkeys(names, f"the extension {extension.name}")
-            collected[extension.name] = handed_in
+            collected[extension.name] = contribution
         except CcPipelineError as error:
             warnings.warn(f"the extension {extension.name} contributes no {joint} now: {error}", stacklevel=2)
         except Exception as error:  # any error costs only this extension
@@ -175,26 +179,26 @@ def collect(joint: str, *arguments: Any, taken: Collection[str] = ()) -> dict[st
     return collected
 
 
-def _shaped(joint: str, handed_in: Any) -> Any:
+def _shaped(joint: str, contribution: Any) -> Any:
     """Returns the contribution. Raises ``TypeError`` if it is no mapping or sequence, as the joint demands."""
-    if joint in _BY_NAME and not isinstance(handed_in, Mapping):
-        raise TypeError(f"{handed_in!r} is no mapping by name")
-    return tuple(handed_in) if joint in _IN_A_ROW else handed_in
+    if joint in _BY_NAME and not isinstance(contribution, Mapping):
+        raise TypeError(f"{contribution!r} is no mapping by name")
+    return tuple(contribution) if joint in _IN_A_ROW else contribution
 
 
 @cache
-def _find(without: str) -> tuple[Found, ...]:
-    left_out = {name.strip() for name in without.split(",") if name.strip()}
-    found: dict[str, Found] = {}
+def _find(names_text: str) -> tuple[Found, ...]:
+    left_out = {name.strip() for name in names_text.split(",") if name.strip()}
+    installed: dict[str, Found] = {}
     for name, origin, load in (*_own(), *_of_others()):
-        if name in found:
-            problem = f"{found[name].origin} has an extension of this name too"
-            found[f"{name} ({origin})"] = Found(name, origin, None, problem)
+        if name in installed:
+            problem = f"{installed[name].origin} has an extension of this name too"
+            installed[f"{name} ({origin})"] = Found(name, origin, None, problem)
         elif name in left_out:
-            found[name] = Found(name, origin, None, _LEFT_OUT)
+            installed[name] = Found(name, origin, None, _LEFT_OUT)
         else:
-            found[name] = _load(name, origin, load)
-    return tuple(found.values())
+            installed[name] = _load(name, origin, load)
+    return tuple(installed.values())
 
 
 def _load(name: str, origin: str, load: Callable[[], object]) -> Found:
@@ -212,8 +216,8 @@ def _load(name: str, origin: str, load: Callable[[], object]) -> Found:
 def _own() -> Iterator[tuple[str, str, Callable[[], object]]]:
     # installed metadata is stale in a checkout
     package = import_module(GROUP)
-    for one in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-        yield one.name, OURS, partial(_own_value, one.name)
+    for package_module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
+        yield package_module.name, OURS, partial(_own_value, package_module.name)
 
 
 def _own_value(name: str) -> object:

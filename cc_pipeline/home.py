@@ -66,8 +66,8 @@ class HomeNote:
 
     def with_tables(self, tables: Iterable[ExtensionTable]) -> HomeNote:
         """Returns the note with further tables of extensions; tables that it has are unchanged."""
-        known = {own.table: own for own in (*tables, *self.tables)}
-        return replace(self, tables=tuple(sorted(known.values())))
+        tables_by_name = {extension_table.table: extension_table for extension_table in (*tables, *self.tables)}
+        return replace(self, tables=tuple(sorted(tables_by_name.values())))
 
 
 class NoteUnreadable(EnvironmentFault):
@@ -86,17 +86,17 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
     unknown source and for a damaged note; its subclass ``NoteUnreadable`` for an unreadable one.
     """
     place = home / "lake" if lake is None else lake
-    found = _noted(home / NOTE, home, LAYOUT)
-    if found is not None and found is not _DAMAGED:
-        return found
+    note = _noted(home / NOTE, home, LAYOUT)
+    if note is not None and note is not _DAMAGED:
+        return note
     copy = read_copy(place)
     if copy is not None:
         return copy
-    if found is None and not (place / "tables").exists():
+    if note is None and not (place / "tables").exists():
         return None
     raise EnvironmentFault(
         f"{home} holds tables, and its {NOTE} does not say of which source"
-        if found is None
+        if note is None
         else f"{home / NOTE} is damaged, so that nothing says of which source the tables of this home are",
         "Put the file back from a copy, or write into it whose tables these are: "
         '{"source": "https://data.commoncrawl.org"} or the folder or address that they were made from. '
@@ -106,14 +106,16 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
 
 def read_copy(lake: Path) -> HomeNote | None:
     """Reads the copy of the note in the folder of a lake; ``None`` if there is none that can be read."""
-    found = _noted(lake / LAKE_NOTE, lake)
-    return None if found is _DAMAGED else found
+    note = _noted(lake / LAKE_NOTE, lake)
+    return None if note is _DAMAGED else note
 
 
 def write_copy(lake: Path, home: Path, note: HomeNote) -> None:
     """Writes the copy of the note of ``home`` into its own lake. Raises ``EnvironmentFault``."""
     inside = [
-        place if _is_address(one := _relative(home, shown(place))) else os.path.relpath(home / one, lake)
+        place
+        if _is_address(relative_place := _relative(home, shown(place)))
+        else os.path.relpath(home / relative_place, lake)
         for place in note.places
     ]
     _replace(lake / LAKE_NOTE, to_json(note, inside), _FOR_ALL)
@@ -128,8 +130,8 @@ def is_whole(home: Path) -> bool:
 _DAMAGED: Final = HomeNote("", 0)
 
 
-def _noted(path: Path, beside: Path, layout: int | None = None) -> HomeNote | None:
-    """Reads the note in a file; its folders are relative to ``beside``. ``None`` without a file."""
+def _noted(path: Path, base_folder: Path, layout: int | None = None) -> HomeNote | None:
+    """Reads the note in a file; its folders are relative to ``base_folder``. ``None`` without a file."""
     try:
         text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -139,30 +141,32 @@ def _noted(path: Path, beside: Path, layout: int | None = None) -> HomeNote | No
             f"{path} cannot be read: {error.strerror or error}", "Check the file's permissions, and the disk."
         ) from error
     try:
-        return parsed(text, beside, layout)
+        return parsed(text, base_folder, layout)
     except ValueError:
         return _DAMAGED
 
 
-def parsed(text: bytes, beside: Path, layout: int | None = None) -> HomeNote:
-    """Parses a note; its folders are relative to ``beside``. ``layout`` is the default of its layout.
+def parsed(text: bytes, base_folder: Path, layout: int | None = None) -> HomeNote:
+    """Parses a note; its folders are relative to ``base_folder``. ``layout`` is the default of its layout.
 
     Raises ``ValueError`` for an invalid note.
     """
     try:
-        noted = json.loads(text)
-        source, *mirrors = (absolute(beside, str(place)) for place in (noted["source"], *(noted.get("mirrors") or ())))
-        found = dict(noted.get("settings") or {})
-        chosen = {name: value for name, value in found.items() if isinstance(value, str | bool)}
+        document = json.loads(text)
+        source, *mirrors = (
+            absolute(base_folder, str(place)) for place in (document["source"], *(document.get("mirrors") or ()))
+        )
+        noted_settings = dict(document.get("settings") or {})
+        choices = {name: value for name, value in noted_settings.items() if isinstance(value, str | bool)}
         tables = [
             ExtensionTable(extension, table, str(noted_table["removed_with"]), str(noted_table.get("digests", "")))
-            for extension, own in dict(noted.get("extensions") or {}).items()
-            for table, noted_table in own.items()
+            for extension, noted_tables in dict(document.get("extensions") or {}).items()
+            for table, noted_table in noted_tables.items()
         ]
         return HomeNote(
             source,
-            int(noted["layout"] if layout is None else noted.get("layout", layout)),
-            chosen,
+            int(document["layout"] if layout is None else document.get("layout", layout)),
+            choices,
             tuple(mirrors),
             tuple(sorted(tables)),
         )
@@ -188,9 +192,9 @@ def to_json(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
         values["settings"] = dict(note.chosen)
     if note.tables:
         extensions: dict[str, dict[str, dict[str, str]]] = {}
-        for own in note.tables:
-            digests = {"digests": own.digests} if own.digests else {}
-            extensions.setdefault(own.extension, {})[own.table] = {"removed_with": own.removed_with} | digests
+        for table in note.tables:
+            digests = {"digests": table.digests} if table.digests else {}
+            extensions.setdefault(table.extension, {})[table.table] = {"removed_with": table.removed_with} | digests
         values["extensions"] = extensions
     return values
 
@@ -239,9 +243,9 @@ def change_note(home: Path, change: Callable[[HomeNote], HomeNote]) -> bool:
 def refuse_unknown_layout(place: str, note: HomeNote) -> None:
     """Raises ``UnknownLayout`` for a home or lake at ``place`` that this version can neither use nor migrate."""
     if not OLDEST_LAYOUT <= note.layout <= LAYOUT:
-        known = f"layout {LAYOUT}" if OLDEST_LAYOUT == LAYOUT else f"layouts {OLDEST_LAYOUT} to {LAYOUT}"
+        supported = f"layout {LAYOUT}" if OLDEST_LAYOUT == LAYOUT else f"layouts {OLDEST_LAYOUT} to {LAYOUT}"
         raise UnknownLayout(
-            f"{place} has layout {note.layout}; this version of cc_pipeline knows {known}",
+            f"{place} has layout {note.layout}; this version of cc_pipeline knows {supported}",
             "Use the version of cc_pipeline that made it, or begin a new home: set CC_PIPELINE_HOME (and "
             "CC_PIPELINE_LAKE, where it is set) to another place. Nothing was changed.",
         )
@@ -266,8 +270,8 @@ def _is_address(source: str) -> bool:
 
 def _replace(path: Path, values: Mapping[str, object], mode: int) -> None:
     try:
-        with written_whole(path, durable=True, mode=mode) as beside:
-            beside.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+        with written_whole(path, durable=True, mode=mode) as temporary_path:
+            temporary_path.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
     except OSError as error:
         raise EnvironmentFault(
             f"{path} cannot be written: {error.strerror or error}", "Check the disk and its permissions."

@@ -64,11 +64,11 @@ def watched() -> Iterator[None]:
         return
     _pipe = _Pipe()
     wakeup = signal.set_wakeup_fd(_pipe.writing, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, _handle) for number in SIGNALS}
+    earlier_handlers = {number: signal.signal(number, _handle) for number in SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in earlier_handlers.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(wakeup)
         _pipe.close()
@@ -81,22 +81,22 @@ def of_one_step() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    caught_numbers: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        caught_numbers.append(number)
         raise KeyboardInterrupt
 
     wakeup = signal.set_wakeup_fd(-1)
-    before = signal.signal(signal.SIGINT, handle)
+    earlier_handler = signal.signal(signal.SIGINT, handle)
     try:
         yield
     except BaseException:
-        if came:  # a library may have turned the signal into another error
+        if caught_numbers:  # a library may have turned the signal into another error
             raise KeyboardInterrupt from None
         raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, earlier_handler)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
 

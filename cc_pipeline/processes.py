@@ -51,15 +51,15 @@ def started(number: int) -> str:
         return ""
 
 
-def lived_at(number: int, when: float) -> bool:
-    """Whether the process that had the id ``number`` on this machine at ``when`` (seconds since the epoch) still runs.
-    A process that got the same id later has a later start time."""
+def lived_at(number: int, moment: float) -> bool:
+    """Whether the process that had the id ``number`` on this machine at ``moment`` (seconds since the epoch) still
+    runs. A process that got the same id later has a later start time."""
     ticks = started(number)
     try:
         boot = next(line for line in Path("/proc/stat").read_text("ascii").splitlines() if line.startswith("btime "))
     except (OSError, StopIteration):
         return bool(ticks)
-    return bool(ticks) and int(boot.split()[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") <= when + _CLOCK_SECONDS
+    return bool(ticks) and int(boot.split()[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") <= moment + _CLOCK_SECONDS
 
 
 def usable_cores() -> int:

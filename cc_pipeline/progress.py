@@ -27,15 +27,16 @@ WAITING = "waiting"
 _STATUS_PAGE = "status.commoncrawl.org"
 
 
-def waiting(host: str, why: str, left: float, until: str) -> None:
-    """Reports that no request is sent to ``host`` for ``left`` seconds, ``until`` a time in words, and what to do."""
+def waiting(host: str, reason: str, seconds_left: float, until: str) -> None:
+    """Reports that no request is sent to ``host`` for ``seconds_left`` seconds, ``until`` a time in words, and what to
+    do."""
     is_common_crawls = host.endswith(".commoncrawl.org") or host.startswith("commoncrawl.s3.")
-    more = f"; see {_STATUS_PAGE}" if is_common_crawls else ""
+    hint = f"; see {_STATUS_PAGE}" if is_common_crawls else ""
     report(
         WAITING,
-        round(left),
+        round(seconds_left),
         None,
-        f"{host} refuses ({why}): next try in {left:.0f} s, at {until}. Ctrl-C keeps everything{more}",
+        f"{host} refuses ({reason}): next try in {seconds_left:.0f} s, at {until}. Ctrl-C keeps everything{hint}",
     )
 
 

@@ -42,21 +42,21 @@ def find_commands() -> dict[str, Command]:
 
     An extension with an invalid command, or with one whose name is taken, is refused with all its commands.
     """
-    found: dict[str, Command] = {}
+    tree: dict[str, Command] = {}
     for module in pkgutil.iter_modules(commands.__path__):
-        found |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
+        tree |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
     origins = {extension.name: extension.origin for extension in find_extensions()}
-    for extension, handed_in in collect("commands", taken=[*found]).items():
+    for extension, extension_commands in collect("commands", taken=[*tree]).items():
         try:
-            found |= _checked(handed_in, is_tried=origins[extension] != OURS)
+            tree |= _checked(extension_commands, is_tried=origins[extension] != OURS)
         except Exception as error:  # any error costs only this extension
             refuse(extension, f"commands: {type(error).__name__}: {error}")
-    panels = list(dict.fromkeys((*PANELS, *(command.panel for command in found.values()))))
-    return dict(sorted(found.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
+    panels = list(dict.fromkeys((*PANELS, *(command.panel for command in tree.values()))))
+    return dict(sorted(tree.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
 
 
-def _checked(handed_in: Mapping[str, object], *, is_tried: bool) -> dict[str, Command]:
-    checked = {name: as_command(value) for name, value in handed_in.items()}
+def _checked(extension_commands: Mapping[str, object], *, is_tried: bool) -> dict[str, Command]:
+    checked = {name: as_command(value) for name, value in extension_commands.items()}
     if checked and is_tried:
         # a parameter that typer cannot take would otherwise break every command
         built = typer.Typer()
@@ -112,7 +112,9 @@ def _flowing(text: str) -> str:
     """Returns help text with unwrapped paragraphs, so that lines break at the width of the terminal. Indented text,
     such as examples, is kept."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(one if one.startswith(" ") else " ".join(one.split()) for one in paragraphs)
+    return "\n\n".join(
+        paragraph if paragraph.startswith(" ") else " ".join(paragraph.split()) for paragraph in paragraphs
+    )
 
 
 app = build_app()

@@ -32,12 +32,12 @@ def chosen_format(output: str | None, out: Path | None) -> str:
 
     Raises ``UserInputError`` for an unknown format or suffix, and for Parquet on a terminal.
     """
-    chosen = output or format_by_name(out)
-    if chosen not in FORMATS:
-        raise UserInputError(f"--format is {chosen!r}; choose one of {', '.join(FORMATS)}")
-    if chosen == "parquet" and out is None and sys.stdout.isatty():
+    format_name = output or format_by_name(out)
+    if format_name not in FORMATS:
+        raise UserInputError(f"--format is {format_name!r}; choose one of {', '.join(FORMATS)}")
+    if format_name == "parquet" and out is None and sys.stdout.isatty():
         raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet or pipe the output somewhere")
-    return chosen
+    return format_name
 
 
 def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
@@ -67,8 +67,8 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
             yield write
         return
     with (
-        whole_file(out) as beside,
-        open(beside, "w", encoding="utf-8", newline="") as stream,
+        whole_file(out) as temporary_path,
+        open(temporary_path, "w", encoding="utf-8", newline="") as stream,
         _writer(output, columns, stream) as write,
     ):
         yield write
@@ -85,19 +85,19 @@ def _writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterator[Wr
     elif output == "jsonl":
         yield lambda table: stream.writelines(json_line(row) for row in _rows(table, columns))
     else:
-        shown: list[list[Any]] = []
-        seen = 0
+        table_rows: list[list[Any]] = []
+        row_count = 0
 
         def keep(table: pa.Table) -> None:
-            nonlocal seen
-            seen += table.num_rows
-            part = table.slice(0, max(0, _MOST_SHOWN - len(shown)))
-            shown.extend([as_text(row[name]) for name in columns] for row in _rows(part, columns))
+            nonlocal row_count
+            row_count += table.num_rows
+            part = table.slice(0, max(0, _MOST_SHOWN - len(table_rows)))
+            table_rows.extend([as_text(row[name]) for name in columns] for row in _rows(part, columns))
 
         yield keep
-        _show(stream, columns, shown)
-        if seen > len(shown):
-            notice(f"{seen - len(shown):,} more captures are not shown; --format jsonl shows all of them")
+        _show(stream, columns, table_rows)
+        if row_count > len(table_rows):
+            notice(f"{row_count - len(table_rows):,} more captures are not shown; --format jsonl shows all of them")
 
 
 def _show(stream: IO[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

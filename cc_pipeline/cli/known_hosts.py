@@ -37,14 +37,21 @@ class KnownHosts(Protocol):
 
 def find_known_hosts() -> KnownHosts | None:
     """Returns the first implementation of the extensions in use; ``None`` without one."""
-    return next((cast("KnownHosts", each) for own in collect("known_hosts").values() for each in own.values()), None)
+    return next(
+        (
+            cast("KnownHosts", known_hosts)
+            for named_values in collect("known_hosts").values()
+            for known_hosts in named_values.values()
+        ),
+        None,
+    )
 
 
 def required_known_hosts() -> KnownHosts:
     """Returns the same. Raises ``UserInputError`` if no extension in use knows of hosts."""
-    found = find_known_hosts()
-    if found is None:
+    known_hosts = find_known_hosts()
+    if known_hosts is None:
         raise UserInputError(
             "--hosts needs an extension that knows of hosts, and none is in use: cc-pipeline extensions lists them"
         )
-    return found
+    return known_hosts

@@ -74,10 +74,10 @@ def _console(*, stderr: bool = False) -> Console:
     Markup is off: addresses, file names and server messages contain ``[…]`` and ``:x:``. :func:`coloured` makes
     coloured text.
     """
-    made = _EscapingConsole(stderr=stderr, markup=False, emoji=False, highlight=False)
-    if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = _UNBROKEN
-    return made
+    new_console = _EscapingConsole(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not new_console.is_terminal and "COLUMNS" not in os.environ:
+        new_console.width = _UNBROKEN
+    return new_console
 
 
 console = _console()
@@ -88,8 +88,13 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     """Prints a table that fits the screen, with right-aligned numbers and wrapped texts. If there are too many columns
     for that, prints one value per line."""
     values = [list(row) for row in rows]
-    said = [place for place in range(len(columns)) if not values or any(row[place] is not None for row in values)]
-    columns, values = [columns[place] for place in said], [[row[place] for place in said] for row in values]
+    filled_places = [
+        place for place in range(len(columns)) if not values or any(row[place] is not None for row in values)
+    ]
+    columns, values = (
+        [columns[place] for place in filled_places],
+        [[row[place] for place in filled_places] for row in values],
+    )
     # text from pages is escaped and never markup
     texts = [[escape_controls(_shown_cell(value), one_line=True) for value in row] for row in values]
     # column names have underscores, as in SQL; in a narrow table they are wrapped at spaces
@@ -189,8 +194,8 @@ def progress_bars() -> Iterator[None]:
             return
         if stage not in tasks:
             tasks[stage] = bars.add_task(stage, total=total, detail="")
-        over = stage == progress.WAITING and not detail
-        bars.update(tasks[stage], completed=done, total=total, detail=detail, visible=not over)
+        has_ended = stage == progress.WAITING and not detail
+        bars.update(tasks[stage], completed=done, total=total, detail=detail, visible=not has_ended)
 
     with bars, progress.progress_to(sink):
         yield
@@ -226,8 +231,8 @@ def usable_streams() -> None:
 
 def drop_output() -> None:
     """Discards buffered output that cannot be written. Otherwise the interpreter would try again at its exit."""
-    with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    with suppress(OSError, ValueError), Path(os.devnull).open("wb") as null_device:
+        os.dup2(null_device.fileno(), sys.stdout.fileno())
 
 
 def format_by_name(out: Path | None) -> str:
@@ -237,9 +242,9 @@ def format_by_name(out: Path | None) -> str:
     """
     if out is None:
         return "table"
-    if (found := _SUFFIXES.get(out.suffix.lower())) is None:
+    if (format_name := _SUFFIXES.get(out.suffix.lower())) is None:
         raise UserInputError(f"the name {out.name!r} has no known suffix; add --format csv, jsonl or parquet")
-    return found
+    return format_name
 
 
 def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], output: str = "table") -> None:
@@ -256,10 +261,10 @@ def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         write_aligned(columns, rows)
 
 
-def show_export(title: str, done: Export) -> None:
+def show_export(title: str, export: Export) -> None:
     """Prints the rows of an export report to standard output, and its notes to standard error."""
-    write_rows(title, done.rows.columns, [tuple(row.values()) for row in done.rows])
-    for note in done.notes:
+    write_rows(title, export.rows.columns, [tuple(row.values()) for row in export.rows])
+    for note in export.notes:
         notice(note)
 
 
@@ -336,9 +341,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
     Raises ``EnvironmentFault`` if the disk refuses.
     """
-    with disk_trouble(path), written_whole(path, make_folder=False) as beside:
-        beside.touch()
-        yield beside
+    with disk_trouble(path), written_whole(path, make_folder=False) as temporary_path:
+        temporary_path.touch()
+        yield temporary_path
 
 
 def _in_csv(value: object) -> str:
@@ -408,13 +413,16 @@ class GuardedCommand(TyperCommand):
     def invoke(self, ctx: Context) -> Any:
         """Prints the source, then runs the command."""
         if "home" in ctx.params:
-            asks = "source" in ctx.params
-            say_source(home=ctx.params["home"], source=ctx.params.get("source"), asks=asks)
+            sends_requests = "source" in ctx.params
+            say_source(home=ctx.params["home"], source=ctx.params.get("source"), asks=sends_requests)
         return super().invoke(ctx)
 
-    def __init__(self, name: str | None, *, params: Sequence[Parameter] = (), **others: Any) -> None:
-        own = list(params)
-        if any("--format" in one.opts and "csv" in (getattr(one, "help", None) or "") for one in own):
+    def __init__(self, name: str | None, *, params: Sequence[Parameter] = (), **attributes: Any) -> None:
+        parameters = list(params)
+        if any(
+            "--format" in parameter.opts and "csv" in (getattr(parameter, "help", None) or "")
+            for parameter in parameters
+        ):
             option = TyperOption(
                 param_decls=["--guard-formulas"],
                 is_flag=True,
@@ -423,5 +431,5 @@ class GuardedCommand(TyperCommand):
                 callback=lambda _context, _option, value: _given.__setitem__(0, bool(value)),
                 help=_HELP,
             )
-            own.append(option)
-        super().__init__(name, params=own, **others)
+            parameters.append(option)
+        super().__init__(name, params=parameters, **attributes)

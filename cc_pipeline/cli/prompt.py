@@ -36,11 +36,12 @@ _NAMES = (
 def converse(
     connection: duckdb.DuckDBPyConnection,
     history: Path,
-    ask: Callable[[str], object],
+    run_statement: Callable[[str], object],
     *,
     screen: tuple[Input, Output] | None = None,
 ) -> None:
-    """Passes each typed statement to ``ask`` until the person leaves. Errors are printed, and the prompt continues.
+    """Passes each typed statement to ``run_statement`` until the person leaves. Errors are printed, and the prompt
+    continues.
 
     Ctrl-C clears the input, or stops the running query. ``history`` is the history file. ``screen`` is another
     terminal, for tests.
@@ -68,7 +69,7 @@ def converse(
             return
         try:
             with interruption.of_one_step():
-                ask(text)
+                run_statement(text)
         except CcPipelineError as error:
             console_err.print(str(error), style="red", highlight=False, markup=False)
         except KeyboardInterrupt:

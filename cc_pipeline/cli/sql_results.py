@@ -51,15 +51,19 @@ def chosen_format(output: str | None, out: Path | None, *, csv: bool = False, js
 
     Raises ``UserInputError`` for conflicting or unknown formats, and for Parquet on a terminal.
     """
-    said = {name for name, meant in ((output, output), ("csv", csv), ("jsonl", json)) if meant and name}
-    if len(said) > 1:
-        raise UserInputError(f"{' and '.join(sorted(said))} are two formats; choose one of {', '.join(FORMATS)}")
-    chosen = checked_format(said.pop() if said else format_by_name(out), FORMATS)
-    if chosen == "table" and out is not None:
+    format_names = {
+        name for name, is_requested in ((output, output), ("csv", csv), ("jsonl", json)) if is_requested and name
+    }
+    if len(format_names) > 1:
+        raise UserInputError(
+            f"{' and '.join(sorted(format_names))} are two formats; choose one of {', '.join(FORMATS)}"
+        )
+    format_name = checked_format(format_names.pop() if format_names else format_by_name(out), FORMATS)
+    if format_name == "table" and out is not None:
         raise UserInputError("--out takes --format csv, jsonl or parquet; a table is for the screen")
-    if chosen == "parquet" and out is None and sys.stdout.isatty():
+    if format_name == "parquet" and out is None and sys.stdout.isatty():
         raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet or pipe the output somewhere")
-    return chosen
+    return format_name
 
 
 def answer(connection: duckdb.DuckDBPyConnection, text: str, output: str = "table", out: Path | None = None) -> None:
@@ -72,17 +76,17 @@ def answer(connection: duckdb.DuckDBPyConnection, text: str, output: str = "tabl
     # names in a query must not refer to variables of this program
     connection.execute("SET python_enable_replacements = false")
     statements = connection.extract_statements(text)
-    answering = sum(_answers(statement) for statement in statements)
-    if answering != 1 and (out is not None or output == "parquet"):
-        raise UserInputError(f"{out or 'a Parquet file'} holds one result, and these statements have {answering}")
-    seen = 0
+    result_count = sum(_answers(statement) for statement in statements)
+    if result_count != 1 and (out is not None or output == "parquet"):
+        raise UserInputError(f"{out or 'a Parquet file'} holds one result, and these statements have {result_count}")
+    shown_count = 0
     for statement in statements:
         result = connection.sql(statement)  # for a query only the names and types of its columns
         if result is None or not _answers(statement):
             continue
-        if seen and output in ("table", "csv"):
+        if shown_count and output in ("table", "csv"):
             sys.stdout.write("\n")
-        seen += 1
+        shown_count += 1
         if statement.type == StatementType.SELECT:
             # Ctrl-C cannot stop a relation
             _write(connection, result, f"({unended(statement.query)}\n)", output, out)
@@ -119,11 +123,11 @@ def _write(
     screen = output == "table" and console.is_terminal
     query = f"SELECT {_readable(result, output, cut=_MOST_FETCHED if screen else None)} FROM {rows} AS {_RESULT}"
     if out is not None:
-        with whole_file(out) as beside:
+        with whole_file(out) as temporary_path:
             if output == "parquet":
-                _copy(connection, query, beside)
+                _copy(connection, query, temporary_path)
             else:
-                with beside.open("wb") as stream:
+                with temporary_path.open("wb") as stream:
                     _write_text(connection, query, output, stream)
     elif output == "parquet":
         _copy_to_pipe(connection, query, sys.stdout)
@@ -196,13 +200,13 @@ def _copy_to_pipe(connection: duckdb.DuckDBPyConnection, query: str, stream: Tex
 
 
 def _show(rows: duckdb.DuckDBPyConnection, columns: Sequence[str], *, screen: bool) -> None:
-    each = _each(rows)
+    remaining_rows = _each(rows)
     if not screen:
-        write_aligned(columns, each)
+        write_aligned(columns, remaining_rows)
         return
-    shown = list(islice(each, _MOST_SHOWN))
-    show_cut(columns, shown)
-    if next(each, None) is not None:
+    shown_rows = list(islice(remaining_rows, _MOST_SHOWN))
+    show_cut(columns, shown_rows)
+    if next(remaining_rows, None) is not None:
         notice(f"only the first {_MOST_SHOWN:,} rows are shown; --csv or --out FILE.parquet writes all of them")
 
 

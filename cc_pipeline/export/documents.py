@@ -24,8 +24,10 @@ def write_documents(request: RowsRequest, compat: Compat) -> Written:
     """Writes the metadata document of each row to a file, one per line: URL, tab, JSON. Raises ``UserInputError`` for a
     query that does not return complete rows of ``page_metadata``."""
     with whole_file(request.out) as path:
-        handed = [_write_lines(request.connection, request.selections[0], compat, path)]
-    return written_tables(handed, write_papers(request.out, request.about, request.provenance, handed, [request.out]))
+        exported_tables = [_write_lines(request.connection, request.selections[0], compat, path)]
+    return written_tables(
+        exported_tables, write_papers(request.out, request.about, request.provenance, exported_tables, [request.out])
+    )
 
 
 def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: Compat, path: Path) -> Handed:

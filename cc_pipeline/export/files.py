@@ -46,8 +46,8 @@ def whole_file(out: Path) -> Iterator[Path]:
 
     Raises ``EnvironmentFault`` if the disk refuses.
     """
-    with disk_trouble(out), written_whole(out, durable=True) as beside:
-        yield beside
+    with disk_trouble(out), written_whole(out, durable=True) as temporary_path:
+        yield temporary_path
 
 
 @contextmanager
@@ -60,8 +60,8 @@ def whole_folder(out: Path) -> Iterator[Path]:
         raise UserInputError(f"{out} is a file; name a new folder")
     if out.is_dir() and any(out.iterdir()) and not _is_ours(out / README):
         raise UserInputError(f"{out} has files that no export wrote; name another folder")
-    with disk_trouble(out), folder_written_whole(out) as beside:
-        yield beside
+    with disk_trouble(out), folder_written_whole(out) as temporary_folder:
+        yield temporary_folder
 
 
 @contextmanager
@@ -88,17 +88,18 @@ def paper(out: Path, name: str) -> Path:
 
 def write_papers(
     out: Path,
-    about: About,
+    description: About,
     provenance: Provenance,
-    handed: Sequence[Handed],
+    exported_tables: Sequence[Handed],
     files: Sequence[Path],
-    more: str = "",
-    told: Mapping[str, Any] | None = None,
+    extra_text: str = "",
+    extra_fields: Mapping[str, Any] | None = None,
 ) -> tuple[Path, ...]:
     """Writes the documents about ``out``, a file or folder whose ``files`` are complete: README.md, provenance.json,
-    targets.csv, and croissant.json if the first of ``files`` are those of the tables ``handed``, in that order. The
-    README of a folder of tables begins with a card. ``more`` is added to the README, ``told`` to the JSON. Documents of
-    an earlier export are deleted. Returns ``files`` and the documents. Raises ``EnvironmentFault`` if the disk refuses.
+    targets.csv, and croissant.json if the first of ``files`` are those of the tables ``exported_tables``, in that
+    order. The README of a folder of tables begins with a card. ``extra_text`` is added to the README, ``extra_fields``
+    to the JSON. Documents of an earlier export are deleted. Returns ``files`` and the documents. Raises
+    ``EnvironmentFault`` if the disk refuses.
     """
     folder = out.is_dir()
 
@@ -113,44 +114,50 @@ def write_papers(
         if provenance.targets:
             write_targets(paper(out, TARGETS), provenance.targets)
             files = [*files, paper(out, TARGETS)]
-        listed: list[dict[str, Any]] = [
-            {"name": named(one), "bytes": one.stat().st_size, "sha256": sha256_of(one)} for one in files
+        file_facts: list[dict[str, Any]] = [
+            {"name": named(path), "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
         ]
-        said = provenance.as_json() | {
-            "name": about.title,
-            "counts": {one.name: one.rows for one in handed},
-            "files": listed,
-            **(told or {}),
+        document = provenance.as_json() | {
+            "name": description.title,
+            "counts": {table.name: table.rows for table in exported_tables},
+            "files": file_facts,
+            **(extra_fields or {}),
         }
-        _write_json(paper(out, PROVENANCE), said)
-        tables = [one for one, file in zip(handed, files, strict=False) if one.columns and file.suffix in TABULAR]
-        head, papers = "", [paper(out, README), paper(out, PROVENANCE)]
-        if tables and len(tables) == len(handed):
+        _write_json(paper(out, PROVENANCE), document)
+        tables = [
+            table
+            for table, file in zip(exported_tables, files, strict=False)
+            if table.columns and file.suffix in TABULAR
+        ]
+        head, documents = "", [paper(out, README), paper(out, PROVENANCE)]
+        if tables and len(tables) == len(exported_tables):
             rows = [
-                DataFile(one.name, about_file["name"], about_file["sha256"], about_file["bytes"], one.rows,
-                         schema_of(file, one.columns))
-                for one, file, about_file in zip(tables, files, listed, strict=False)
+                DataFile(table.name, about_file["name"], about_file["sha256"], about_file["bytes"], table.rows,
+                         schema_of(file, table.columns))
+                for table, file, about_file in zip(tables, files, file_facts, strict=False)
             ]  # fmt: skip
-            also = [
-                DataFile(one["name"], one["name"], one["sha256"], one["bytes"], 0, pa.schema([]))
-                for one in listed[len(rows) :]
+            other_files = [
+                DataFile(
+                    file_fact["name"], file_fact["name"], file_fact["sha256"], file_fact["bytes"], 0, pa.schema([])
+                )
+                for file_fact in file_facts[len(rows) :]
             ]
-            papers.append(paper(out, CROISSANT))
-            _write_json(papers[-1], croissant(about, provenance, rows, also))
-            head = card_head(about, rows) if folder else ""
-        lines = _readme(about, provenance, handed, listed, more)
+            documents.append(paper(out, CROISSANT))
+            _write_json(documents[-1], croissant(description, provenance, rows, other_files))
+            head = card_head(description, rows) if folder else ""
+        lines = _readme(description, provenance, exported_tables, file_facts, extra_text)
         write_whole(paper(out, README), head + "\n".join(lines))
-    return (*files, *papers)
+    return (*files, *documents)
 
 
-def provenance_of(folder: Path, asked: Sequence[str]) -> Provenance:
-    """Reads the provenance of a folder that :func:`write_papers` wrote, and adds what was ``asked`` of it now. Without
-    these documents, nothing else is known."""
+def provenance_of(folder: Path, selection: Sequence[str]) -> Provenance:
+    """Reads the provenance of a folder that :func:`write_papers` wrote, and adds the ``selection`` of the new export.
+    Without these documents, nothing else is known."""
     try:
-        before = read(json.loads(paper(folder, PROVENANCE).read_bytes()), paper(folder, TARGETS))
+        earlier = read(json.loads(paper(folder, PROVENANCE).read_bytes()), paper(folder, TARGETS))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Provenance(asked=tuple(asked))
-    return replace(before, asked=(*before.asked, *asked))
+        return Provenance(asked=tuple(selection))
+    return replace(earlier, asked=(*earlier.asked, *selection))
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -158,34 +165,48 @@ def _write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _readme(
-    about: About, provenance: Provenance, handed: Sequence[Handed], listed: Sequence[Mapping[str, Any]], more: str
+    description: About,
+    provenance: Provenance,
+    exported_tables: Sequence[Handed],
+    file_facts: Sequence[Mapping[str, Any]],
+    extra_text: str,
 ) -> list[str]:
-    lines = [f"# {about.title}", "", f"Handed on by {SOFTWARE} at {provenance.made_at:%Y-%m-%d %H:%M:%S} UTC.", ""]
+    lines = [
+        f"# {description.title}",
+        "",
+        f"Handed on by {SOFTWARE} at {provenance.made_at:%Y-%m-%d %H:%M:%S} UTC.",
+        "",
+    ]
     lines += ["## What is here", "", "| name | rows | columns | crawls |", "|---|---|---|---|"]
-    for one in handed:
-        crawls = ", ".join(f"{crawl}: {rows:,}" for crawl, rows in sorted(one.crawls.items(), reverse=True))
-        lines.append(f"| `{one.name}` | {one.rows:,} | {len(one.columns) or ''} | {crawls} |")
-    lines += ["", *(f"`{one.name}`: {one.note}" for one in handed if one.note), ""]
+    for table in exported_tables:
+        crawls = ", ".join(f"{crawl}: {rows:,}" for crawl, rows in sorted(table.crawls.items(), reverse=True))
+        lines.append(f"| `{table.name}` | {table.rows:,} | {len(table.columns) or ''} | {crawls} |")
+    lines += ["", *(f"`{table.name}`: {table.note}" for table in exported_tables if table.note), ""]
     lines += ["| file | bytes | SHA-256 |", "|---|---|---|"]
-    lines += [f"| `{one['name']}` | {one['bytes']:,} | `{one['sha256']}` |" for one in listed]
+    lines += [
+        f"| `{file_fact['name']}` | {file_fact['bytes']:,} | `{file_fact['sha256']}` |" for file_fact in file_facts
+    ]
     lines += ["", "## Where it came from", ""]
-    lines += [f"- source: {one}" for one in provenance.sources] + [f"- {one}" for one in provenance.asked]
+    lines += [f"- source: {source}" for source in provenance.sources] + [
+        f"- {sentence}" for sentence in provenance.asked
+    ]
     if provenance.targets:
-        told = ", ".join(f"{count:,} {name}" for name, count in provenance.outcomes.items() if count)
-        lines.append(f"- what became of the targets, or of the members of sets: {told}; `{TARGETS}` names each")
+        summary = ", ".join(f"{count:,} {name}" for name, count in provenance.outcomes.items() if count)
+        lines.append(f"- what became of the targets, or of the members of sets: {summary}; `{TARGETS}` names each")
     for crawl in provenance.crawls:
-        told = ", ".join(f"{kind} `{digest}`" for kind, digest in crawl.indexes.items())
+        summary = ", ".join(f"{kind} `{digest}`" for kind, digest in crawl.indexes.items())
         lines.append(
-            f"- {crawl.crawl}: path list `{crawl.path_list or 'not asked'}`" + (f"; indexes: {told}" if told else "")
+            f"- {crawl.crawl}: path list `{crawl.path_list or 'not asked'}`"
+            + (f"; indexes: {summary}" if summary else "")
         )
     if provenance.published is not None:
         lines.append(f"- published: {provenance.published:%Y-%m-%d %H:%M:%S} UTC")
     if provenance.versions:
-        told = ", ".join(f"{name} {version}" for name, version in sorted(provenance.versions.items()))
-        lines.append(f"- versions of the lake's tables: {told}")
+        summary = ", ".join(f"{name} {version}" for name, version in sorted(provenance.versions.items()))
+        lines.append(f"- versions of the lake's tables: {summary}")
     lines.append(f"- the same for programs, with the versions of pipeline and parser: `{PROVENANCE}`")
-    if more:
-        lines += ["", more.strip()]
+    if extra_text:
+        lines += ["", extra_text.strip()]
     return [*lines, "", "## Terms", "", _TERMS, ""]
 
 

@@ -26,7 +26,7 @@ PARSED: Final = frozenset({"text", "markdown", "json"})
 _LIMIT: Final = 64 << 20
 
 
-def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
+def rendered(nearest: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
     """Renders a capture in ``form``. Returns the bytes, and a note for people, if any.
 
     ``html``: the body as UTF-8 text, whatever its charset was; binary bodies unchanged. ``body``: the exact bytes of
@@ -39,27 +39,27 @@ def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes
     cannot start.
     """
     if form == "record":
-        return found.member, None
+        return nearest.member, None
     if form == "warc":
-        if found.row["archive_format"] != "arc":
-            return found.member, None
-        return _as_warc(found), "converted from an ARC record; --format record gives the archive's own bytes"
+        if nearest.row["archive_format"] != "arc":
+            return nearest.member, None
+        return _as_warc(nearest), "converted from an ARC record; --format record gives the archive's own bytes"
     if form == "body":
-        return _body(found), None
+        return _body(nearest), None
     if form == "html":
-        return _page(found)
-    parsed = _parsed(found, extractor)
+        return _page(nearest)
+    parsed = _parsed(nearest, extractor)
     if form == "json":
-        return (_json(found, parsed), None)
+        return (_json(nearest, parsed), None)
     text = parsed.text
     main = text.get("main_content_markdown") if form == "markdown" else text.get("main_content")
-    whole = text.get("text") or ""
+    full_text = text.get("text") or ""
     note = None
     if not main:
-        note = "no main text was found: this is the full text" if whole else "the page has no text"
+        note = "no main text was found: this is the full text" if full_text else "the page has no text"
     if "parser_ended" in (parsed.metadata["flags"] or ()):
         note = "the parser did not finish: this is the text of the beginning of the page"
-    return _ended(main or whole), note
+    return _ended(main or full_text), note
 
 
 def start_parser(form: Form | None, extractor: str) -> None:
@@ -77,25 +77,25 @@ class _Parsed(NamedTuple):
     links: list[Mapping[str, Any]]
 
 
-def _as_warc(found: Nearest) -> bytes:
-    row = found.row
+def _as_warc(nearest: Nearest) -> bytes:
+    row = nearest.row
     return arc_as_warc_member(
-        found.record, row["warc_filename"], row["warc_record_offset"], row["warc_record_length"], found.address
+        nearest.record, row["warc_filename"], row["warc_record_offset"], row["warc_record_length"], nearest.address
     )
 
 
-def _body(found: Nearest) -> bytes:
-    in_arc = found.row["archive_format"] == "arc"
-    return uncoded(found.record.payload, _content_headers(found), _LIMIT, set(), archived_decoded=in_arc)
+def _body(nearest: Nearest) -> bytes:
+    in_arc = nearest.row["archive_format"] == "arc"
+    return uncoded(nearest.record.payload, _content_headers(nearest), _LIMIT, set(), archived_decoded=in_arc)
 
 
-def _content_headers(found: Nearest) -> Headers:
-    return found.record.record_headers if found.record.record_type == "resource" else found.record.http_headers
+def _content_headers(nearest: Nearest) -> Headers:
+    return nearest.record.record_headers if nearest.record.record_type == "resource" else nearest.record.http_headers
 
 
-def _page(found: Nearest) -> tuple[bytes, str | None]:
-    body = _body(found)
-    mime, label = content_type(_content_headers(found))
+def _page(nearest: Nearest) -> tuple[bytes, str | None]:
+    body = _body(nearest)
+    mime, label = content_type(_content_headers(nearest))
     kind = binary_type(body)
     if kind is not None:
         return body, f"the page is no text ({mime or kind}): these are its bytes"
@@ -112,23 +112,23 @@ def _options(extractor: str) -> ParseOptions:
     return ParseOptions(main_content=extractor, markdown=True)  # type: ignore[arg-type]  # settings are checked
 
 
-def _parsed(found: Nearest, extractor: str) -> _Parsed:
-    row = {name: found.row.get(name) for name in (*KEY_NAMES, "archive_format")}
+def _parsed(nearest: Nearest, extractor: str) -> _Parsed:
+    row = {name: nearest.row.get(name) for name in (*KEY_NAMES, "archive_format")}
     row |= {"target": "", "outcome": "fetched", "reason": None, "detail": None}
-    row |= {"stored_file": found.row["warc_filename"], "stored_offset": found.row["warc_record_offset"]}
-    [tables] = parse_batches([[(row, found.member)]], _options(extractor), 1, page_of)
+    row |= {"stored_file": nearest.row["warc_filename"], "stored_offset": nearest.row["warc_record_offset"]}
+    [tables] = parse_batches([[(row, nearest.member)]], _options(extractor), 1, page_of)
     [metadata] = tables["page_metadata"].to_pylist()
     if metadata["failure_reason"] == "ParseFailed":
-        why = f"the page could not be parsed: {metadata['failure_detail']}"
-        raise DataFault(DataKind.PARSER_BROKE, str(row["stored_file"]), row["stored_offset"], why)
+        reason = f"the page could not be parsed: {metadata['failure_detail']}"
+        raise DataFault(DataKind.PARSER_BROKE, str(row["stored_file"]), row["stored_offset"], reason)
     return _Parsed(metadata, next(iter(tables["page_text"].to_pylist()), {}), tables["page_links"].to_pylist())
 
 
-def _json(found: Nearest, parsed: _Parsed) -> bytes:
-    row, record, text = found.row, found.record, parsed.text
+def _json(nearest: Nearest, parsed: _Parsed) -> bytes:
+    row, record, text = nearest.row, nearest.record, parsed.text
     moment = record.fetch_time or moment_of(row)
     meta = parsed.metadata
-    said: dict[str, Any] = {
+    document: dict[str, Any] = {
         "url": record.url or row["url"],
         "crawl": row["crawl"],
         "fetch_time": _time(moment),
@@ -137,13 +137,13 @@ def _json(found: Nearest, parsed: _Parsed) -> bytes:
         "charset": meta.get("charset_detected"),
         "headers": [list(pair) for pair in record.http_headers],
         "record": {
-            "source": found.address,
+            "source": nearest.address,
             "filename": row["warc_filename"],
             "offset": row["warc_record_offset"],
             "length": row["warc_record_length"],
             "format": row["archive_format"],
             "payload_sha1": record.payload_digest,
-            "digest_check": found.digest_check,
+            "digest_check": nearest.digest_check,
             "truncated": record.truncated,
         },
         "title": text.get("title"),
@@ -160,7 +160,7 @@ def _json(found: Nearest, parsed: _Parsed) -> bytes:
         ],
         "flags": meta.get("flags") or [],
     }
-    return (json.dumps(said, ensure_ascii=False, default=str) + "\n").encode("utf-8", "surrogateescape")
+    return (json.dumps(document, ensure_ascii=False, default=str) + "\n").encode("utf-8", "surrogateescape")
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -77,23 +77,27 @@ class Provenance:
     @property
     def outcomes(self) -> dict[str, int]:
         """The number of targets (and members of sets) by outcome; all of ``OUTCOMES``, in their order."""
-        return {name: sum(one.outcome == name for one in self.targets) for name in OUTCOMES}
+        return {name: sum(target.outcome == name for target in self.targets) for name in OUTCOMES}
 
     def with_pages(self, by_domain: Mapping[str, int]) -> Provenance:
         """Returns the same with the exported pages of each target that is a registered domain."""
-        told = [
-            replace(one, pages=by_domain.get(one.definition, 0))
-            if not {*": "} & {*one.definition} and registered_domain(one.definition) == one.definition
-            else one
-            for one in self.targets
+        outcomes = [
+            replace(target, pages=by_domain.get(target.definition, 0))
+            if not {*": "} & {*target.definition} and registered_domain(target.definition) == target.definition
+            else target
+            for target in self.targets
         ]
-        return replace(self, targets=tuple(told))
+        return replace(self, targets=tuple(outcomes))
 
     def as_rows(self) -> list[tuple[str, str]]:
         """Returns names and values, for files that contain it as a table."""
         rows = [("software", f"cc_pipeline {__version__}"), ("parser version", str(PARSER_VERSION))]
-        rows += [("source", one) for one in self.sources] + [("asked", one) for one in self.asked]
-        rows += [(f"index of {c.crawl}, {kind}", digest) for c in self.crawls for kind, digest in c.indexes.items()]
+        rows += [("source", source) for source in self.sources] + [("asked", sentence) for sentence in self.asked]
+        rows += [
+            (f"index of {crawl_source.crawl}, {kind}", digest)
+            for crawl_source in self.crawls
+            for kind, digest in crawl_source.indexes.items()
+        ]
         rows += [(f"targets {name}", str(count)) for name, count in self.outcomes.items() if count]
         return rows + [(f"version of {name}", str(version)) for name, version in sorted(self.versions.items())]
 
@@ -108,16 +112,16 @@ class Provenance:
             "published_at": None if self.published is None else self.published.isoformat(),
             "sources": list(self.sources),
             "asked": list(self.asked),
-            "crawls": [asdict(one) for one in self.crawls],
+            "crawls": [asdict(crawl_source) for crawl_source in self.crawls],
             "targets": self.outcomes,
             "tables": dict(sorted(self.versions.items())),
         }
 
 
 def gather(
-    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], asked: Sequence[str] = ()
+    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], selection: Sequence[str] = ()
 ) -> Provenance:
-    """Gathers the provenance of rows of ``targets`` (none: all) in ``crawls`` (none: all). ``asked`` are further
+    """Gathers the provenance of rows of ``targets`` (none: all) in ``crawls`` (none: all). ``selection`` are further
     conditions in words.
 
     A set may be given by its name alone. Reads two tables and the logs of the lake, and sends no requests. Raises
@@ -125,28 +129,37 @@ def gather(
     """
     lake = workspace.lake
     where: dict[str, Any] = {"crawl": list(crawls)} if crawls else {}
-    named = {target.slug: target for target in targets}
-    if named:
+    targets_by_slug = {target.slug: target for target in targets}
+    if targets_by_slug:
         # a set that is given by its name has no members, but captures are counted by member
-        named |= workspace.targets([slug for slug, one in named.items() if one.kind == "set" and not one.members])
-        asked = [*asked, _said(list(named.values()))]
-        where["target"] = [part for own in workspace.rows_of([*named]).values() for part in own]
+        targets_by_slug |= workspace.targets(
+            [
+                slug
+                for slug, named_target in targets_by_slug.items()
+                if named_target.kind == "set" and not named_target.members
+            ]
+        )
+        selection = [*selection, _said(list(targets_by_slug.values()))]
+        where["target"] = [part for row_slugs in workspace.rows_of([*targets_by_slug]).values() for part in row_slugs]
     else:
-        named = workspace.targets(
+        targets_by_slug = workspace.targets(
             sorted({whole_slug(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()})
         )
     columns = ["crawl", "target", "located_by", "index_version", "captures", "members"]
-    found = _Found()
+    lookups = _Found()
     for batch in stream_rows(lake, "lookups", where, columns):
         for row in batch.to_pylist():
-            found.add(row)
-    chosen = sorted({*found.indexes, *crawls})
+            lookups.add(row)
+    crawl_ids = sorted({*lookups.indexes, *crawls})
     pinned = {spec: lake.pin(spec).version for spec in ("captures", "records", "page_text")}
     return Provenance(
-        tuple(shown(one) if scheme_of(one) else f"folder {Path(one).name}" for one in workspace.settings.sources),
-        tuple(asked),
-        tuple(_crawls(workspace, chosen, found.indexes)),
-        tuple(_outcomes(named, found, blocked(workspace))),
+        tuple(
+            shown(source) if scheme_of(source) else f"folder {Path(source).name}"
+            for source in workspace.settings.sources
+        ),
+        tuple(selection),
+        tuple(_crawls(workspace, crawl_ids, lookups.indexes)),
+        tuple(_outcomes(targets_by_slug, lookups, blocked(workspace))),
         {name: version for name, version in pinned.items() if version >= 0},
     )
 
@@ -164,8 +177,8 @@ class _Found:
         slug, kinds = whole_slug(row["target"]), self.indexes.setdefault(row["crawl"], {})
         kinds[row["located_by"]] = max(kinds.get(row["located_by"], ""), row["index_version"] or "")
         self.crawls.setdefault(slug, set()).add(row["crawl"])
-        for one in row["members"] or [{"member": "", "captures": row["captures"]}]:
-            self.captures[slug, one["member"]] += one["captures"]
+        for member_row in row["members"] or [{"member": "", "captures": row["captures"]}]:
+            self.captures[slug, member_row["member"]] += member_row["captures"]
 
 
 def name_of(target: Target) -> str:
@@ -176,34 +189,36 @@ def name_of(target: Target) -> str:
 
 
 def _said(targets: Sequence[Target]) -> str:
-    names = [name_of(one) for one in targets[:_SPELLED]]
-    more = len(targets) - len(names)
-    return f"targets: {', '.join(names)}" + (f", and {more:,} more" if more else "")
+    names = [name_of(target) for target in targets[:_SPELLED]]
+    more_count = len(targets) - len(names)
+    return f"targets: {', '.join(names)}" + (f", and {more_count:,} more" if more_count else "")
 
 
 def _crawls(
     workspace: Workspace, crawls: Sequence[str], indexes: Mapping[str, Mapping[str, str]]
 ) -> Iterator[CrawlSource]:
-    lists = LIST.made_from(workspace.lake, [Slice(crawl) for crawl in crawls])
+    path_lists = LIST.made_from(workspace.lake, [Slice(crawl) for crawl in crawls])
     harvested = columnar_versions(workspace.lake, crawls)
     for crawl in crawls:
-        asked = indexes.get(crawl, {})
-        own = {kind: digest for kind, digest in asked.items() if kind != "parquet" and digest}
-        if "parquet" in asked:
-            own |= {f"columnar, {subset}": one for (name, subset), one in harvested.items() if name == crawl}
-        yield CrawlSource(crawl, lists[Slice(crawl)], dict(sorted(own.items())))
+        index_digests = indexes.get(crawl, {})
+        crawl_digests = {kind: digest for kind, digest in index_digests.items() if kind != "parquet" and digest}
+        if "parquet" in index_digests:
+            crawl_digests |= {
+                f"columnar, {subset}": version for (name, subset), version in harvested.items() if name == crawl
+            }
+        yield CrawlSource(crawl, path_lists[Slice(crawl)], dict(sorted(crawl_digests.items())))
 
 
-def _outcomes(named: Mapping[str, Target], looked_up: _Found, no: Blocked) -> Iterator[TargetOutcome]:
+def _outcomes(targets_by_slug: Mapping[str, Target], lookups: _Found, blocklist: Blocked) -> Iterator[TargetOutcome]:
     """Yields the outcome of each target, and of each member of a set."""
-    for slug, target in named.items():
-        asked = len(looked_up.crawls.get(slug, ()))
-        for one in target.members or (target,):
-            count = looked_up.captures[slug, one.definition if target.members else ""]
-            outcome = "found" if count else "empty" if asked else "not here"
-            if not count and no.touching(one):
+    for slug, target in targets_by_slug.items():
+        crawl_count = len(lookups.crawls.get(slug, ()))
+        for member in target.members or (target,):
+            count = lookups.captures[slug, member.definition if target.members else ""]
+            outcome = "found" if count else "empty" if crawl_count else "not here"
+            if not count and blocklist.touching(member):
                 outcome = "refused"
-            yield TargetOutcome(one.definition, outcome, slug if target.members else "", asked, count)
+            yield TargetOutcome(member.definition, outcome, slug if target.members else "", crawl_count, count)
 
 
 def read(document: Mapping[str, Any], targets: Path) -> Provenance:
@@ -217,7 +232,9 @@ def read(document: Mapping[str, Any], targets: Path) -> Provenance:
     return Provenance(
         tuple(map(str, document["sources"])),
         tuple(map(str, document["asked"])),
-        tuple(CrawlSource(str(one["crawl"]), one["path_list"], dict(one["indexes"])) for one in document["crawls"]),
+        tuple(
+            CrawlSource(str(crawl["crawl"]), crawl["path_list"], dict(crawl["indexes"])) for crawl in document["crawls"]
+        ),
         tuple(
             TargetOutcome(
                 row["definition"], row["outcome"], row["of"], int(row["crawls"]), int(row["captures"]),
@@ -236,4 +253,4 @@ def write_targets(path: Path, targets: Collection[TargetOutcome]) -> None:
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([getattr(one, name) for name in names] for one in targets)
+        writer.writerows([getattr(target, name) for name in names] for target in targets)

@@ -28,7 +28,7 @@ class Ledger:
 
 def rows_of_targets(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
     """Returns the slugs under which tables have rows of ``targets``."""
-    return [part for own in workspace.rows_of([target.slug for target in targets]).values() for part in own]
+    return [part for slugs in workspace.rows_of([target.slug for target in targets]).values() for part in slugs]
 
 
 def crawls_with_records(workspace: Workspace, targets: Sequence[Target]) -> list[str]:

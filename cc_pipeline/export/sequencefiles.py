@@ -24,12 +24,12 @@ def write_sequencefiles(request: RecordsRequest) -> Written:
             for target in request.targets:
                 ledger.crawls[crawl] += int(report.per_target[target.slug]["metadata records"])
                 prefix = export_prefix(crawl, target.slug)
-                here = folder / crawl / target.slug
-                here.mkdir(parents=True)
+                target_folder = folder / crawl / target.slug
+                target_folder.mkdir(parents=True)
                 for kind in EXPORT_KINDS:
                     for number in range(int(report.per_target[target.slug][f"{kind} files"])):
                         name = f"{kind}-{number:05d}"
-                        (here / name).write_bytes(place.read_all(prefix + name, 1 << 40).data)
-        handed = Handed("text and metadata", sum(ledger.crawls.values()), ledger.crawls)
-        write_papers(folder, request.about, request.provenance, [handed], files_in(folder))
+                        (target_folder / name).write_bytes(place.read_all(prefix + name, 1 << 40).data)
+        exported_table = Handed("text and metadata", sum(ledger.crawls.values()), ledger.crawls)
+        write_papers(folder, request.about, request.provenance, [exported_table], files_in(folder))
     return written_records(files_in(request.out), ledger.crawls, notes)

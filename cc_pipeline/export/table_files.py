@@ -66,21 +66,27 @@ def select_tables(
     Without ``names``, selects all tables; with targets or crawls, all tables about targets. Raises ``UserInputError``
     for a name that is not published, and for a table without rows of targets.
     """
-    there = dict(_published(connection))
+    columns_by_table = dict(_published(connection))
     for name in names:
-        if name not in there:
-            raise UserInputError(f"{name!r} is not published; there are: {', '.join(sorted(there))}")
-    chosen = _about_targets(there) if (targets or crawls) else sorted(there)
+        if name not in columns_by_table:
+            raise UserInputError(f"{name!r} is not published; there are: {', '.join(sorted(columns_by_table))}")
+    default_names = _about_targets(columns_by_table) if (targets or crawls) else sorted(columns_by_table)
     return [
-        Selection(name, _rows_of(name, there[name], targets, crawls), name) for name in (dict.fromkeys(names) or chosen)
+        Selection(name, _rows_of(name, columns_by_table[name], targets, crawls), name)
+        for name in (dict.fromkeys(names) or default_names)
     ]
 
 
-def _about_targets(there: Mapping[str, Sequence[str]]) -> list[str]:
+def _about_targets(columns_by_table: Mapping[str, Sequence[str]]) -> list[str]:
     """Returns the published tables with rows of single targets: those of the core, then those of extensions."""
     added = [view.name for views in collect("views").values() for view in views]
-    about = [name for name in added if name in there and ("target" in there[name] or set(CAPTURE) <= {*there[name]})]
-    return [*(name for name in OF_TARGETS if name in there), *about]
+    extension_tables = [
+        name
+        for name in added
+        if name in columns_by_table
+        and ("target" in columns_by_table[name] or set(CAPTURE) <= {*columns_by_table[name]})
+    ]
+    return [*(name for name in OF_TARGETS if name in columns_by_table), *extension_tables]
 
 
 def _macros_for(tables: Collection[str | None]) -> list[Sequence[MacroSpec]]:
@@ -151,11 +157,11 @@ def write_duckdb(
     connection: duckdb.DuckDBPyConnection,
     selections: Sequence[Selection],
     path: Path,
-    about: Sequence[tuple[str, str]],
+    metadata: Sequence[tuple[str, str]],
     macros: Sequence[Sequence[MacroSpec]] = (),
 ) -> list[Handed]:
-    """Writes each selection as a table of one new DuckDB file with comments, ``about`` as the table ``about``, and the
-    groups of ``macros``, which may read tables of the file only. All groups but the first are optional.
+    """Writes each selection as a table of one new DuckDB file with comments, ``metadata`` as the table ``about``, and
+    the groups of ``macros``, which may read tables of the file only. All groups but the first are optional.
 
     Raises as :func:`write_table` does.
     """
@@ -164,17 +170,17 @@ def write_duckdb(
     connection.execute(f"ATTACH {quoted(str(path))} AS handed ({options})")
     handed: list[Handed] = []
     try:
-        for one in selections:
-            columns = _described(connection, one.sql)
-            name = quoted_name(one.name)
-            made = f"CREATE TABLE handed.main.{name} AS {one.sql}"
-            _run_slim(connection, made, path, _USUAL_MEMORY_OF_DUCKDB)
+        for selection in selections:
+            columns = _described(connection, selection.sql)
+            name = quoted_name(selection.name)
+            statement = f"CREATE TABLE handed.main.{name} AS {selection.sql}"
+            _run_slim(connection, statement, path, _USUAL_MEMORY_OF_DUCKDB)
             [(rows,)] = _run(connection, f"SELECT count(*) FROM handed.main.{name}", path)
-            _carry_comments(connection, one, name)
-            handed.append(_handed(connection, one, columns, int(rows), f"handed.main.{name}"))
+            _carry_comments(connection, selection, name)
+            handed.append(_handed(connection, selection, columns, int(rows), f"handed.main.{name}"))
         connection.execute("CREATE TABLE handed.main.about (what VARCHAR, is_so VARCHAR)")
-        if about:
-            connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in about])
+        if metadata:
+            connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in metadata])
         comment = f"Where the rows of this file came from. {READ_BY}"
         connection.execute(f"COMMENT ON TABLE handed.main.about IS {quoted(comment)}")
         if macros:
@@ -189,10 +195,12 @@ def write_duckdb_file(request: RowsRequest) -> Written:
     """Writes the selections as tables of one DuckDB file, with macros if it has all tables of targets, which these
     read. Raises as :func:`write_table` does."""
     with whole_file(request.out) as path:
-        macros = _macros_for([each.table for each in request.selections])
-        about = request.provenance.as_rows()
-        handed = write_duckdb(request.connection, request.selections, path, about, macros)
-    return written_tables(handed, write_papers(request.out, request.about, request.provenance, handed, [request.out]))
+        macros = _macros_for([selection.table for selection in request.selections])
+        metadata = request.provenance.as_rows()
+        exported_tables = write_duckdb(request.connection, request.selections, path, metadata, macros)
+    return written_tables(
+        exported_tables, write_papers(request.out, request.about, request.provenance, exported_tables, [request.out])
+    )
 
 
 def write_table_files(request: RowsRequest) -> Written:
@@ -205,25 +213,29 @@ def write_table_files(request: RowsRequest) -> Written:
 
     if len(request.selections) == 1 and not (out.is_dir() or not out.suffix):
         with whole_file(out) as path:
-            handed = [write(request.selections[0], path)]
-        return written_tables(handed, write_papers(out, request.about, request.provenance, handed, [out]))
+            exported_tables = [write(request.selections[0], path)]
+        return written_tables(
+            exported_tables, write_papers(out, request.about, request.provenance, exported_tables, [out])
+        )
     with whole_folder(out) as folder:
         paths = [folder / f"{selection.name}{SUFFIX[format]}" for selection in request.selections]
-        handed = [write(selection, path) for selection, path in zip(request.selections, paths, strict=True)]
-        write_papers(folder, request.about, request.provenance, handed, paths)
-    return written_tables(handed, files_in(out))
+        exported_tables = [write(selection, path) for selection, path in zip(request.selections, paths, strict=True)]
+        write_papers(folder, request.about, request.provenance, exported_tables, paths)
+    return written_tables(exported_tables, files_in(out))
 
 
-def written_tables(handed: Sequence[Handed], files: tuple[Path, ...]) -> Written:
+def written_tables(exported_tables: Sequence[Handed], files: tuple[Path, ...]) -> Written:
     """Returns the result of an export of tables: each with its rows and columns."""
     return Written(
-        files, ("name", "rows", "columns"), tuple((each.name, each.rows, len(each.columns)) for each in handed)
+        files,
+        ("name", "rows", "columns"),
+        tuple((table.name, table.rows, len(table.columns)) for table in exported_tables),
     )
 
 
 def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[Sequence[MacroSpec]]) -> None:
     """Creates macros. They read tables of ``main``, and ``lake.captures`` for captures by target."""
-    [(before,)] = connection.execute("SELECT current_database()").fetchall()
+    [(earlier_database,)] = connection.execute("SELECT current_database()").fetchall()
     connection.execute("USE handed")
     try:
         connection.execute("CREATE SCHEMA lake")
@@ -235,16 +247,16 @@ def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[Sequenc
             with suppress(duckdb.Error):
                 make_macros(connection, group)
     finally:
-        connection.execute(f"USE {quoted_name(before)}")
+        connection.execute(f"USE {quoted_name(earlier_database)}")
 
 
 def published_at(connection: duckdb.DuckDBPyConnection) -> datetime | None:
     """Returns when the file was published; ``None`` for files without published tables."""
     try:
-        [(at,)] = connection.execute("SELECT max(published_at) FROM main.publication").fetchall()
+        [(moment,)] = connection.execute("SELECT max(published_at) FROM main.publication").fetchall()
     except duckdb.Error:
         return None
-    return cast("datetime | None", at)
+    return cast("datetime | None", moment)
 
 
 def _published(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, list[str]]]:
@@ -261,22 +273,22 @@ def _rows_of(name: str, columns: Sequence[str], targets: Sequence[str], crawls: 
     conditions: list[str] = []
     if crawls and "crawl" in columns:
         conditions.append(f"crawl IN ({', '.join(map(quoted, crawls))})")
-    wanted = ", ".join(map(quoted, targets))
-    shown = "*"
+    target_list = ", ".join(map(quoted, targets))
+    column_list = "*"
     if "served_by" in columns:
         # as in a provenance, the path of a folder is not exported
         folder = "'folder ' || parse_filename(served_by)"
-        shown = f"* REPLACE (if(starts_with(served_by, '/'), {folder}, served_by) AS served_by)"
-    sql = f"SELECT {shown} FROM main.{name}"
+        column_list = f"* REPLACE (if(starts_with(served_by, '/'), {folder}, served_by) AS served_by)"
+    sql = f"SELECT {column_list} FROM main.{name}"
     if targets and "target" in columns:
-        conditions.append(f"target IN ({wanted})")
+        conditions.append(f"target IN ({target_list})")
     elif targets and name == "targets":
-        conditions.append(f"slug IN ({wanted})")
+        conditions.append(f"slug IN ({target_list})")
     elif targets and set(CAPTURE) <= set(columns):
         # the conditions of these targets may exclude pages of other targets
-        but = " AND meant IS DISTINCT FROM 'no'" if "meant" in columns else ""
-        own = f"SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({wanted}){but}"
-        sql += f" SEMI JOIN ({own}) USING ({_PLACE})"
+        condition_filter = " AND meant IS DISTINCT FROM 'no'" if "meant" in columns else ""
+        target_captures = f"SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({target_list}){condition_filter}"
+        sql += f" SEMI JOIN ({target_captures}) USING ({_PLACE})"
     elif targets:
         raise UserInputError(f"{name} has no rows of single targets; leave the targets out, or the table")
     return sql + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
@@ -286,7 +298,7 @@ def _columns_as(columns: Sequence[tuple[str, str]], format: str, guarded: bool) 
     """Returns SQL for columns in a format: times in ISO 8601 in text formats, lists and structs as JSON in CSV."""
     if format not in ("jsonl", "csv"):
         return "*"
-    shown = []
+    expressions = []
     for name, kind in columns:
         column = quoted_name(name)
         if kind.startswith("TIMESTAMP") and not kind.endswith("]"):
@@ -299,8 +311,8 @@ def _columns_as(columns: Sequence[tuple[str, str]], format: str, guarded: bool) 
             column = f"to_json({column}) AS {column}"
         elif format == "csv" and guarded and kind.startswith(("VARCHAR", "ENUM")):
             column = f"{harmless_in_sql(column)} AS {column}"
-        shown.append(column)
-    return ", ".join(shown)
+        expressions.append(column)
+    return ", ".join(expressions)
 
 
 def _handed(
@@ -312,23 +324,28 @@ def _handed(
 ) -> Handed:
     crawls: dict[str, int] = {}
     if any(name == "crawl" for name, _ in columns):
-        counted = f"SELECT crawl, count(*) FROM {table or f'({selection.sql})'} WHERE crawl IS NOT NULL GROUP BY ALL"
-        crawls = {str(crawl): int(count) for crawl, count in connection.execute(counted).fetchall()}
+        count_query = (
+            f"SELECT crawl, count(*) FROM {table or f'({selection.sql})'} WHERE crawl IS NOT NULL GROUP BY ALL"
+        )
+        crawls = {str(crawl): int(count) for crawl, count in connection.execute(count_query).fetchall()}
     return Handed(selection.name, rows, crawls, tuple(columns))
 
 
 def _carry_comments(connection: duckdb.DuckDBPyConnection, selection: Selection, name: str) -> None:
     if selection.table is None:
         return
-    own = f"schema_name = 'main' AND database_name = current_database() AND {{}} = {quoted(selection.table)}"
+    table_filter = f"schema_name = 'main' AND database_name = current_database() AND {{}} = {quoted(selection.table)}"
     for source, column in (("duckdb_views()", "view_name"), ("duckdb_tables()", "table_name")):
-        for (comment,) in connection.execute(f"SELECT comment FROM {source} WHERE {own.format(column)}").fetchall():
+        for (comment,) in connection.execute(
+            f"SELECT comment FROM {source} WHERE {table_filter.format(column)}"
+        ).fetchall():
             if comment:
                 connection.execute(f"COMMENT ON TABLE handed.main.{name} IS {quoted(comment)}")
-    noted = (
-        f"SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL AND {own.format('table_name')}"
+    comments_query = (
+        "SELECT column_name, comment FROM duckdb_columns() "
+        f"WHERE comment IS NOT NULL AND {table_filter.format('table_name')}"
     )
-    for column, comment in connection.execute(noted).fetchall():
+    for column, comment in connection.execute(comments_query).fetchall():
         connection.execute(f"COMMENT ON COLUMN handed.main.{name}.{quoted_name(column)} IS {quoted(comment)}")
 
 

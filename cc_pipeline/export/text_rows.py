@@ -52,22 +52,22 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
     failed: list[duckdb.Error] = []
 
     def ask() -> None:
-        found = connection.sql(rows).to_arrow_reader(_AT_ONCE)
-        asked.register(_ROWS, pa.RecordBatchReader.from_batches(found.schema, _noting(found, failed)))
-        asked.execute(lines)
+        arrow_reader = connection.sql(rows).to_arrow_reader(_AT_ONCE)
+        cursor.register(_ROWS, pa.RecordBatchReader.from_batches(arrow_reader.schema, _noting(arrow_reader, failed)))
+        cursor.execute(lines)
 
     # a thread that waits for DuckDB ignores Ctrl-C, so the main thread waits for another thread
-    with _lossless(connection), connection.cursor() as asked, ThreadPoolExecutor(1) as reader:
+    with _lossless(connection), connection.cursor() as cursor, ThreadPoolExecutor(1) as reader:
         try:
             [(zone,)] = connection.execute("SELECT current_setting('TimeZone')").fetchall()
-            asked.execute(f"SET TimeZone = {quoted(zone)}")
+            cursor.execute(f"SET TimeZone = {quoted(zone)}")
             reader.submit(ask).result()
-            while rows_of_one := reader.submit(asked.fetchmany, _AT_ONCE).result():
+            while rows_of_one := reader.submit(cursor.fetchmany, _AT_ONCE).result():
                 stream.writelines(line for (line,) in rows_of_one)
                 written += len(rows_of_one)
         except BaseException as error:
             connection.interrupt()
-            asked.interrupt()
+            cursor.interrupt()
             if failed and isinstance(error, duckdb.Error):
                 raise failed[0] from None
             raise
@@ -87,12 +87,12 @@ def _noting(batches: pa.RecordBatchReader, failed: list[duckdb.Error]) -> Iterat
 @contextmanager
 def _lossless(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Inside the block, DuckDB exports Arrow batches with types that it can read back unchanged."""
-    [(before,)] = connection.execute("SELECT current_setting('arrow_lossless_conversion')").fetchall()
+    [(earlier_setting,)] = connection.execute("SELECT current_setting('arrow_lossless_conversion')").fetchall()
     connection.execute("SET arrow_lossless_conversion = true")
     try:
         yield
     finally:
-        connection.execute(f"SET arrow_lossless_conversion = {before}")
+        connection.execute(f"SET arrow_lossless_conversion = {earlier_setting}")
 
 
 def _field(text: str) -> str:
@@ -105,6 +105,6 @@ def _field_in_sql(column: str, kind: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     if kind in _PLAIN_KINDS:
         return f"coalesce({text}, '')"
-    has = " OR ".join(f"contains({text}, {quoted(character)})" for character in _QUOTED_FOR)
+    needs_quotes = " OR ".join(f"contains({text}, {quoted(character)})" for character in _QUOTED_FOR)
     in_quotes = f"""'"' || replace({text}, '"', '""') || '"'"""
-    return f"CASE WHEN {column} IS NULL THEN '' WHEN {text} = '' OR {has} THEN {in_quotes} ELSE {text} END"
+    return f"CASE WHEN {column} IS NULL THEN '' WHEN {text} = '' OR {needs_quotes} THEN {in_quotes} ELSE {text} END"

@@ -52,13 +52,13 @@ class Counts:
         """The number of existing locations that the file does not have."""
         return self.before - self.both
 
-    def __add__(self, other: Counts) -> Counts:
+    def __add__(self, addend: Counts) -> Counts:
         return Counts(
-            self.before + other.before,
-            self.both + other.both,
-            self.changed + other.changed,
-            self.new + other.new,
-            self.repeats + other.repeats,
+            self.before + addend.before,
+            self.both + addend.both,
+            self.changed + addend.changed,
+            self.new + addend.new,
+            self.repeats + addend.repeats,
         )
 
 
@@ -76,18 +76,18 @@ class Adding:
         #: The existing slices and their digests, read before their rows.
         self._there: dict[Slice, str | None] = {}
         self._there = self._now_there()
-        for crawl in sorted({one.crawl for one in self._there}):
-            where = {"crawl": crawl, "target": [one.target for one in self._there if one.crawl == crawl]}
+        for crawl in sorted({slice_.crawl for slice_ in self._there}):
+            where = {"crawl": crawl, "target": [slice_.target for slice_ in self._there if slice_.crawl == crawl]}
             for batch in stream_rows(lake, "given_captures", where):
                 self._keep(crawl, pa.Table.from_batches([batch]), new=0)
 
     def add(self, captures: pa.Table) -> None:
         """Adds captures (``CAPTURE_SCHEMA``) of any crawls."""
         for crawl in pc.unique(captures["crawl"]).to_pylist():
-            mine = captures.filter(pc.equal(captures["crawl"], crawl))
-            subsets = mine["subset"].to_pylist()
+            crawl_captures = captures.filter(pc.equal(captures["crawl"], crawl))
+            subsets = crawl_captures["subset"].to_pylist()
             targets = pa.array([with_subset(self._target.slug, subset) for subset in subsets], pa.string())
-            self._keep(crawl, mine.add_column(0, CAPTURES_SCHEMA.field("target"), targets), new=1)
+            self._keep(crawl, crawl_captures.add_column(0, CAPTURES_SCHEMA.field("target"), targets), new=1)
 
     def _keep(self, crawl: str, rows: pa.Table, *, new: int) -> None:
         if crawl not in self._rows:
@@ -97,22 +97,25 @@ class Adding:
 
     def counts(self) -> dict[str, Counts]:
         """Counts the locations by crawl. Call it after all captures were added."""
-        found = {}
-        apart = self._lake.specs["given_captures"].apart
+        counts_by_crawl = {}
+        excluded_columns = self._lake.specs["given_captures"].apart
         for crawl, rows in sorted(self._rows.items()):
-            own = Counts()
+            crawl_counts = Counts()
             for places, first, last in _by_place(rows):
                 is_new = np.asarray(places.column(_NEW.name))
-                before, named = is_new[first] == 0, is_new[last] == 1
-                both = before & named
-                own.before += int(before.sum())
-                own.both += int(both.sum())
-                said = [row_numbers(places.take(pa.array(rows[both])), (_NEW.name, *apart)) for rows in (first, last)]
-                own.changed += int((said[0] != said[1]).sum())
-                own.new += int((~before).sum())
-                own.repeats += int(is_new.sum()) - int(named.sum())
-            found[crawl] = own
-        return found
+                is_old, is_from_file = is_new[first] == 0, is_new[last] == 1
+                is_matched = is_old & is_from_file
+                crawl_counts.before += int(is_old.sum())
+                crawl_counts.both += int(is_matched.sum())
+                row_digests = [
+                    row_numbers(places.take(pa.array(rows[is_matched])), (_NEW.name, *excluded_columns))
+                    for rows in (first, last)
+                ]
+                crawl_counts.changed += int((row_digests[0] != row_digests[1]).sum())
+                crawl_counts.new += int((~is_old).sum())
+                crawl_counts.repeats += int(is_new.sum()) - int(is_from_file.sum())
+            counts_by_crawl[crawl] = crawl_counts
+        return counts_by_crawl
 
     def commit(self) -> None:
         """Commits the captures of each crawl that changed, then the version of the target.
@@ -120,22 +123,26 @@ class Adding:
         If it was killed between two crawls, the same call continues there. Raises ``EnvironmentFault`` if another
         process changed the captures since they were read.
         """
-        apart = (*self._lake.specs["given_captures"].apart, "crawl")
+        excluded_columns = (*self._lake.specs["given_captures"].apart, "crawl")
         digests: dict[str, str] = {}
         for crawl in sorted(self._rows):
-            said = content_versions(self._batches(crawl), "target", apart)
-            slices = {one for one in self._there if one.crawl == crawl} | {Slice(crawl, target) for target in said}
-            wanted = {one: GIVEN.digest(rows=said.get(one.target, NOTHING)) for one in sorted(slices)}
-            if GIVEN.stale(self._lake, wanted):
-                GIVEN.commit(self._lake, wanted, {"given_captures": partial(self._unless_changed, crawl)})
-                self._there |= wanted
-            digests |= {f"{one.crawl}:{one.target}": digest for one, digest in wanted.items()}
+            content_digests = content_versions(self._batches(crawl), "target", excluded_columns)
+            slices = {slice_ for slice_ in self._there if slice_.crawl == crawl} | {
+                Slice(crawl, target) for target in content_digests
+            }
+            slice_digests = {
+                slice_: GIVEN.digest(rows=content_digests.get(slice_.target, NOTHING)) for slice_ in sorted(slices)
+            }
+            if GIVEN.stale(self._lake, slice_digests):
+                GIVEN.commit(self._lake, slice_digests, {"given_captures": partial(self._unless_changed, crawl)})
+                self._there |= slice_digests
+            digests |= {f"{slice_.crawl}:{slice_.target}": digest for slice_, digest in slice_digests.items()}
         self._refuse_changed()
         define_given(self._lake, self._target, version_of(input_digest({"captures": digests})))
 
     def _now_there(self) -> dict[Slice, str | None]:
-        mine = (one for one in GIVEN.here(self._lake) if one.whole.target == self._target.slug)
-        return GIVEN.made_from(self._lake, {*self._there, *mine})
+        own_slices = (slice_ for slice_ in GIVEN.here(self._lake) if slice_.whole.target == self._target.slug)
+        return GIVEN.made_from(self._lake, {*self._there, *own_slices})
 
     def _refuse_changed(self) -> None:
         if self._now_there() != self._there:
@@ -159,28 +166,28 @@ class Adding:
 
 def given_in(lake: Lake) -> Mapping[str, dict[str, list[Slice]]]:
     """Returns the slices of all named captures, by slug and by crawl."""
-    found: dict[str, dict[str, list[Slice]]] = {}
+    slices_by_slug: dict[str, dict[str, list[Slice]]] = {}
     for slice_ in GIVEN.here(lake):
-        found.setdefault(slice_.whole.target, {}).setdefault(slice_.crawl, []).append(slice_)
-    return found
+        slices_by_slug.setdefault(slice_.whole.target, {}).setdefault(slice_.crawl, []).append(slice_)
+    return slices_by_slug
 
 
 def _by_place(rows: OrderedRows) -> Iterator[tuple[pa.RecordBatch, Any, Any]]:
     """Yields rows with complete locations, and the numbers of the first and the last row of each location."""
     waiting: pa.Table | None = None
     for batch in rows.batches():
-        own = pa.Table.from_batches([batch])
-        table = own if waiting is None else pa.concat_tables([waiting, own])
-        [whole] = table.combine_chunks().to_batches()
-        starts = _starts(whole)
+        batch_table = pa.Table.from_batches([batch])
+        table = batch_table if waiting is None else pa.concat_tables([waiting, batch_table])
+        [combined] = table.combine_chunks().to_batches()
+        starts = _starts(combined)
         cut = int(starts[-1])
         waiting = table.slice(cut)
         if cut:
-            yield whole.slice(0, cut), starts[:-1], starts[1:] - 1
+            yield combined.slice(0, cut), starts[:-1], starts[1:] - 1
     if waiting is not None:
-        [whole] = waiting.combine_chunks().to_batches()
-        starts = _starts(whole)
-        yield whole, starts, np.append(starts[1:] - 1, whole.num_rows - 1)
+        [combined] = waiting.combine_chunks().to_batches()
+        starts = _starts(combined)
+        yield combined, starts, np.append(starts[1:] - 1, combined.num_rows - 1)
 
 
 def _starts(rows: pa.RecordBatch) -> Any:

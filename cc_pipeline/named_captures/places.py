@@ -63,20 +63,20 @@ class Places:
         (``ASKED_SCHEMA``)."""
         number, count, columns = chunk
         captures: list[dict[str, Any]] = []
-        asked: list[dict[str, Any]] = []
+        requests: list[dict[str, Any]] = []
         names, values = [*columns], [*columns.values()]
         for place in range(count):
-            row = {name: _said(own[place]) for name, own in zip(names, values, strict=True)}
+            row = {name: _said(column[place]) for name, column in zip(names, values, strict=True)}
             if not any(value is not None for value in row.values()):
                 continue
             try:
                 if row.get("warc_filename") is not None and row.get("warc_record_offset") is not None:
                     captures.append(self._capture(row))
                 else:
-                    asked.append({**self._asked(row), "row": number + place})
-            except _Odd as why:
-                self.wrong.add(number + place, str(why))
-        return _table(captures, CAPTURE_SCHEMA), _table(asked, ASKED_SCHEMA)
+                    requests.append({**self._asked(row), "row": number + place})
+            except _Odd as error:
+                self.wrong.add(number + place, str(error))
+        return _table(captures, CAPTURE_SCHEMA), _table(requests, ASKED_SCHEMA)
 
     def _capture(self, row: Mapping[str, Any]) -> dict[str, Any]:
         file = self._file(str(row["warc_filename"]))
@@ -96,32 +96,32 @@ class Places:
         }
 
     def _asked(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        text, when, crawl = _text(row.get("url")), _moment(row.get("fetch_time")), row.get("crawl")
+        text, fetch_time, crawl = _text(row.get("url")), _moment(row.get("fetch_time")), row.get("crawl")
         if text is None:
             raise _Odd("it has neither a location (file and offset) nor a URL")
-        if when is None and crawl is None:
+        if fetch_time is None and crawl is None:
             raise _Odd(f"it has no location, and {text[:200]} has neither a time nor a crawl")
-        found = None if crawl is None else _crawl(crawl)
-        if found is not None and not self._known(found):
-            raise _Odd(f"the source has no crawl {found}")
-        moment = None if when is None else when.replace(microsecond=0)
+        crawl_id = None if crawl is None else _crawl(crawl)
+        if crawl_id is not None and not self._known(crawl_id):
+            raise _Odd(f"the source has no crawl {crawl_id}")
+        moment = None if fetch_time is None else fetch_time.replace(microsecond=0)
         key = surt_key(text)
-        return {"crawl": found, "url_surtkey": key, "url": text, "fetch_time": moment, "named": found is not None}
+        return {"crawl": crawl_id, "url_surtkey": key, "url": text, "fetch_time": moment, "named": crawl_id is not None}
 
     def _file(self, name: str) -> Mapping[str, Any]:
         """Returns the columns that follow from the name of an archive file. Raises ``_Odd``."""
-        found = self._files.get(name)
-        if found is None:
+        file_columns = self._files.get(name)
+        if file_columns is None:
             if len(self._files) >= _REMEMBERED:
                 self._files.clear()
             try:
-                found = self._read(name)
-            except (DataFault, UserInputError, _Odd) as odd:
-                found = f"{name[:200]!r} {odd.reason if isinstance(odd, DataFault) else odd}"
-            self._files[name] = found
-        if isinstance(found, str):
-            raise _Odd(found)
-        return found
+                file_columns = self._read(name)
+            except (DataFault, UserInputError, _Odd) as error:
+                file_columns = f"{name[:200]!r} {error.reason if isinstance(error, DataFault) else error}"
+            self._files[name] = file_columns
+        if isinstance(file_columns, str):
+            raise _Odd(file_columns)
+        return file_columns
 
     def _read(self, name: str) -> Mapping[str, Any]:
         key = current_key(name)
@@ -150,7 +150,7 @@ class Places:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in schema]
+    columns = [pa.array([row.get(column_field.name) for row in rows], column_field.type) for column_field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -164,8 +164,8 @@ def _said(value: Any) -> Any:
 def _crawl(text: Any) -> str:
     try:
         return validate_crawl_id(str(text))
-    except UserInputError as odd:
-        raise _Odd(str(odd)) from None
+    except UserInputError as error:
+        raise _Odd(str(error)) from None
 
 
 def _of_url(url: Any) -> dict[str, Any]:
@@ -183,16 +183,16 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value).encode("utf-8", "backslashreplace").decode()
 
 
-def _number(what: str, value: Any, least: int, most: int) -> int:
+def _number(label: str, value: Any, minimum: int, maximum: int) -> int:
     try:
-        found = int(value)
+        number = int(value)
     except (TypeError, ValueError, OverflowError):
-        found = None
-    if found is None or (isinstance(value, float) and value != found):
-        raise _Odd(f"the {what} {str(value)[:50]!r} is no number")
-    if not least <= found <= most:
-        raise _Odd(f"the {what} {found} is " + ("negative" if found < 0 else f"not between {least} and {most}"))
-    return found
+        number = None
+    if number is None or (isinstance(value, float) and value != number):
+        raise _Odd(f"the {label} {str(value)[:50]!r} is no number")
+    if not minimum <= number <= maximum:
+        raise _Odd(f"the {label} {number} is " + ("negative" if number < 0 else f"not between {minimum} and {maximum}"))
+    return number
 
 
 def _status(value: Any) -> int | None:

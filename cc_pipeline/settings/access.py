@@ -25,26 +25,31 @@ def own_access(texts: Sequence[str]) -> dict[str, Access]:
     """Returns the places that ``texts`` name, in order, each with the credentials of its address.
 
     Raises ``UserInputError`` for an invalid place."""
-    found: dict[str, Access] = {}
+    access_by_place: dict[str, Access] = {}
     for text in texts:
-        found.setdefault(normalise_root(text), split_access(text)[1])
-    return found
+        access_by_place.setdefault(normalise_root(text), split_access(text)[1])
+    return access_by_place
 
 
 def let_in(
-    settings: Settings, env: Mapping[str, str], own: Mapping[str, Access], collinfo: Access, others: Iterable[str]
+    settings: Settings,
+    env: Mapping[str, str],
+    access_by_place: Mapping[str, Access],
+    collinfo: Access,
+    known_places: Iterable[str],
 ) -> Settings:
-    """Returns the settings with credentials: those of the addresses (``own``, by place), else those for their hosts.
+    """Returns the settings with credentials: those of the addresses (``access_by_place``, by place), else those for
+    their hosts.
 
-    Credentials of the environment are sent to one host only: the named one, or the only host of all places. ``others``
-    are places of this home or the environment that are not in the settings. Raises ``UserInputError`` if there are
-    several hosts and none is named.
+    Credentials of the environment are sent to one host only: the named one, or the only host of all places.
+    ``known_places`` are places of this home or the environment that are not in the settings. Raises ``UserInputError``
+    if there are several hosts and none is named.
     """
-    access = _AccessByHost(env, settings, others)
-    places = {place: own.get(place) or access.of(place) for place in settings.sources}
+    access = _AccessByHost(env, settings, known_places)
+    places = {place: access_by_place.get(place) or access.of(place) for place in settings.sources}
     if scheme_of(settings.collinfo) in WEB and not collinfo and settings.collinfo != DEFAULT_COLLINFO:
-        same = [one for one in places if _origin(one) == _origin(settings.collinfo)]
-        collinfo = places[same[0]] if same else access.of(settings.collinfo)
+        same_origin = [source_place for source_place in places if _origin(source_place) == _origin(settings.collinfo)]
+        collinfo = places[same_origin[0]] if same_origin else access.of(settings.collinfo)
     source, *mirrors = places.values()
     return replace(settings, source_access=source, collinfo_access=collinfo, mirror_access=tuple(mirrors))
 
@@ -52,13 +57,17 @@ def let_in(
 class _AccessByHost:
     """Credentials that are not part of an address, each for one host."""
 
-    def __init__(self, env: Mapping[str, str], settings: Settings, others: Iterable[str]) -> None:
+    def __init__(self, env: Mapping[str, str], settings: Settings, known_places: Iterable[str]) -> None:
         self._env = env
         self._settings = settings
-        self._others = others
-        said = read_declared(ProcessSettings, env)
-        self._given = Access(said.source_user, said.source_password, said.source_query.removeprefix("?"))
-        self._host = said.source_host
+        self._others = known_places
+        process_settings = read_declared(ProcessSettings, env)
+        self._given = Access(
+            process_settings.source_user,
+            process_settings.source_password,
+            process_settings.source_query.removeprefix("?"),
+        )
+        self._host = process_settings.source_host
         if self._host and not (_HOST.fullmatch(self._host) and host_of(f"https://{self._host}")):
             # the value is not repeated: it may contain a password
             raise UserInputError(f"{PREFIX}SOURCE_HOST must name one host, perhaps with a port, and no address")
@@ -73,11 +82,11 @@ class _AccessByHost:
         """Whether the environment's credentials are for this place. Raises ``UserInputError`` if that is ambiguous."""
         if self._host:
             return _origin(f"{scheme_of(place)}://{self._host}") == _origin(place)
-        known = {*self._settings.sources, *map(normalise_root, self._others)}
-        if len(set(map(_origin, known))) > 1:
+        known_places = {*self._settings.sources, *map(normalise_root, self._others)}
+        if len(set(map(_origin, known_places))) > 1:
             raise UserInputError(
                 f"{PREFIX}SOURCE_USER, _PASSWORD or _QUERY is set, but there are several hosts: "
-                f"{BETWEEN_PLACES.join(sorted(known))}. Set {PREFIX}SOURCE_HOST to the host that it is for"
+                f"{BETWEEN_PLACES.join(sorted(known_places))}. Set {PREFIX}SOURCE_HOST to the host that it is for"
             )
         return _origin(place) == _origin(self._settings.source)
 
@@ -88,14 +97,14 @@ def _access_by_host(env: Mapping[str, str], address: str) -> Access:
     if not path or not Path(path).is_file():
         return NO_ACCESS
     try:
-        found = netrc(path).hosts.get(host_of(address))
+        login = netrc(path).hosts.get(host_of(address))
     except (OSError, UnicodeDecodeError, NetrcParseError) as error:
         # the parser's message may contain a misplaced password
         line = f" at line {error.lineno}" if isinstance(error, NetrcParseError) else ""
         raise EnvironmentFault(
             f"{path} cannot be read{line}", "Correct it, or set NETRC to another file (/dev/null for none)."
         ) from None
-    return Access(found[0], found[2] or "") if found else NO_ACCESS
+    return Access(login[0], login[2] or "") if login else NO_ACCESS
 
 
 def _origin(address: str) -> tuple[str, str, int | None]:

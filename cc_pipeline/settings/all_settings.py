@@ -44,16 +44,18 @@ _T = TypeVar("_T")
 
 def _storable(place: object) -> str | None:
     text = str(place)
-    odd = sorted(_NOT_IN_PATHS & set(text))
-    if not odd or "://" in text:
+    bad_characters = sorted(_NOT_IN_PATHS & set(text))
+    if not bad_characters or "://" in text:
         return None
-    return f"is {text!r}; tables cannot be stored under a path that has {' '.join(odd)} in it, choose another"
+    return (
+        f"is {text!r}; tables cannot be stored under a path that has {' '.join(bad_characters)} in it, choose another"
+    )
 
 
 def _subsets(names: tuple[str, ...]) -> str | None:
-    odd = [name for name in names if name not in SUBSETS]
-    if odd or not names:
-        return f"{f'names {odd[0]!r}' if odd else 'is empty'}; choose from {', '.join(SUBSETS)}"
+    unknown_subsets = [name for name in names if name not in SUBSETS]
+    if unknown_subsets or not names:
+        return f"{f'names {unknown_subsets[0]!r}' if unknown_subsets else 'is empty'}; choose from {', '.join(SUBSETS)}"
     return None
 
 
@@ -63,8 +65,8 @@ def _seconds(wait: float) -> str | None:
 
 def _host_names(hosts: tuple[str, ...]) -> str | None:
     # the value is not repeated: it may contain a password
-    odd = not all(_HOST_PATTERN.fullmatch(host) for host in hosts)
-    return "takes names of hosts, such as *.aws.cdn.example, and no addresses" if odd else None
+    has_invalid = not all(_HOST_PATTERN.fullmatch(host) for host in hosts)
+    return "takes names of hosts, such as *.aws.cdn.example, and no addresses" if has_invalid else None
 
 
 def _web_address(address: str) -> str | None:
@@ -285,9 +287,9 @@ class Settings:
     def of(self, kind: type[_T]) -> _T:
         """Returns the settings of an extension, by the dataclass that declares them. Raises ``EnvironmentFault`` if the
         extension is not in use."""
-        for one in self.of_extensions:
-            if isinstance(one, kind):
-                return one
+        for extension_values in self.of_extensions:
+            if isinstance(extension_values, kind):
+                return extension_values
         raise EnvironmentFault(
             f"the extension that has {kind.__name__} is not in use here",
             "cc-pipeline extensions shows why: it is not installed, broken, or left out.",
@@ -295,8 +297,10 @@ class Settings:
 
     def with_values(self, values: object) -> Settings:
         """Returns the settings with other ``values`` of one extension."""
-        others = tuple(one for one in self.of_extensions if type(one) is not type(values))
-        return replace(self, of_extensions=(*others, values))
+        other_settings = tuple(
+            extension_values for extension_values in self.of_extensions if type(extension_values) is not type(values)
+        )
+        return replace(self, of_extensions=(*other_settings, values))
 
     @property
     def official_mirror(self) -> str | None:
@@ -332,8 +336,8 @@ class Settings:
 
     def s3_at(self, place: str) -> BucketSettings:
         """Returns the settings of a bucket: its own, which replace all defaults, else the defaults."""
-        others = BucketSettings(self.s3_endpoint, self.s3_region, self.s3_anonymous)
-        return self.s3_buckets.get(host_of(place), others)
+        defaults = BucketSettings(self.s3_endpoint, self.s3_region, self.s3_anonymous)
+        return self.s3_buckets.get(host_of(place), defaults)
 
     @property
     def source_text(self) -> str:

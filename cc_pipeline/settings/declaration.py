@@ -96,8 +96,8 @@ def setting(
         is_of_this_machine=is_of_this_machine,
         is_read_apart=is_read_apart,
     )
-    found: _T = field(default=default, repr=not is_secret, metadata={_KEY: facts})
-    return found
+    declared_field: _T = field(default=default, repr=not is_secret, metadata={_KEY: facts})
+    return declared_field
 
 
 def declarations(kind: type, extension: str = "") -> tuple[Declaration, ...]:
@@ -112,15 +112,26 @@ def declarations(kind: type, extension: str = "") -> tuple[Declaration, ...]:
 def _declarations(kind: type, extension: str) -> tuple[Declaration, ...]:
     kinds = get_type_hints(kind)
     begin = f"{extension}_" if extension else ""
-    found = []
-    for one in fields(kind):
-        facts = one.metadata.get(_KEY)
+    declared = []
+    for declared_field in fields(kind):
+        facts = declared_field.metadata.get(_KEY)
         if facts is None:
             continue
-        if not facts.is_read_apart and kinds[one.name] not in _READERS:
-            raise TypeError(f"{one.name} is declared as {one.type!r}; a setting is {', '.join(map(_named, _READERS))}")
-        found.append(Declaration(one.name, begin + one.name, kinds[one.name], one.default, facts))
-    return tuple(found)
+        if not facts.is_read_apart and kinds[declared_field.name] not in _READERS:
+            raise TypeError(
+                f"{declared_field.name} is declared as {declared_field.type!r}; a setting is "
+                f"{', '.join(map(_named, _READERS))}"
+            )
+        declared.append(
+            Declaration(
+                declared_field.name,
+                begin + declared_field.name,
+                kinds[declared_field.name],
+                declared_field.default,
+                facts,
+            )
+        )
+    return tuple(declared)
 
 
 def read_declared(kind: type[_T], env: Mapping[str, str]) -> _T:
@@ -132,20 +143,21 @@ def read_declared(kind: type[_T], env: Mapping[str, str]) -> _T:
 
 def checked(values: _T, extension: str = "") -> _T:
     """Returns the same values. Raises ``UserInputError`` with the variable of an invalid one."""
-    for one in declarations(type(values), extension):
-        value, check = getattr(values, one.field), one.facts.check
+    for declaration in declarations(type(values), extension):
+        value, check = getattr(values, declaration.field), declaration.facts.check
         problem = None if check is None or value is None or value == "" else check(value)
         if problem is not None:
-            raise UserInputError(f"{one.variable} {problem}")
+            raise UserInputError(f"{declaration.variable} {problem}")
     return values
 
 
-def settings_of_extensions(taken: frozenset[str]) -> dict[str, type]:
-    """Returns the dataclass of settings of each extension that has one. ``taken`` are names of settings of the core.
+def settings_of_extensions(reserved_names: frozenset[str]) -> dict[str, type]:
+    """Returns the dataclass of settings of each extension that has one. ``reserved_names`` are names of settings of the
+    core.
 
     An extension with an invalid one is refused; ``cc-pipeline extensions`` shows the reason.
     """
-    found: dict[str, type] = {}
+    types_by_extension: dict[str, type] = {}
     owners: dict[str, str] = {}
     for extension, kind in collect("settings").items():
         if kind is None:
@@ -156,13 +168,13 @@ def settings_of_extensions(taken: frozenset[str]) -> dict[str, type]:
             refuse(extension, f"settings: {error}")
             continue
         clashes = [f"{PREFIX}{name.upper()} is {owners.get(name, 'a setting of the core')}"
-                   for name in names if name in owners or name in taken]  # fmt: skip
+                   for name in names if name in owners or name in reserved_names]  # fmt: skip
         if clashes:
             refuse(extension, f"settings: {clashes[0]}; another name is needed")
             continue
-        found[extension] = kind
+        types_by_extension[extension] = kind
         owners |= dict.fromkeys(names, f"a setting of the extension {extension}")
-    return found
+    return types_by_extension
 
 
 def read_extension(extension: str, kind: type, env: Mapping[str, str], overrides: dict[str, Any]) -> Any:
@@ -170,12 +182,14 @@ def read_extension(extension: str, kind: type, env: Mapping[str, str], overrides
 
     Raises ``UserInputError`` with the variable."""
     declared = declarations(kind, extension)
-    given = {one.field: overrides.pop(one.name) for one in declared if one.name in overrides}
-    return checked(kind(**{**_values(declared, env), **given}), extension)
+    own_overrides = {
+        declaration.field: overrides.pop(declaration.name) for declaration in declared if declaration.name in overrides
+    }
+    return checked(kind(**{**_values(declared, env), **own_overrides}), extension)
 
 
 def _values(declared: tuple[Declaration, ...], env: Mapping[str, str]) -> dict[str, Any]:
-    read = {one.field: one.read(env) for one in declared}
+    read = {declaration.field: declaration.read(env) for declaration in declared}
     return {name: value for name, value in read.items() if value is not None}
 
 
@@ -184,15 +198,22 @@ def _names(kind: type, extension: str) -> list[str]:
     if not (isinstance(kind, type) and is_dataclass(kind) and kind.__dataclass_params__.frozen):  # type: ignore[attr-defined]
         raise TypeError(f"{kind!r} is no frozen dataclass")
     declared = declarations(kind, extension)
-    odd = {one.name for one in fields(kind)} - {one.field for one in declared}
-    odd |= {one.field for one in declared if one.facts.decides_rows or one.facts.is_read_apart}
-    odd |= {one.field for one in declared if one.default is MISSING}
-    if odd:
+    invalid_fields = {class_field.name for class_field in fields(kind)} - {
+        declaration.field for declaration in declared
+    }
+    invalid_fields |= {
+        declaration.field
+        for declaration in declared
+        if declaration.facts.decides_rows or declaration.facts.is_read_apart
+    }
+    invalid_fields |= {declaration.field for declaration in declared if declaration.default is MISSING}
+    if invalid_fields:
         raise TypeError(
-            f"{', '.join(sorted(odd))}: each field must be setting(default, help=…), read by its type, without "
+            f"{', '.join(sorted(invalid_fields))}: each field must be setting(default, help=…), read by its type, "
+            "without "
             "decides_rows"
         )
-    return [one.name for one in declared]
+    return [declaration.name for declaration in declared]
 
 
 def _named(kind: Any) -> str:
@@ -214,12 +235,12 @@ def one_of(*names: str, joint: str = "") -> Check:
     def check(value: str) -> str | None:
         if value in names:
             return None
-        others = [name for handed in collect(joint).values() for name in handed] if joint else []
-        if value in others:
+        added_names = [name for named_values in collect(joint).values() for name in named_values] if joint else []
+        if value in added_names:
             return None
-        unused = [found.name for found in find_extensions() if found.value is None] if joint else []
-        why = f" (not in use: {', '.join(unused)}; cc-pipeline extensions says why)" if unused else ""
-        return f"is {value!r}; choose one of {', '.join((*names, *others))}{why}"
+        unused = [extension.name for extension in find_extensions() if extension.value is None] if joint else []
+        hint = f" (not in use: {', '.join(unused)}; cc-pipeline extensions says why)" if unused else ""
+        return f"is {value!r}; choose one of {', '.join((*names, *added_names))}{hint}"
 
     return check
 
@@ -234,7 +255,7 @@ def is_above_zero(value: float) -> str | None:
     return None if 0 < value < math.inf else f"must be a number above 0, not {value}"
 
 
-def is_at_least(least: int, why: str = "") -> Check:
-    """Returns a check for a number of ``least`` or more."""
-    reason = f": {why}" if why else ""
-    return lambda value: None if value >= least else f"must be {least} or more{reason}"
+def is_at_least(minimum: int, explanation: str = "") -> Check:
+    """Returns a check for a number of ``minimum`` or more."""
+    reason = f": {explanation}" if explanation else ""
+    return lambda value: None if value >= minimum else f"must be {minimum} or more{reason}"

@@ -54,7 +54,7 @@ def read_buckets(texts: Iterable[str]) -> Mapping[str, BucketSettings]:
 
     Raises ``UserInputError`` for an invalid text, without repeating possible secrets.
     """
-    found: dict[str, BucketSettings] = {}
+    buckets: dict[str, BucketSettings] = {}
     for text in texts:
         place, *words = text.split()
         bucket = host_of(place)
@@ -62,19 +62,19 @@ def read_buckets(texts: Iterable[str]) -> Mapping[str, BucketSettings]:
             raise UserInputError(
                 f"{PREFIX}S3_PLACES: {shown(place)!r} is no bucket; write s3://bucket endpoint=… region=…"
             )
-        given = dict(_pair(bucket, word) for word in words)
-        endpoint = given.get("endpoint")
+        options = dict(_pair(bucket, word) for word in words)
+        endpoint = options.get("endpoint")
         if endpoint is not None:
             problem = endpoint_problem(endpoint)
             if problem is not None:
                 raise UserInputError(f"{PREFIX}S3_PLACES {problem}")
-        found[bucket] = BucketSettings(
+        buckets[bucket] = BucketSettings(
             endpoint,
-            given.get("region", DEFAULT_REGION),
-            yes_from(f"S3_PLACES (s3://{bucket} anonymous)", given.get("anonymous", "no")),
-            given.get("profile"),
+            options.get("region", DEFAULT_REGION),
+            yes_from(f"S3_PLACES (s3://{bucket} anonymous)", options.get("anonymous", "no")),
+            options.get("profile"),
         )
-    return found
+    return buckets
 
 
 def endpoint_problem(endpoint: str) -> str | None:

@@ -28,11 +28,15 @@ from cc_pipeline.settings.environment import text_in
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 
 #: The settings of the core that are read from variables by their type.
-_BY_TYPE: Final = tuple(one for one in declarations(Settings) if not one.facts.is_read_apart)
+_BY_TYPE: Final = tuple(declaration for declaration in declarations(Settings) if not declaration.facts.is_read_apart)
 #: Settings that decide rows, with the types of their values: if one changes, pages are parsed or records verified
 #: again. They belong to a home once rows were made with them.
-CHOICES: Final[Mapping[str, type]] = {one.name: one.kind for one in _BY_TYPE if one.facts.decides_rows}
-_OF_THE_CORE: Final = frozenset(one.name for kind in (Settings, ProcessSettings) for one in declarations(kind))
+CHOICES: Final[Mapping[str, type]] = {
+    declaration.name: declaration.kind for declaration in _BY_TYPE if declaration.facts.decides_rows
+}
+_OF_THE_CORE: Final = frozenset(
+    declaration.name for kind in (Settings, ProcessSettings) for declaration in declarations(kind)
+)
 
 
 def settings_of_extensions_in_use() -> dict[str, type]:
@@ -52,31 +56,34 @@ def declared_settings() -> tuple[Declaration, ...]:
 
 def settable_names() -> tuple[str, ...]:
     """Returns the names of settings of the core (without its places) and of extensions in use."""
-    return tuple(one.name for one in (*_BY_TYPE, *_declared_by_extensions()))
+    return tuple(declaration.name for declaration in (*_BY_TYPE, *_declared_by_extensions()))
 
 
 def override_names() -> tuple[str, ...]:
     """Returns the names of overrides of ``load_settings``: of the core, and of extensions in use."""
-    return tuple(one.name for one in (*declarations(Settings), *_declared_by_extensions()))
+    return tuple(declaration.name for declaration in (*declarations(Settings), *_declared_by_extensions()))
 
 
 def values_by_declaration(settings: Settings) -> Iterator[tuple[Declaration, object]]:
     """Yields each declared setting with its value, those of extensions last. Extensions that were refused after the
     settings were read are left out."""
-    for one in declarations(Settings):
-        yield one, settings.source_text if one.name == "source" else getattr(settings, one.field)
+    for declaration in declarations(Settings):
+        yield (
+            declaration,
+            settings.source_text if declaration.name == "source" else getattr(settings, declaration.field),
+        )
     by_kind = {type(values): values for values in settings.of_extensions}
     for extension, kind in settings_of_extensions_in_use().items():
         if kind in by_kind:
-            for one in declarations(kind, extension):
-                yield one, getattr(by_kind[kind], one.field)
+            for declaration in declarations(kind, extension):
+                yield declaration, getattr(by_kind[kind], declaration.field)
 
 
 def process_values() -> Iterator[tuple[Declaration, object]]:
     """Yields the same for the settings of this process."""
     values = read_declared(ProcessSettings, os.environ)
-    for one in declarations(ProcessSettings):
-        yield one, getattr(values, one.field)
+    for declaration in declarations(ProcessSettings):
+        yield declaration, getattr(values, declaration.field)
 
 
 def as_texts(settings: Settings) -> dict[str, str]:
@@ -86,9 +93,9 @@ def as_texts(settings: Settings) -> dict[str, str]:
     unset value is an empty text, so that no other value replaces it.
     """
     return {
-        one.name.upper(): as_text(value)
-        for one, value in values_by_declaration(settings)
-        if not one.facts.is_secret and not one.facts.is_of_this_machine
+        declaration.name.upper(): as_text(value)
+        for declaration, value in values_by_declaration(settings)
+        if not declaration.facts.is_secret and not declaration.facts.is_of_this_machine
     }
 
 
@@ -104,31 +111,40 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
     a netrc file that cannot be read, and for a home with tables of unknown source.
     """
     env = os.environ if environ is None else environ
-    given = {key: value for key, value in overrides.items() if value is not None}
-    home = Path(given.pop("home", None) or text_in(env, "HOME") or "data").expanduser().resolve()
-    said = text_in(env, "SOURCE")
-    named = given.pop("source", None) or said
+    remaining_overrides = {key: value for key, value in overrides.items() if value is not None}
+    home = Path(remaining_overrides.pop("home", None) or text_in(env, "HOME") or "data").expanduser().resolve()
+    source_variable = text_in(env, "SOURCE")
+    source_text = remaining_overrides.pop("source", None) or source_variable
     note = _note_of(home)
-    noted = note.places if note is not None else ()
-    texts = split_places(str(named)) if named else noted or (DEFAULT_SOURCE,)
-    own = own_access(texts)
-    source, *mirrors = own
-    lake = given.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
-    collinfo = given.pop("collinfo", None) or text_in(env, "COLLINFO")
+    noted_places = note.places if note is not None else ()
+    texts = split_places(str(source_text)) if source_text else noted_places or (DEFAULT_SOURCE,)
+    access_by_place = own_access(texts)
+    source, *mirrors = access_by_place
+    lake = remaining_overrides.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
+    collinfo = remaining_overrides.pop("collinfo", None) or text_in(env, "COLLINFO")
     settings = Settings(source, home, normalise_root(str(lake)), "", mirrors=tuple(mirrors))
-    read: dict[str, Any] = {one.name: one.read(env) for one in _BY_TYPE}
+    read: dict[str, Any] = {declaration.name: declaration.read(env) for declaration in _BY_TYPE}
     read |= choices_of(note) if note is not None else {}
     settings = replace(settings, **{name: value for name, value in read.items() if value is not None})
     extensions = settings_of_extensions_in_use().items()
-    settings = replace(settings, of_extensions=tuple(read_extension(*each, env, given) for each in extensions))
-    settings = checked(replace(settings, **given))
+    settings = replace(
+        settings,
+        of_extensions=tuple(read_extension(*name_and_type, env, remaining_overrides) for name_and_type in extensions),
+    )
+    settings = checked(replace(settings, **remaining_overrides))
     if settings.budget:
         settings = replace(settings, budget=str(Path(settings.budget).expanduser().resolve()))
     elif any(map(settings.is_public_place, settings.sources)):
         settings = replace(settings, budget=_users_budget(env))
     collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_common_crawl else f"{source}/collinfo.json"))
     address, list_access = split_access(collinfo)
-    return let_in(replace(settings, collinfo=address), env, own, list_access, (*noted, *split_places(said or "")))
+    return let_in(
+        replace(settings, collinfo=address),
+        env,
+        access_by_place,
+        list_access,
+        (*noted_places, *split_places(source_variable or "")),
+    )
 
 
 def _users_budget(environ: Mapping[str, str]) -> str | None:

@@ -100,11 +100,11 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     before it ends. Raises ``EnvironmentFault`` if a run has the target (nothing was changed then), and if the lake
     cannot be read or written.
     """
-    with _lease_to_purge(workspace, [plan.slug]) as left:
+    with _lease_to_purge(workspace, [plan.slug]) as stopped_slices:
         refuse_fetching(workspace, plan.slug, plan.slices)
         # runs may have changed the target since the person saw the plan
         plan = plan_purge(workspace, plan.slug, plan.definition)
-        return _purge(workspace, replace(plan, slices=tuple(sorted({*plan.slices, *left}))), now=now)
+        return _purge(workspace, replace(plan, slices=tuple(sorted({*plan.slices, *stopped_slices}))), now=now)
 
 
 def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
@@ -119,8 +119,8 @@ def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
     write_note(workspace.place, note)
     publish_warehouse(workspace)
     for crawl in note.crawls:
-        for one in workspace.place.listing(export_prefix(crawl, plan.slug)):
-            workspace.place.delete(one.key)
+        for export_file in workspace.place.listing(export_prefix(crawl, plan.slug)):
+            workspace.place.delete(export_file.key)
     delete_left_by_jobs(workspace, note.crawls)
     note, moved = _deal_with_files(workspace, note)
     if moved:
@@ -135,8 +135,10 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     Raises ``EnvironmentFault`` if a run has the target (nothing was changed then), and if the lake cannot be read or
     written.
     """
-    with _lease_to_purge(workspace, [slug]) as left:
-        slices = [one for one in {*slices_of_target(workspace.lake, slug), *left} if one.subset == subset]
+    with _lease_to_purge(workspace, [slug]) as stopped_slices:
+        slices = [
+            slice_ for slice_ in {*slices_of_target(workspace.lake, slug), *stopped_slices} if slice_.subset == subset
+        ]
         refuse_fetching(workspace, slug, slices)
         return _drop_slices(workspace, sorted(slices))
 
@@ -159,24 +161,28 @@ def _lease_to_purge(workspace: Workspace, slugs: Collection[str]) -> Iterator[li
     the slices that stopped runs may still commit. Raises ``EnvironmentFault`` if another purge has one of the targets,
     or if the lake has unknown tables."""
     refuse_unknown_tables(workspace.lake)
-    with lease_of(workspace.storage, PURGES, slugs) as mine:
+    with lease_of(workspace.storage, PURGES, slugs) as purge_lease:
         targets.note_purge(workspace.lake, slugs)
-        others = [one for one in leases_of(workspace.storage, PURGES)[0] if one.key != mine.key and one.is_about(slugs)]
-        if others:
+        other_leases = [
+            other_lease
+            for other_lease in leases_of(workspace.storage, PURGES)[0]
+            if other_lease.key != purge_lease.key and other_lease.is_about(slugs)
+        ]
+        if other_leases:
             raise EnvironmentFault(
-                f"{', '.join(sorted(slugs)[:3])} is being purged by {others[0].holder}",
+                f"{', '.join(sorted(slugs)[:3])} is being purged by {other_leases[0].holder}",
                 "Wait for its end, then run this again. Nothing was changed.",
             )
-        left = slices_of_left_runs(workspace, slugs)
-        with workspace.lake.checked(mine.confirm):
-            yield left
+        stopped_slices = slices_of_left_runs(workspace, slugs)
+        with workspace.lake.checked(purge_lease.confirm):
+            yield stopped_slices
 
 
 def refuse_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) -> None:
     """Raises ``EnvironmentFault`` if a run of any home has the target."""
     runs = [run for run in leases_of(workspace.storage, RUNS)[0] if run.is_about([slug])]
     crawls = {crawl for run in runs for crawl in run.crawls}
-    crawls |= {*being_fetched(workspace, slug, {one.crawl for one in slices})}
+    crawls |= {*being_fetched(workspace, slug, {slice_.crawl for slice_ in slices})}
     if runs or crawls:
         holders = f" by {', '.join(dict.fromkeys(run.holder for run in runs))}" if runs else ""
         raise EnvironmentFault(
@@ -189,13 +195,13 @@ def go_on(workspace: Workspace) -> None:
     """Resumes purges whose rows are deleted, for upkeep, before it publishes: a fetch may have reused stored files of
     them, so that rows name these again. Raises ``EnvironmentFault``."""
     for note in _waiting(workspace):
-        again: dict[str, tuple[str, ...]] = {}
+        files_by_crawl: dict[str, tuple[str, ...]] = {}
         for crawl, files in note.old.items():
-            named = named_files(workspace.lake, crawl).files
-            again[crawl] = tuple(one for one in files if one in named)
-        left = (left_by_killed_runs(workspace.lake, workspace.storage, crawl).files for crawl in note.crawls)
-        if any(again.values()) or any(note.files.values()) or any(left):
-            _deal_with_files(workspace, note.with_files(again))
+            row_files = named_files(workspace.lake, crawl).files
+            files_by_crawl[crawl] = tuple(file for file in files if file in row_files)
+        killed_files = (left_by_killed_runs(workspace.lake, workspace.storage, crawl).files for crawl in note.crawls)
+        if any(files_by_crawl.values()) or any(note.files.values()) or any(killed_files):
+            _deal_with_files(workspace, note.with_files(files_by_crawl))
 
 
 def end_what_is_done(workspace: Workspace, retention: float = RETENTION_SECONDS) -> int:
@@ -213,42 +219,42 @@ def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
     place, storage = workspace.place, workspace.storage
     plans: dict[str, list[str]] = {}
     tables: dict[str, dict[str, str]] = {}
-    alive: set[str] = set()
+    active_commits: set[str] = set()
     for crawl in crawls:
         prefix = f"{storage.folder(crawl)}/{PLANS}/"
-        for one in place.listing(prefix):
-            plans.setdefault(one.key.removeprefix(prefix).partition("/")[0], []).append(one.key)
+        for stored_file in place.listing(prefix):
+            plans.setdefault(stored_file.key.removeprefix(prefix).partition("/")[0], []).append(stored_file.key)
         for table in _TABLES:
-            for one in place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
-                tables.setdefault(table, {})[one.key.rpartition("/")[2]] = one.key
+            for stored_file in place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
+                tables.setdefault(table, {})[stored_file.key.rpartition("/")[2]] = stored_file.key
     # after the listings
     for crawl in crawls:
-        alive |= {held.commit for held in living(storage, crawl)}
-    gone = [key for job, keys in plans.items() if job not in alive for key in keys]
+        active_commits |= {fetch_lease.commit for fetch_lease in living(storage, crawl)}
+    keys_to_delete = [key for job, keys in plans.items() if job not in active_commits for key in keys]
     pinned = pinned_versions(place) if workspace.settings.lake_is_apart else {}
     for table, by_name in tables.items():
-        of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
-        ended = {name for name, commit in of_jobs.items() if commit not in alive}
+        commits_by_name = {name: match[1] for name in by_name if (match := _COMMIT.search(name))}
+        ended = {name for name, commit in commits_by_name.items() if commit not in active_commits}
         if not ended or pinned is None:
             continue
         # most files are named now; to check the others costs a listing of all crawls
         now = workspace.lake.pin(table)
         ended -= {path.rpartition("/")[2] for crawl in crawls for path in files_of_crawl(now, crawl)}
         if ended:
-            left = never_committed(workspace.lake, table, pinned.get(table, ()))
-            gone += [by_name[name] for name in sorted(ended & left)]
-    for key in gone:
+            uncommitted = never_committed(workspace.lake, table, pinned.get(table, ()))
+            keys_to_delete += [by_name[name] for name in sorted(ended & uncommitted)]
+    for key in keys_to_delete:
         place.delete(key)
-    return len(gone)
+    return len(keys_to_delete)
 
 
 def remove_whole(workspace: Workspace, slugs: Collection[str], slices: Sequence[Slice]) -> None:
     """Removes targets without captures: their empty slices and their definitions. Raises ``EnvironmentFault``, also if
     a run has one of them (nothing was changed then)."""
-    with _lease_to_purge(workspace, slugs) as left:
+    with _lease_to_purge(workspace, slugs) as stopped_slices:
         for slug in slugs:
             refuse_fetching(workspace, slug, slices)
-        _remove_rows(workspace, sorted({*slices, *left}))
+        _remove_rows(workspace, sorted({*slices, *stopped_slices}))
         targets.forget(workspace.lake, slugs)
 
 
@@ -266,17 +272,19 @@ def _waiting(workspace: Workspace) -> list[PurgeNote]:
 
 def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
     """Writes the note of a purge, with the content of that of an earlier killed purge."""
-    before = read_note(workspace.place, plan.slug)
-    crawls = {one.crawl for one in plan.slices}
-    files = {crawl: tuple(one.file for one in own if one.records) for crawl, own in plan.files.items()}
-    note = before or PurgeNote(plan.slug, plan.definition)
+    earlier_note = read_note(workspace.place, plan.slug)
+    crawls = {slice_.crawl for slice_ in plan.slices}
+    files = {crawl: tuple(share.file for share in shares if share.records) for crawl, shares in plan.files.items()}
+    note = earlier_note or PurgeNote(plan.slug, plan.definition)
     if note.removed_at is not None or not note.plan:
         note = replace(note, plan=plan.digest)
     note = replace(note, begun=note.begun or datetime.now(UTC).isoformat(timespec="milliseconds"))
-    note = note.with_files({crawl: own for crawl, own in files.items() if own})
+    note = note.with_files({crawl: file_names for crawl, file_names in files.items() if file_names})
     # a new purge of a target that was fetched again: its rows are not deleted yet
-    left = None if any(_made(workspace, stage, plan.slices) for stage in _stages(workspace.lake)) else note.removed_at
-    note = replace(note, crawls=tuple(sorted({*note.crawls, *crawls})), removed_at=left)
+    hidden_at = (
+        None if any(_made(workspace, stage, plan.slices) for stage in _stages(workspace.lake)) else note.removed_at
+    )
+    note = replace(note, crawls=tuple(sorted({*note.crawls, *crawls})), removed_at=hidden_at)
     write_note(workspace.place, note)
     return note
 
@@ -300,34 +308,34 @@ def _remove_rows(workspace: Workspace, slices: Sequence[Slice], *, of_subset: bo
     """
     lake = workspace.lake
     for first in range(0, len(slices), _SLICES_AT_ONCE):
-        some = slices[first : first + _SLICES_AT_ONCE]
+        batch = slices[first : first + _SLICES_AT_ONCE]
         for stage, tables_of_notes in _stages(lake, of_subset=of_subset).items():
             for table in tables_of_notes:
                 if lake.version(table) >= 0:
-                    empty_slices(lake, table, some)
-            if made := some if stage in _OF_RUNS else _there(workspace, stage, some):
-                stage.empty(lake, made)
-        progress.report("rows", first + len(some), len(slices))
+                    empty_slices(lake, table, batch)
+            if filled_slices := batch if stage in _OF_RUNS else _there(workspace, stage, batch):
+                stage.empty(lake, filled_slices)
+        progress.report("rows", first + len(batch), len(slices))
 
 
 def _made(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
     """Returns the slices with rows in any table of ``stage``."""
-    named = {stage.digest_name(one): one for one in slices}
-    found: set[Slice] = set()
+    slices_by_name = {stage.digest_name(slice_): slice_ for slice_ in slices}
+    nonempty_slices: set[Slice] = set()
     for table in stage.tables:
-        digests = workspace.lake.digests(table, [*named])
-        found |= {named[name] for name, digest in digests.items() if digest not in (None, GONE)}
-    return sorted(found)
+        digests = workspace.lake.digests(table, [*slices_by_name])
+        nonempty_slices |= {slices_by_name[name] for name, digest in digests.items() if digest not in (None, GONE)}
+    return sorted(nonempty_slices)
 
 
 def _there(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
     """As :func:`_made`, with slices that have rows but no digest."""
-    found = {*_made(workspace, stage, slices)}
+    present_slices = {*_made(workspace, stage, slices)}
     for crawl, targets_ in targets_by_crawl(slices).items():
         for table in stage.tables:
             where = {"crawl": crawl, "target": targets_}
-            found |= {Slice(*key) for key in count_rows(workspace.lake, table, where, SLICE)}
-    return sorted(found)
+            present_slices |= {Slice(*key) for key in count_rows(workspace.lake, table, where, SLICE)}
+    return sorted(present_slices)
 
 
 def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, int]:
@@ -337,7 +345,7 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
     for crawl in sorted({*note.crawls, *note.files}):
         commit = uuid.uuid4().hex
         # the lease keeps files that are read or written here from being swept
-        with lease(storage, crawl, commit) as held, workspace.scratch_folder("purge") as scratch:
+        with lease(storage, crawl, commit) as fetch_lease, workspace.scratch_folder("purge") as scratch:
             # journals name the records, whether their rows were committed or not
             delete_committed(storage, crawl)
             killed = left_by_killed_runs(lake, storage, crawl)
@@ -348,30 +356,33 @@ def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, 
             if free := unnamed(storage, crawl, partial(named_files, lake, crawl), commit):
                 note = note.dealt_with(crawl, tuple(free))
                 write_note(workspace.place, note)
-            sizes = {one.key: one.size for one in storage.transport.listing(f"{storage.folder(crawl)}/")}
-            for number, some in enumerate(_in_turn(note.files.get(crawl, ()), sizes)):
+            sizes = {
+                stored_file.key: stored_file.size
+                for stored_file in storage.transport.listing(f"{storage.folder(crawl)}/")
+            }
+            for number, batch in enumerate(_in_turn(note.files.get(crawl, ()), sizes)):
                 progress.report("stored files", number * _FILES_AT_ONCE, len(note.files.get(crawl, ())), crawl)
                 moved += move_records(
-                    lake, storage, crawl, {one: sizes[one] for one in some if one in sizes},
+                    lake, storage, crawl, {file: sizes[file] for file in batch if file in sizes},
                     f"{crawl}-{commit}-{number:03d}", scratch, killed,
                 )  # fmt: skip
-                held.confirm()
-                note = note.dealt_with(crawl, tuple(some))
+                fetch_lease.confirm()
+                note = note.dealt_with(crawl, tuple(batch))
                 write_note(workspace.place, note)
     return note, moved
 
 
 def _in_turn(files: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    some: list[str] = []
+    batch: list[str] = []
     size = 0
     for file in files:
-        if some and (len(some) >= _FILES_AT_ONCE or size + sizes.get(file, 0) > _BYTES_AT_ONCE):
-            yield some
-            some, size = [], 0
-        some.append(file)
+        if batch and (len(batch) >= _FILES_AT_ONCE or size + sizes.get(file, 0) > _BYTES_AT_ONCE):
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
         size += sizes.get(file, 0)
-    if some:
-        yield some
+    if batch:
+        yield batch
 
 
 def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, *, now: bool) -> PurgeReport:
@@ -391,13 +402,13 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
     ended = _end(workspace, note, retention)
     if not ended:
         note_state(workspace, note, ended=False)
-    named = {crawl: {*named_files(lake, crawl).files} & {*files} for crawl, files in waiting.items()}
+    named_by_crawl = {crawl: {*named_files(lake, crawl).files} & {*files} for crawl, files in waiting.items()}
     removed = note.removed_at or datetime.now(UTC)
     return PurgeReport(
         plan,
         moved,
         sum(map(len, waiting.values())),
-        tuple(crawl for crawl, files in named.items() if files),
+        tuple(crawl for crawl, files in named_by_crawl.items() if files),
         None if ended else datetime.fromtimestamp(removed.timestamp() + RETENTION_SECONDS, UTC),
     )
 
@@ -416,9 +427,11 @@ def _is_past(note: PurgeNote, retention: float) -> bool:
 
 
 def _still_there(workspace: Workspace, note: PurgeNote) -> dict[str, Collection[str]]:
-    found: dict[str, Collection[str]] = {}
+    remaining: dict[str, Collection[str]] = {}
     for crawl, files in note.all_files.items():
-        listed = {one.key for one in workspace.place.listing(f"{workspace.storage.folder(crawl)}/")}
-        if here := listed & {*files}:
-            found[crawl] = here
-    return found
+        stored_keys = {
+            stored_file.key for stored_file in workspace.place.listing(f"{workspace.storage.folder(crawl)}/")
+        }
+        if present_keys := stored_keys & {*files}:
+            remaining[crawl] = present_keys
+    return remaining

@@ -73,42 +73,42 @@ class PurgeNote:
 
     def dealt_with(self, crawl: str, files: tuple[str, ...]) -> PurgeNote:
         """The note with these files of ``crawl`` among the old ones."""
-        left = tuple(one for one in self.files.get(crawl, ()) if one not in set(files))
+        remaining = tuple(file for file in self.files.get(crawl, ()) if file not in set(files))
         old = tuple(sorted({*self.old.get(crawl, ()), *files}))
-        return replace(self, files={**self.files, crawl: left}, old={**self.old, crawl: old})
+        return replace(self, files={**self.files, crawl: remaining}, old={**self.old, crawl: old})
 
 
 def write_note(place: Transport, note: PurgeNote) -> None:
     """Writes the note, replacing the previous one. Raises ``EnvironmentFault``."""
-    at = None if note.removed_at is None else note.removed_at.isoformat()
-    place.put(_key(note.slug), (json.dumps(asdict(note) | {"removed_at": at}) + "\n").encode())
+    removed_at = None if note.removed_at is None else note.removed_at.isoformat()
+    place.put(_key(note.slug), (json.dumps(asdict(note) | {"removed_at": removed_at}) + "\n").encode())
 
 
 def read_note(place: Transport, slug: str) -> PurgeNote | None:
     """Reads the note of a purge that has not ended. Raises ``EnvironmentFault``, also for an invalid note."""
 
-    def of(noted: Any) -> PurgeNote:
-        at = noted["removed_at"]
+    def of(document: Any) -> PurgeNote:
+        removed_at = document["removed_at"]
         return PurgeNote(
-            str(noted["slug"]),
-            str(noted["definition"]),
-            {str(crawl): tuple(map(str, files)) for crawl, files in noted["files"].items()},
-            {str(crawl): tuple(map(str, files)) for crawl, files in noted["old"].items()},
-            tuple(map(str, noted["crawls"])),
-            None if at is None else datetime.fromisoformat(at).astimezone(UTC),
-            str(noted.get("begun", "")),
-            str(noted.get("plan", "")),
+            str(document["slug"]),
+            str(document["definition"]),
+            {str(crawl): tuple(map(str, files)) for crawl, files in document["files"].items()},
+            {str(crawl): tuple(map(str, files)) for crawl, files in document["old"].items()},
+            tuple(map(str, document["crawls"])),
+            None if removed_at is None else datetime.fromisoformat(removed_at).astimezone(UTC),
+            str(document.get("begun", "")),
+            str(document.get("plan", "")),
         )
 
     advice = "It was not written by this version. Delete it, then purge the target again."
     return read_json(place, _key(slug), of, "is no valid note of a purge", advice)
 
 
-def read_json(place: Transport, key: str, of: Callable[[Any], T], trouble: str, advice: str) -> T | None:
-    """Reads a JSON object of the lake and converts it with ``of``; ``None`` if it does not exist. Raises
+def read_json(place: Transport, key: str, parse: Callable[[Any], T], trouble: str, advice: str) -> T | None:
+    """Reads a JSON object of the lake and converts it with ``parse``; ``None`` if it does not exist. Raises
     ``EnvironmentFault`` with ``trouble`` and ``advice`` if it cannot be converted."""
     try:
-        return of(json.loads(place.read_all(key, _LONGEST).data))
+        return parse(json.loads(place.read_all(key, _LONGEST).data))
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return None
@@ -119,7 +119,7 @@ def read_json(place: Transport, key: str, of: Callable[[Any], T], trouble: str, 
 
 def begun(place: Transport) -> list[PurgeNote]:
     """Returns the notes of all purges that have not ended. Raises ``EnvironmentFault``."""
-    slugs = [one.key.removeprefix(_FOLDER).removesuffix(".json") for one in place.listing(_FOLDER)]
+    slugs = [stored_file.key.removeprefix(_FOLDER).removesuffix(".json") for stored_file in place.listing(_FOLDER)]
     notes = (read_note(place, slug) for slug in slugs if not slug.startswith("."))
     return [note for note in notes if note is not None]
 
@@ -164,8 +164,8 @@ class PurgePlan:
     @property
     def digest(self) -> str:
         """A short digest of everything that would be deleted."""
-        files = {crawl: [asdict(one) for one in own] for crawl, own in self.files.items()}
-        slices = [(one.crawl, one.target) for one in self.slices]
+        files = {crawl: [asdict(share) for share in shares] for crawl, shares in self.files.items()}
+        slices = [(slice_.crawl, slice_.target) for slice_ in self.slices]
         return input_digest(
             {"slug": self.slug, "slices": slices, "rows": self.rows, "files": files, "kept": self.kept}
             | {"holders": self.holders, "exports": self.exports, "export_bytes": self.export_bytes}
@@ -175,35 +175,35 @@ class PurgePlan:
     def found_nothing(self) -> bool:
         """Whether the home has only the definition of the target, and the results of its look-ups."""
         uncounted = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
-        held = sum(count for table, count in self.rows.items() if table not in uncounted)
-        return not held and not self.exports
+        row_count = sum(count for table, count in self.rows.items() if table not in uncounted)
+        return not row_count and not self.exports
 
     @property
     def records(self) -> int:
         """The number of stored records that are deleted."""
-        return sum(one.records for own in self.files.values() for one in own)
+        return sum(share.records for shares in self.files.values() for share in shares)
 
     @property
     def bytes(self) -> int:
         """The bytes of these records."""
-        return sum(one.bytes for own in self.files.values() for one in own)
+        return sum(share.bytes for shares in self.files.values() for share in shares)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """Sentences on what is deleted besides the rows, and on what is kept."""
-        said = [
+        lines = [
             f"{self.records:,} stored records ({self.bytes:,} bytes) that no other target has: "
             f"{self.files_where(shared=False):,} files are deleted, {self.files_where(shared=True):,} shared files are "
             "rewritten without them",
             "its definition, its line on the watch list, its partition key and its partitions in the UI",
         ]
         if self.exports:
-            said.append(f"{len(self.exports):,} exported files ({self.export_bytes:,} bytes)")
-        return (*said, *(f"kept: {text}" for text in self.out_of_reach))
+            lines.append(f"{len(self.exports):,} exported files ({self.export_bytes:,} bytes)")
+        return (*lines, *(f"kept: {text}" for text in self.out_of_reach))
 
     def files_where(self, *, shared: bool) -> int:
         """Counts the files that are rewritten without these records (``shared``), or deleted."""
-        return sum(one.shared == shared and one.records > 0 for own in self.files.values() for one in own)
+        return sum(share.shared == shared and share.records > 0 for shares in self.files.values() for share in shares)
 
 
 def digest_of_all(plans: Sequence[PurgePlan]) -> str:
@@ -216,8 +216,8 @@ def refuse_unseen(place: Transport, plans: Sequence[PurgePlan], digest: str) -> 
     """Raises ``UserInputError`` unless ``digest`` is that of ``plans``, as a dry run shows it: so nothing is deleted
     that the person has not seen. A killed purge continues with the digest of its start."""
     killed = [read_note(place, plan.slug) for plan in plans if len(plans) == 1]
-    begun = {note.plan for note in killed if note is not None and note.removed_at is None}
-    if digest and digest in {digest_of_all(plans), *begun}:
+    interrupted_digests = {note.plan for note in killed if note is not None and note.removed_at is None}
+    if digest and digest in {digest_of_all(plans), *interrupted_digests}:
         return
     names = ", ".join(plan.slug for plan in plans)
     if not digest:
@@ -239,29 +239,29 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
     lake = workspace.lake
     refuse_unknown_tables(lake)
     slices = slices_of_target(lake, slug)
-    own = sorted({slug, *(one.target for one in slices)})
-    crawls = sorted({one.crawl for one in slices})
-    where = {"crawl": crawls, "target": own}
+    slice_slugs = sorted({slug, *(slice_.target for slice_ in slices)})
+    crawls = sorted({slice_.crawl for slice_ in slices})
+    where = {"crawl": crawls, "target": slice_slugs}
     rows = {spec.name: sum(count_rows(lake, spec.name, where, ["crawl"]).values()) for spec in purged_tables(lake)}
     rows["targets"] = len(slugs_of(lake, {slug}))
     stored: dict[str, tuple[StoredShare, ...]] = {}
-    kept, holders = 0, set[str]()
+    kept_count, holders = 0, set[str]()
     for crawl, targets in targets_by_crawl(slices).items() if files and rows["records"] else ():
-        shares, also, others = _shares(lake, crawl, {slug, *targets})
+        shares, shared_count, other_slugs = _shares(lake, crawl, {slug, *targets})
         stored[crawl] = shares
-        kept, holders = kept + also, holders | others
-    exports = [one for crawl in crawls for one in workspace.place.listing(export_prefix(crawl, slug))]
+        kept_count, holders = kept_count + shared_count, holders | other_slugs
+    exports = [export_file for crawl in crawls for export_file in workspace.place.listing(export_prefix(crawl, slug))]
     return PurgePlan(
         slug,
         definition,
         tuple(slices),
         rows,
         {crawl: shares for crawl, shares in stored.items() if shares},
-        kept,
+        kept_count,
         tuple(sorted(holders)),
-        tuple(one.key for one in exports),
-        sum(one.size for one in exports),
-        _out_of_reach(workspace, kept, sorted(holders)),
+        tuple(export_file.key for export_file in exports),
+        sum(export_file.size for export_file in exports),
+        _out_of_reach(workspace, kept_count, sorted(holders)),
     )
 
 
@@ -274,51 +274,55 @@ def purged_tables(lake: Lake) -> list[TableSpec]:
 def find_unknown_tables(lake: Lake) -> dict[str, str]:
     """Returns the tables that may have rows of targets and that no purge knows, each with the reason: they are neither
     declared nor noted, or cannot be read. Raises ``EnvironmentFault`` if the lake cannot be listed."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in lake.other_tables():
         try:
             handle = lake.open(TableSpec(name, pa.schema([])))
         except EnvironmentFault as fault:
-            found[name] = f"it cannot be read ({fault.what})"
+            reasons[name] = f"it cannot be read ({fault.what})"
             continue
         if handle is None:
             # created by a process that was killed before it wrote rows
             if lake.has_files(name):
-                found[name] = "it has files, but no log that names them"
+                reasons[name] = "it has files, but no log that names them"
         elif "target" in {field.name for field in handle.schema().fields}:
-            found[name] = "no extension in use declares it, and the home has no note of it"
-    return found
+            reasons[name] = "no extension in use declares it, and the home has no note of it"
+    return reasons
 
 
 def refuse_unknown_tables(lake: Lake) -> None:
     """Raises ``EnvironmentFault`` if a table may have rows of targets that a purge would not find."""
-    for name, why in find_unknown_tables(lake).items():
+    for name, reason in find_unknown_tables(lake).items():
         raise EnvironmentFault(
-            f"{lake.address(name)} may have rows of targets that a purge cannot find: {why}",
+            f"{lake.address(name)} may have rows of targets that a purge cannot find: {reason}",
             UNKNOWN_TABLE,
         )
 
 
 def slices_of_target(lake: Lake, slug: str) -> list[Slice]:
     """Returns every slice that was ever made of a target, of its parts, and of the parts of earlier divisions."""
-    found: set[Slice] = set()
+    slices: set[Slice] = set()
     for spec in purged_tables(lake):
         if spec.has_row_a_slice:
             # written first, so a killed run may have left a row without a slice
             for batch in stream_rows(lake, spec.name, {}, SLICE):
-                mine = batch.filter(pc.starts_with(batch.column("target"), slug)).to_pylist()
-                found |= {Slice(row["crawl"], row["target"]) for row in mine if whole_slug(row["target"]) == slug}
+                target_rows = batch.filter(pc.starts_with(batch.column("target"), slug)).to_pylist()
+                slices |= {
+                    Slice(row["crawl"], row["target"]) for row in target_rows if whole_slug(row["target"]) == slug
+                }
         elif spec.stage is not None:
-            found |= {one for one in _made_slices(lake, spec.name, spec.stage) if whole_slug(one.target) == slug}
-    return sorted(found)
+            slices |= {
+                slice_ for slice_ in _made_slices(lake, spec.name, spec.stage) if whole_slug(slice_.target) == slug
+            }
+    return sorted(slices)
 
 
 def _made_slices(lake: Lake, table: str, stage: Stage) -> Iterator[Slice]:
     try:
-        made = [stage.slice_of(name) for name in lake.digest_names(table, stage.names_begin)]
+        slices = [stage.slice_of(name) for name in lake.digest_names(table, stage.names_begin)]
     except DigestsUnknown:
-        made = [Slice(*key) for key in count_rows(lake, table, {})]
-    return (one for one in made if one is not None)
+        slices = [Slice(*key) for key in count_rows(lake, table, {})]
+    return (slice_ for slice_ in slices if slice_ is not None)
 
 
 def being_fetched(workspace: Workspace, slug: str, crawls: Collection[str]) -> list[str]:
@@ -327,7 +331,8 @@ def being_fetched(workspace: Workspace, slug: str, crawls: Collection[str]) -> l
         crawl
         for crawl in sorted(crawls)
         if any(
-            held.targets is None or slug in map(whole_slug, held.targets) for held in living(workspace.storage, crawl)
+            lease.targets is None or slug in map(whole_slug, lease.targets)
+            for lease in living(workspace.storage, crawl)
         )
     ]
 
@@ -335,21 +340,23 @@ def being_fetched(workspace: Workspace, slug: str, crawls: Collection[str]) -> l
 def slices_of_left_runs(workspace: Workspace, slugs: Collection[str]) -> list[Slice]:
     """Returns the slices of ``slugs`` that stopped runs of any home may still commit: nothing else has a record of
     them. Raises ``EnvironmentFault``."""
-    found: set[Slice] = set()
+    slices: set[Slice] = set()
     for run in leases_of(workspace.storage, RUNS)[1]:
-        own = [slug for slug in slugs if not run.is_gone and run.is_about([slug])]
-        parts = [part for several in workspace.parts(own).values() for part in several]
-        found |= {Slice(c, with_subset(part, s)) for c in run.crawls for s in SUBSETS for part in parts}
-    return sorted(found)
+        run_slugs = [slug for slug in slugs if not run.is_gone and run.is_about([slug])]
+        parts = [part for target_parts in workspace.parts(run_slugs).values() for part in target_parts]
+        slices |= {
+            Slice(crawl, with_subset(part, subset)) for crawl in run.crawls for subset in SUBSETS for part in parts
+        }
+    return sorted(slices)
 
 
 def rows_of_files(lake: Lake, crawl: str, files: Collection[str]) -> Iterator[pa.RecordBatch]:
     """Yields ``target`` and stored location of the rows of a crawl that name any of these stored files."""
-    named = pa.array(sorted(files), pa.string())
+    file_names = pa.array(sorted(files), pa.string())
     for batch in stream_crawl(lake, lake.pin("records"), crawl, ["target", *STORED]):
-        mine = batch.filter(pc.is_in(batch.column("stored_file"), value_set=named))
-        if mine.num_rows:
-            yield mine
+        file_rows = batch.filter(pc.is_in(batch.column("stored_file"), value_set=file_names))
+        if file_rows.num_rows:
+            yield file_rows
 
 
 def as_places(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
@@ -360,30 +367,30 @@ def as_places(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([file, offset], names=list(PLACE_NAME))
 
 
-def _shares(lake: Lake, crawl: str, own: Collection[str]) -> tuple[tuple[StoredShare, ...], int, set[str]]:
-    """Returns the shares of ``own`` targets in stored files, the number of shared records, and the other targets."""
-    found = PlacesFound()
-    for rows in _stored_rows(lake, crawl, own):
-        found.add(as_places(rows))
-    places = found.places()
+def _shares(lake: Lake, crawl: str, slugs: Collection[str]) -> tuple[tuple[StoredShare, ...], int, set[str]]:
+    """Returns the shares of ``slugs`` targets in stored files, the number of shared records, and the other targets."""
+    places_found = PlacesFound()
+    for rows in _stored_rows(lake, crawl, slugs):
+        places_found.add(as_places(rows))
+    places = places_found.places()
     if not len(places):
         return (), 0, set()
     names = [name for name in places.files if name is not None]
     number = {name: index for index, name in enumerate(names)}
     lengths, files = np.zeros(len(places), np.int64), np.zeros(len(places), np.int32)
-    for rows in _stored_rows(lake, crawl, own):
-        at = places.positions(as_places(rows))
-        lengths[at] = rows.column("stored_length").to_numpy()
-        files[at] = _numbers(rows.column("stored_file"), number)
+    for rows in _stored_rows(lake, crawl, slugs):
+        positions = places.positions(as_places(rows))
+        lengths[positions] = rows.column("stored_length").to_numpy()
+        files[positions] = _numbers(rows.column("stored_file"), number)
     stays, shared, holders = np.zeros(len(places), bool), np.zeros(len(names), bool), set[str]()
-    mine = pa.array(sorted(own), pa.string())
+    own_slugs = pa.array(sorted(slugs), pa.string())
     for rows in rows_of_files(lake, crawl, names):
-        others = rows.filter(pc.invert(pc.is_in(rows.column("target"), value_set=mine)))
-        shared[_numbers(others.column("stored_file"), number)] = True
-        at = places.positions(as_places(others))
-        stays[at[at >= 0]] = True
-        both = pc.unique(others.column("target").filter(pa.array(at >= 0)))
-        holders |= {whole_slug(target) for target in both.to_pylist()}
+        other_rows = rows.filter(pc.invert(pc.is_in(rows.column("target"), value_set=own_slugs)))
+        shared[_numbers(other_rows.column("stored_file"), number)] = True
+        positions = places.positions(as_places(other_rows))
+        stays[positions[positions >= 0]] = True
+        sharing_targets = pc.unique(other_rows.column("target").filter(pa.array(positions >= 0)))
+        holders |= {whole_slug(target) for target in sharing_targets.to_pylist()}
     counts = np.bincount(files[~stays], minlength=len(names))
     sizes = np.bincount(files[~stays], weights=lengths[~stays], minlength=len(names))
     shares = [
@@ -403,22 +410,25 @@ def _stored_rows(lake: Lake, crawl: str, targets: Collection[str]) -> Iterator[p
 
 def _numbers(names: pa.Array, number: Mapping[str, int]) -> Any:
     coded = pc.dictionary_encode(names)
-    known = np.array([number[name] for name in coded.dictionary.to_pylist()], np.int64)
-    return known[coded.indices.to_numpy(zero_copy_only=False)] if len(known) else np.zeros(0, np.int64)
+    numbers = np.array([number[name] for name in coded.dictionary.to_pylist()], np.int64)
+    return numbers[coded.indices.to_numpy(zero_copy_only=False)] if len(numbers) else np.zeros(0, np.int64)
 
 
-def _out_of_reach(workspace: Workspace, kept: int, holders: Sequence[str]) -> tuple[str, ...]:
+def _out_of_reach(workspace: Workspace, kept_count: int, holders: Sequence[str]) -> tuple[str, ...]:
     settings = workspace.settings
-    said = ["deliveries, copies of cc.duckdb and of exports, backups of the home: delete them yourself"]
-    if kept:
-        named = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")
-        said.append(f"{kept:,} of its records that other targets have too ({named}): purge those targets as well")
-    if settings.lake_is_apart and (others := published_elsewhere(workspace.place, settings.home)):
-        when = max(others.values())
-        said.append(
-            f"cc.duckdb of {len(others):,} other homes on this lake: each keeps what it shows until it publishes again,"
-            f" or 30 days from its last publication (the newest is of {when:%Y-%m-%d %H:%M} UTC)"
+    lines = ["deliveries, copies of cc.duckdb and of exports, backups of the home: delete them yourself"]
+    if kept_count:
+        names = ", ".join(holders[:5]) + (" …" if len(holders) > 5 else "")
+        lines.append(
+            f"{kept_count:,} of its records that other targets have too ({names}): purge those targets as well"
+        )
+    if settings.lake_is_apart and (other_homes := published_elsewhere(workspace.place, settings.home)):
+        last_published = max(other_homes.values())
+        lines.append(
+            f"cc.duckdb of {len(other_homes):,} other homes on this lake: each keeps what it shows until it publishes "
+            "again,"
+            f" or 30 days from its last publication (the newest is of {last_published:%Y-%m-%d %H:%M} UTC)"
         )
     if workspace.lake.pin("source_files").rows:
-        said.append("pages of the same sites in files of your own (cc-pipeline files add)")
-    return tuple(said)
+        lines.append("pages of the same sites in files of your own (cc-pipeline files add)")
+    return tuple(lines)

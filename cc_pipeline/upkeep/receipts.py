@@ -102,7 +102,7 @@ class Receipt:
     @property
     def crawls(self) -> list[str]:
         """The crawls of the inventories. No other crawl can have files of the target."""
-        return sorted({crawl for one in self.held for crawl in one.crawls})
+        return sorted({crawl for inventory in self.held for crawl in inventory.crawls})
 
     @property
     def key(self) -> str:
@@ -113,12 +113,12 @@ class Receipt:
 def hold(workspace: Workspace, note: PurgeNote, plan: PurgePlan) -> None:
     """Records the inventory of ``plan``, if it is not empty, before anything is deleted. Raises
     ``EnvironmentFault``."""
-    known = _read(workspace.place, _key(note.slug, note.begun)) or Receipt(note.slug, note.definition, note.begun)
-    names = [*(one.file for own in plan.files.values() for one in own if one.records), *plan.exports]
+    receipt = _read(workspace.place, _key(note.slug, note.begun)) or Receipt(note.slug, note.definition, note.begun)
+    names = [*(one.file for shares in plan.files.values() for one in shares if one.records), *plan.exports]
     if any(plan.rows.values()) or names:
-        found = Held(
+        inventory = Held(
             _now(),
-            tuple(sorted({one.crawl for one in plan.slices})),
+            tuple(sorted({slice_.crawl for slice_ in plan.slices})),
             {table: count for table, count in plan.rows.items() if count},
             _rows_digest(workspace.lake, plan),
             plan.records,
@@ -128,34 +128,38 @@ def hold(workspace: Workspace, note: PurgeNote, plan: PurgePlan) -> None:
             len(plan.exports),
             _digests(names),
         )
-        known = replace(known, held=(*known.held, found), files=_joined(known.files, found.files))
-        _write(workspace.place, known)
+        receipt = replace(receipt, held=(*receipt.held, inventory), files=_joined(receipt.files, inventory.files))
+        _write(workspace.place, receipt)
 
 
 def note_state(workspace: Workspace, note: PurgeNote, *, ended: bool) -> None:
     """Updates the receipt of the purge of ``note``, if there is one; if it has ``ended``, with its leftovers. Raises
     ``EnvironmentFault``."""
-    known = _read(workspace.place, _key(note.slug, note.begun))
-    if known is None:
+    receipt = _read(workspace.place, _key(note.slug, note.begun))
+    if receipt is None:
         return
-    files = _joined(known.files, _digests(name for own in note.all_files.values() for name in own))
+    files = _joined(receipt.files, _digests(name for file_names in note.all_files.values() for name in file_names))
     hidden = None if note.removed_at is None else note.removed_at.isoformat(timespec="milliseconds")
-    known = replace(known, files=files, hidden=hidden, left=None, ended=None)
+    receipt = replace(receipt, files=files, hidden=hidden, left=None, ended=None)
     if ended:
-        known = replace(known, left=look_for_rest(workspace, known), ended=_now())
-    _write(workspace.place, known)
+        receipt = replace(receipt, left=look_for_rest(workspace, receipt), ended=_now())
+    _write(workspace.place, receipt)
 
 
 def receipts(workspace: Workspace, slug: str) -> list[Receipt]:
     """Reads the receipts of a target, the oldest first. Raises ``EnvironmentFault``."""
-    keys = [one.key for one in workspace.place.listing(f"{_FOLDER}{slug}/")]
-    found = (_read(workspace.place, key) for key in keys if key.endswith(".json"))
-    return sorted((one for one in found if one is not None), key=lambda one: one.begun)
+    keys = [stored_file.key for stored_file in workspace.place.listing(f"{_FOLDER}{slug}/")]
+    parsed_receipts = (_read(workspace.place, key) for key in keys if key.endswith(".json"))
+    return sorted((receipt for receipt in parsed_receipts if receipt is not None), key=lambda receipt: receipt.begun)
 
 
 def purged(workspace: Workspace) -> set[str]:
     """Returns the slugs that have receipts. Raises ``EnvironmentFault``."""
-    return {one.key.split("/")[1] for one in workspace.place.listing(_FOLDER) if one.key.endswith(".json")}
+    return {
+        stored_file.key.split("/")[1]
+        for stored_file in workspace.place.listing(_FOLDER)
+        if stored_file.key.endswith(".json")
+    }
 
 
 def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
@@ -171,17 +175,17 @@ def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
             f"{lake.root} has none of the tables of the receipt",
             "Use a home of the lake that was purged (CC_PIPELINE_LAKE).",
         )
-    own = sorted({slug, *(one.target for one in slices_of_target(lake, slug))})
-    rows = {table: count_rows(lake, table, {"target": own}, ["target"]).total() for table in tables}
+    slice_slugs = sorted({slug, *(slice_.target for slice_ in slices_of_target(lake, slug))})
+    rows = {table: count_rows(lake, table, {"target": slice_slugs}, ["target"]).total() for table in tables}
     rows["targets"] = len(slugs_of(lake, {slug}))
     folders = [f"{folder}{crawl}/" for folder in _NAMED for crawl in receipt.crawls]
-    names = [one.key for folder in folders for one in workspace.place.listing(folder)]
-    known = set(receipt.files)
+    names = [stored_file.key for folder in folders for stored_file in workspace.place.listing(folder)]
+    known_digests = set(receipt.files)
     old = [(table, key) for table in tables for key in _superseded(workspace, table, receipt.crawls)]
     return Left(
         _now(),
         {table: count for table, count in rows.items() if count},
-        sum(_digest(name) in known for name in names),
+        sum(_digest(name) in known_digests for name in names),
         sum(_has_rows(lake, key, slug) for _, key in old),
         _published(workspace, slug),
         len(tables),
@@ -190,42 +194,44 @@ def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
     )
 
 
-def sentences(workspace: Workspace, receipt: Receipt, left: Left) -> list[str]:
+def sentences(workspace: Workspace, receipt: Receipt, leftovers: Left) -> list[str]:
     """Describes leftovers, and what was searched, in sentences."""
-    held = receipt.held[0]
-    what = ", ".join(f"{count:,} {table}" for table, count in held.rows.items())
-    said = [
-        f"{receipt.definition}: purged {receipt.begun[:10]}. It had {what}; {held.records:,} stored records "
-        f"({held.bytes:,} bytes), {held.exports:,} exported files",
-        f"searched the rows of {left.tables:,} tables, {left.names:,} names of stored and exported files for "
-        f"{len(receipt.files):,} of the receipt, {left.old_files:,} superseded files of tables, and cc.duckdb",
+    inventory = receipt.held[0]
+    row_text = ", ".join(f"{count:,} {table}" for table, count in inventory.rows.items())
+    lines = [
+        f"{receipt.definition}: purged {receipt.begun[:10]}. It had {row_text}; {inventory.records:,} stored records "
+        f"({inventory.bytes:,} bytes), {inventory.exports:,} exported files",
+        f"searched the rows of {leftovers.tables:,} tables, {leftovers.names:,} names of stored and exported files for "
+        f"{len(receipt.files):,} of the receipt, {leftovers.old_files:,} superseded files of tables, and cc.duckdb",
     ]
-    said += [f"LEFT: {count:,} rows in {table}" for table, count in left.rows.items()]
+    lines += [f"LEFT: {count:,} rows in {table}" for table, count in leftovers.rows.items()]
     counts = [
-        (left.files, "stored or exported files that the receipt names"),
-        (left.superseded, "superseded files of tables with rows of it; readers may have them open"),
-        (left.published, "rows in cc.duckdb, which the next run or cc-pipeline automation upkeep removes"),
+        (leftovers.files, "stored or exported files that the receipt names"),
+        (leftovers.superseded, "superseded files of tables with rows of it; readers may have them open"),
+        (leftovers.published, "rows in cc.duckdb, which the next run or cc-pipeline automation upkeep removes"),
     ]
-    said += [f"LEFT: {count:,} {what}" for count, what in counts if count]
+    lines += [f"LEFT: {count:,} {subject}" for count, subject in counts if count]
     if read_note(workspace.place, receipt.slug) is not None:
-        said.append(f"its purge has not ended; to continue it: cc-pipeline targets remove {receipt.slug} --purge")
-    if held.kept:
-        said.append(f"{held.kept:,} records were kept, because {held.holders:,} other targets have them too")
+        lines.append(f"its purge has not ended; to continue it: cc-pipeline targets remove {receipt.slug} --purge")
+    if inventory.kept:
+        lines.append(f"{inventory.kept:,} records were kept, because {inventory.holders:,} other targets have them too")
     since = datetime.fromisoformat(receipt.hidden or receipt.begun)
-    others = published_elsewhere(workspace.place, workspace.settings.home) if workspace.settings.lake_is_apart else {}
-    if late := sum(when < since for when in others.values()):
-        said.append(f"cc.duckdb of {late:,} other homes of the lake is older than the purge: check there too")
-    return [*said, "no leftovers" if left.nothing else f"see {workspace.place.source}/{receipt.key}"]
+    other_homes = (
+        published_elsewhere(workspace.place, workspace.settings.home) if workspace.settings.lake_is_apart else {}
+    )
+    if stale_homes := sum(published_at < since for published_at in other_homes.values()):
+        lines.append(f"cc.duckdb of {stale_homes:,} other homes of the lake is older than the purge: check there too")
+    return [*lines, "no leftovers" if leftovers.nothing else f"see {workspace.place.source}/{receipt.key}"]
 
 
 def _superseded(workspace: Workspace, table: str, crawls: Iterable[str]) -> Iterator[str]:
     """Yields the files in a table's folders of ``crawls`` that the table does not name."""
     live = {path.rpartition("/")[2] for path in workspace.lake.pin(table).files}
     for crawl in crawls:
-        for one in workspace.place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
-            name = one.key.rpartition("/")[2]
+        for stored_file in workspace.place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
+            name = stored_file.key.rpartition("/")[2]
             if name.endswith(".parquet") and name not in live:
-                yield one.key
+                yield stored_file.key
 
 
 def _has_rows(lake: Lake, key: str, slug: str) -> bool:
@@ -254,12 +260,12 @@ def _published(workspace: Workspace, slug: str) -> int:
 
 
 def _rows_digest(lake: Lake, plan: PurgePlan) -> str:
-    made = hashlib.sha256()
-    names = [content_name(one) for one in plan.slices]
+    checksum = hashlib.sha256()
+    names = [content_name(slice_) for slice_ in plan.slices]
     for spec in purged_tables(lake):
         for name, digest in sorted(lake.digests(spec.name, names).items()):
-            made.update(f"{spec.name} {name} {digest}\n".encode())
-    return made.hexdigest()
+            checksum.update(f"{spec.name} {name} {digest}\n".encode())
+    return checksum.hexdigest()
 
 
 def _digests(names: Iterable[str]) -> tuple[str, ...]:
@@ -271,15 +277,15 @@ def _digest(name: str) -> str:
 
 
 def _joined(*files: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted({one for some in files for one in some}))
+    return tuple(sorted({name for names in files for name in names}))
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _key(slug: str, begun: str) -> str:
-    return f"{_FOLDER}{slug}/{begun.replace(':', '').replace('+0000', 'Z')}.json"
+def _key(slug: str, started_at: str) -> str:
+    return f"{_FOLDER}{slug}/{started_at.replace(':', '').replace('+0000', 'Z')}.json"
 
 
 def _write(place: Transport, receipt: Receipt) -> None:
@@ -287,11 +293,12 @@ def _write(place: Transport, receipt: Receipt) -> None:
 
 
 def _read(place: Transport, key: str) -> Receipt | None:
-    def of(noted: Any) -> Receipt:
-        held = tuple(
-            Held(**{**one, "crawls": tuple(one["crawls"]), "files": tuple(one["files"])}) for one in noted["held"]
+    def of(document: Any) -> Receipt:
+        inventories = tuple(
+            Held(**{**inventory, "crawls": tuple(inventory["crawls"]), "files": tuple(inventory["files"])})
+            for inventory in document["held"]
         )
-        left = None if noted["left"] is None else Left(**noted["left"])
-        return Receipt(**{**noted, "held": held, "files": tuple(noted["files"]), "left": left})
+        leftovers = None if document["left"] is None else Left(**document["left"])
+        return Receipt(**{**document, "held": inventories, "files": tuple(document["files"]), "left": leftovers})
 
     return read_json(place, key, of, "is no receipt of a purge", "It was changed, or written by a newer version.")

@@ -79,10 +79,10 @@ def lost_records(workspace: Workspace, slices: Collection[Slice] | None = None) 
 
     Raises ``EnvironmentFault`` if the lake or its store cannot be read.
     """
-    found = []
+    losses = []
     for crawl, targets in targets_by_crawl(FETCH.here(workspace.lake, slices)).items():
-        stands = stand(workspace, slices_of(crawl, targets), (FETCH,))
-        lost = {slice_: one.lost for slice_, one in stands.items() if one.lost}
+        slice_states = stand(workspace, slices_of(crawl, targets), (FETCH,))
+        lost = {slice_: slice_state.lost for slice_, slice_state in slice_states.items() if slice_state.lost}
         counts: Counter[str] = Counter()
         for slice_, count in lost.items():
             counts[slice_.whole.target] += count
@@ -90,8 +90,8 @@ def lost_records(workspace: Workspace, slices: Collection[Slice] | None = None) 
         for _, rows in lost_rows(workspace, lost):
             files.update(rows.column("stored_file").to_pylist())
         if lost:
-            found.append(Lost(crawl, dict(sorted(counts.items())), tuple(sorted(files))))
-    return found
+            losses.append(Lost(crawl, dict(sorted(counts.items())), tuple(sorted(files))))
+    return losses
 
 
 def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed: int | None = None) -> Verified:
@@ -108,28 +108,28 @@ def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed
     stored: Counter[str] = Counter()
     for crawl in crawls_of(pinned):
         rows = _drawn(stream_crawl(lake, pinned, crawl, _JUDGED), share, draw, stored)
-        for row, found in read_members(rows, storage):
-            wrong = _damage(row, found, crawl) if isinstance(found, bytes) else _fault(found)
+        for row, member in read_members(rows, storage):
+            damage = _damage(row, member, crawl) if isinstance(member, bytes) else _fault(member)
             read += 1
-            mismatched += wrong is None and row["digest_check"] == "mismatch"
+            mismatched += damage is None and row["digest_check"] == "mismatch"
             progress.report("verify", read)
-            if wrong is not None:
-                damaged.setdefault(crawl, {})[row["warc_filename"], row["warc_record_offset"]] = wrong
+            if damage is not None:
+                damaged.setdefault(crawl, {})[row["warc_filename"], row["warc_record_offset"]] = damage
     return Verified(read, stored.total(), share == 1, damaged, mismatched)
 
 
 def holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
     """Returns the targets of ``crawl`` that have rows of any of ``places``."""
     files = pa.array(sorted({file for file, _ in places}))
-    found: set[str] = set()
+    slugs: set[str] = set()
     for batch in stream_crawl(lake, lake.pin("records"), crawl, ["target", "warc_filename", "warc_record_offset"]):
-        near = batch.filter(pc.is_in(batch.column("warc_filename"), value_set=files))
-        found |= {
+        file_rows = batch.filter(pc.is_in(batch.column("warc_filename"), value_set=files))
+        slugs |= {
             whole_slug(row["target"])
-            for row in near.to_pylist()
+            for row in file_rows.to_pylist()
             if (row["warc_filename"], row["warc_record_offset"]) in places
         }
-    return sorted(found)
+    return sorted(slugs)
 
 
 def _drawn(
@@ -153,7 +153,7 @@ def _damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
     length are not checked: they are stored because they are broken."""
     if row["outcome"] != "fetched":
         return None
-    promise = Promise(
+    expected = Promise(
         crawl=crawl,
         archive_format=row["archive_format"],
         key=row["stored_file"],
@@ -163,9 +163,9 @@ def _damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
         surtkey=row["url_surtkey"],
         digest=row["content_digest"],
     )
-    found = examine(data, promise)
-    if found.reason is not None:
-        return f"{found.reason}: {found.detail}"
-    if found.digest_check == "mismatch" and row["digest_check"] != "mismatch":
-        return found.detail
+    verification = examine(data, expected)
+    if verification.reason is not None:
+        return f"{verification.reason}: {verification.detail}"
+    if verification.digest_check == "mismatch" and row["digest_check"] != "mismatch":
+        return verification.detail
     return None

@@ -73,8 +73,8 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
     lake (``lake/snapshot.py``). Tables keep their files for at least a week
     (``vacuum.RETENTION_FLOOR_HOURS``).
     """
-    debris = clear_debris(workspace.settings) + forget_ended(workspace.storage)
-    of_extensions, failed = _maintain_extensions(workspace)
+    leftovers = clear_debris(workspace.settings) + forget_ended(workspace.storage)
+    extension_files, failed = _maintain_extensions(workspace)
     lake = workspace.lake
     go_on(workspace)
     merged = _merge(workspace, Bounds() if max_files is None else Bounds(max_files), wait=True)
@@ -87,8 +87,10 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
     deleted = {}
     if pinned is not None:
         # another home may show files that the log does not name: nothing is deleted until that home publishes again
-        unsure = {name for name, own in pinned.items() if name in lake.specs and pins_another_log(lake, name, own)}
-        names = [name for name in names if name not in unsure]
+        unsafe_tables = {
+            name for name, versions in pinned.items() if name in lake.specs and pins_another_log(lake, name, versions)
+        }
+        names = [name for name in names if name not in unsafe_tables]
         deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
         deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
     deleted["folded digests"] = sum(
@@ -96,7 +98,7 @@ def keep_up(workspace: Workspace, max_files: int | None = None, retention_hours:
     )
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     end_what_is_done(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
-    return UpkeepReport(merged, deleted | of_extensions, debris, failed)
+    return UpkeepReport(merged, deleted | extension_files, leftovers, failed)
 
 
 def _maintain_extensions(workspace: Workspace) -> tuple[dict[str, int], dict[str, str]]:
@@ -132,20 +134,20 @@ def merge_and_publish(workspace: Workspace) -> Publication:
 def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int]:
     """Merges due files and returns their numbers by table; none if another process merges, unless ``wait``."""
     lake = workspace.lake
-    evenly = bounds if wait else replace(bounds, most_bytes=_MOST_BYTES_EVENED)
+    evening_bounds = bounds if wait else replace(bounds, most_bytes=_MOST_BYTES_EVENED)
     merged = {spec.name: 0 for spec in lake.specs.values() if not spec.left_by}
     # the lock and the lease are taken only if there is work
     with lake.still():
-        crowded = [name for name in merged if is_due(lake, name, bounds)]
-        uneven = [name for name in merged if lake.pin(name).uneven]
-    if crowded or uneven:
+        due_tables = [name for name in merged if is_due(lake, name, bounds)]
+        uneven_tables = [name for name in merged if lake.pin(name).uneven]
+    if due_tables or uneven_tables:
         scratch = workspace.scratch / "merging"
-        with _merging_alone(workspace, wait=wait) as alone:
-            for name in crowded if alone else ():
+        with _merging_alone(workspace, wait=wait) as has_lock:
+            for name in due_tables if has_lock else ():
                 merged[name] = merge_due(lake, name, scratch, bounds)
-            for name in uneven if alone else ():
-                merged[name] += even_out(lake, name, scratch, evenly, None if wait else _MOST_FOOTERS)
-            if alone:  # otherwise another thread of this process may be merging there
+            for name in uneven_tables if has_lock else ():
+                merged[name] += even_out(lake, name, scratch, evening_bounds, None if wait else _MOST_FOOTERS)
+            if has_lock:  # otherwise another thread of this process may be merging there
                 shutil.rmtree(scratch, ignore_errors=True)
         # Arrow keeps freed memory for itself; the next steps need it elsewhere
         pa.default_memory_pool().release_unused()
@@ -155,13 +157,13 @@ def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int
 @contextmanager
 def _merging_alone(workspace: Workspace, *, wait: bool) -> Iterator[bool]:
     """Yields whether this process may merge. ``wait``: waits for processes of this home, never for other homes."""
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
-            held.enter_context(locked(workspace.settings.home / "upkeep.lock", None if wait else 0))
-            alone = not workspace.settings.lake_is_apart or held.enter_context(leased(workspace.place, "merging"))
+            stack.enter_context(locked(workspace.settings.home / "upkeep.lock", None if wait else 0))
+            has_lock = not workspace.settings.lake_is_apart or stack.enter_context(leased(workspace.place, "merging"))
         except LockHeld:
-            alone = False
-        yield alone
+            has_lock = False
+        yield has_lock
 
 
 @contextmanager
@@ -172,12 +174,12 @@ def leased(lake: Transport, name: str) -> Iterator[bool]:
     """
     folder = f"leases/{name}/"
     # unfinished files have other names
-    leases = [listed for listed in lake.listing(folder) if listed.key.removeprefix(folder).isdecimal()]
-    held = sorted(leases, key=lambda one: one.key)
-    if held and not _has_ended(lake, held[-1]):
+    leases = [lease_file for lease_file in lake.listing(folder) if lease_file.key.removeprefix(folder).isdecimal()]
+    sorted_leases = sorted(leases, key=lambda lease_file: lease_file.key)
+    if sorted_leases and not _has_ended(lake, sorted_leases[-1]):
         yield False
         return
-    number = int(held[-1].key.removeprefix(folder)) + 1 if held else 1
+    number = int(sorted_leases[-1].key.removeprefix(folder)) + 1 if sorted_leases else 1
     key = f"{folder}{number:012}"
     until = (datetime.now(UTC) + LASTS).isoformat(timespec="seconds")
     # the content is unique, so that a process whose answer was lost recognizes its own lease
@@ -185,7 +187,7 @@ def leased(lake: Transport, name: str) -> Iterator[bool]:
         yield False
         return
     try:
-        for ended in held:
+        for ended in sorted_leases:
             lake.delete(ended.key)
         yield True
     finally:
@@ -193,11 +195,11 @@ def leased(lake: Transport, name: str) -> Iterator[bool]:
         lake.put(key, json.dumps({"until": datetime.now(UTC).isoformat()}).encode())
 
 
-def _has_ended(lake: Transport, held: Listed) -> bool:
+def _has_ended(lake: Transport, lease_file: Listed) -> bool:
     """Whether a lease has expired. Without a plausible time, it lasts from its upload on."""
     now = time.time()
     try:
-        data = lake.read_all(held.key, _LONGEST).data
+        data = lake.read_all(lease_file.key, _LONGEST).data
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
             return False  # another process has just taken the following number
@@ -206,7 +208,7 @@ def _has_ended(lake: Transport, held: Listed) -> bool:
         until = datetime.fromisoformat(json.loads(data)["until"]).timestamp()
         if has_come(until, now + LASTS.total_seconds()):
             return until <= now
-    return not has_come(held.modified, now) or held.modified + LASTS.total_seconds() <= now
+    return not has_come(lease_file.modified, now) or lease_file.modified + LASTS.total_seconds() <= now
 
 
 def _sweep_records(workspace: Workspace, retention_hours: float) -> int:
@@ -216,4 +218,4 @@ def _sweep_records(workspace: Workspace, retention_hours: float) -> int:
     swept = [
         sweep(storage, crawl, partial(named_files, lake, crawl), retention_hours * 3_600) for crawl in sorted(crawls)
     ]
-    return sum(one.files for one in swept)
+    return sum(sweep_report.files for sweep_report in swept)

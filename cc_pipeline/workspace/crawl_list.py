@@ -77,13 +77,13 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
         note = f"{failed.what}; the copy from {copy.age} is used instead"
         return CrawlList(copy.crawls, copy.read_at, "copy", failed, note)
     if settings.is_common_crawl:
-        known = known_at_release()
+        release_crawls = known_at_release()
         note = (
             f"{failed.what}, and there is no copy of it; the list of this release ({KNOWN_ON:%Y-%m-%d}, "
-            f"{ago(KNOWN_ON)}) is used instead: newer crawls than {known[0].id} may exist, and "
+            f"{ago(KNOWN_ON)}) is used instead: newer crawls than {release_crawls[0].id} may exist, and "
             "can be named"
         )
-        return CrawlList(known, KNOWN_ON, "release", failed, note)
+        return CrawlList(release_crawls, KNOWN_ON, "release", failed, note)
     return CrawlList((), datetime.now(UTC), "none", failed, f"{failed.what}, and there is no copy of it")
 
 
@@ -117,8 +117,8 @@ def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) ->
     return crawls
 
 
-def _no_list(what: str) -> EnvironmentFault:
-    return EnvironmentFault(what, "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later.")
+def _no_list(problem: str) -> EnvironmentFault:
+    return EnvironmentFault(problem, "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later.")
 
 
 def _is_fresh(settings: Settings, copy: CrawlList) -> bool:
@@ -140,22 +140,24 @@ def _failed_lately(settings: Settings) -> EnvironmentFault | None:
     """Returns the error of this list a few minutes ago, so that not every command waits for it again."""
     path = _failure_path(settings)
     try:
-        at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        failed_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         failed = json.loads(path.read_bytes())
-        known, what, advice = (str(failed[name]) for name in ("list", "what", "advice"))
+        list_address, problem, advice = (str(failed[name]) for name in ("list", "what", "advice"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    lately = timedelta(0) <= datetime.now(UTC) - at < _SILENCE
-    if not lately or known != settings.collinfo:
+    lately = timedelta(0) <= datetime.now(UTC) - failed_at < _SILENCE
+    if not lately or list_address != settings.collinfo:
         return None
-    return EnvironmentFault(f"{what} (asked {ago(at)}; asked again after {at + _SILENCE:%H:%M} UTC)", advice)
+    return EnvironmentFault(
+        f"{problem} (asked {ago(failed_at)}; asked again after {failed_at + _SILENCE:%H:%M} UTC)", advice
+    )
 
 
 def _remember(settings: Settings, fault: EnvironmentFault) -> None:
     if not _is_apart(settings):
         return
-    noted = {"list": settings.collinfo, "what": fault.what, "advice": fault.advice}
+    document = {"list": settings.collinfo, "what": fault.what, "advice": fault.advice}
     try:
-        write_whole(_failure_path(settings), json.dumps(noted).encode())
+        write_whole(_failure_path(settings), json.dumps(document).encode())
     except OSError:
         return  # without the note, the next command only waits longer

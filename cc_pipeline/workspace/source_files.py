@@ -47,12 +47,12 @@ def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict
     """
     where = None if slugs is None else {"slug": list(slugs)}
     rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
-    found = {
+    files = {
         row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"])
         for row in rows
         if row["source_kind"] != ARCHIVE
     }
-    unknown = [slug for slug in slugs or () if slug not in found]
-    if unknown:
-        raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline files add FILE")
-    return found
+    unknown_slugs = [slug for slug in slugs or () if slug not in files]
+    if unknown_slugs:
+        raise UserInputError(f"no file is registered as {unknown_slugs[0]!r}; add it with: cc-pipeline files add FILE")
+    return files

@@ -89,15 +89,15 @@ def tables_by_extension() -> dict[str, Sequence[TableSpec]]:
     with rows of targets that a purge cannot find by its stage.
     """
     owners = {spec.name: "the core" for spec in CORE_TABLES}
-    found: dict[str, Sequence[TableSpec]] = {}
+    tables: dict[str, Sequence[TableSpec]] = {}
     for extension, specs in collect("tables").items():
         problem = _find_problem(specs, owners)
         if problem:
             refuse(extension, problem)
         elif specs:
-            found[extension] = specs
+            tables[extension] = specs
             owners |= {spec.name: f"the extension {extension}" for spec in specs}
-    return found
+    return tables
 
 
 def _find_problem(specs: Sequence[TableSpec], owners: Mapping[str, str]) -> str:
@@ -106,11 +106,11 @@ def _find_problem(specs: Sequence[TableSpec], owners: Mapping[str, str]) -> str:
             return f"it declares {spec!r}, which is no TableSpec"
         if spec.name in owners:
             return f"its table {spec.name} has the name of a table of {owners[spec.name]}"
-        if [own.name for own in specs].count(spec.name) > 1:
+        if [other_spec.name for other_spec in specs].count(spec.name) > 1:
             return f"it declares its table {spec.name} twice"
         may_go = "target" in spec.schema.names and spec.removed_with != "nothing"
-        if may_go and (why := _problem_of_rows(spec)):
-            return f"its table {spec.name} has rows of targets {why}, so that no purge finds them"
+        if may_go and (reason := _problem_of_rows(spec)):
+            return f"its table {spec.name} has rows of targets {reason}, so that no purge finds them"
     return ""
 
 
@@ -120,8 +120,8 @@ def _problem_of_rows(spec: TableSpec) -> str:
         return "and other slice columns than crawl and target"
     if spec.stage is None:
         return "and no stage"
-    one = Slice("crawl", "target")
-    if spec.stage.slice_of(spec.stage.digest_name(one)) != one:
+    example = Slice("crawl", "target")
+    if spec.stage.slice_of(spec.stage.digest_name(example)) != example:
         return "and a stage whose digests are not named LABEL:{crawl}:{target}"
     return ""
 
@@ -135,36 +135,36 @@ def note_of_table(extension: str, spec: TableSpec) -> ExtensionTable:
 
 
 def with_left_tables(
-    noted: Sequence[ExtensionTable], schema_of: Callable[[str], pa.Schema | None]
+    noted_tables: Sequence[ExtensionTable], schema_of: Callable[[str], pa.Schema | None]
 ) -> tuple[TableSpec, ...]:
-    """Returns all declared tables, then the existing ones among ``noted`` whose extensions are not in use.
+    """Returns all declared tables, then the existing ones among ``noted_tables`` whose extensions are not in use.
 
     ``schema_of`` returns the columns of a stored table, ``None`` if it cannot be read. An extension is refused if it
     declares a table that another extension made in this home.
     """
-    makers = {table.table: table.extension for table in noted}
+    makers = {table.table: table.extension for table in noted_tables}
     for extension, specs in tables_by_extension().items():
         for maker, name in ((makers.get(spec.name, extension), spec.name) for spec in specs):
             if maker != extension:
                 refuse(extension, f"its table {name} has the name of one that the extension {maker} made in a home")
     declared = all_tables()
     names = {spec.name for spec in declared}
-    left = (
+    left_specs = (
         _left_table(table, schema)
-        for table in noted
+        for table in noted_tables
         if table.table not in names and (schema := schema_of(table.table)) is not None
     )
-    return (*declared, *left)
+    return (*declared, *left_specs)
 
 
-def _left_table(noted: ExtensionTable, schema: pa.Schema) -> TableSpec:
-    if not noted.digests:
-        return TableSpec(noted.table, schema, removed_with="nothing", left_by=noted.extension)
+def _left_table(noted_table: ExtensionTable, schema: pa.Schema) -> TableSpec:
+    if not noted_table.digests:
+        return TableSpec(noted_table.table, schema, removed_with="nothing", left_by=noted_table.extension)
     return TableSpec(
-        noted.table,
+        noted_table.table,
         schema,
         SLICE,
-        stage=Stage(noted.table, (noted.table,), noted.digests),
-        removed_with=cast("RemovedWith", noted.removed_with),
-        left_by=noted.extension,
+        stage=Stage(noted_table.table, (noted_table.table,), noted_table.digests),
+        removed_with=cast("RemovedWith", noted_table.removed_with),
+        left_by=noted_table.extension,
     )

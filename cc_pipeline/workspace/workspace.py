@@ -112,10 +112,10 @@ class Workspace:
 
         Raises ``UserInputError`` if other homes make the rows of that lake with other settings.
         """
-        chosen = {name: getattr(self.settings, name) for name in CHOICES}
+        choices = {name: getattr(self.settings, name) for name in CHOICES}
         if self.settings.lake_is_apart:
-            agree(self.place, chosen, anew=anew)
-        choose(self.settings.home, chosen, anew=anew)
+            agree(self.place, choices, anew=anew)
+        choose(self.settings.home, choices, anew=anew)
         claim_home(self.settings)
 
     def migrate(self, steps: Sequence[Migration] = MIGRATIONS, *, rewrite: bool = False) -> int:
@@ -292,8 +292,8 @@ class Workspace:
     def rows_of(self, slugs: Sequence[str]) -> dict[str, list[str]]:
         """Returns the slugs that rows of each of ``slugs`` can have: those of its parts, in every subset."""
         return {
-            slug: [with_subset(part, subset) for subset in SUBSETS for part in own]
-            for slug, own in self.parts(slugs).items()
+            slug: [with_subset(part, subset) for subset in SUBSETS for part in parts]
+            for slug, parts in self.parts(slugs).items()
         }
 
 
@@ -337,8 +337,8 @@ def open_transport(
             refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
             timeouts=timeouts or Timeouts(),
             buckets={
-                name: S3Options(one.endpoint, one.region, one.anonymous, one.profile)
-                for name, one in settings.s3_buckets.items()
+                name: S3Options(bucket.endpoint, bucket.region, bucket.anonymous, bucket.profile)
+                for name, bucket in settings.s3_buckets.items()
             },
             bounded=root in settings.sources,
             public_only=public_only,
@@ -353,17 +353,17 @@ def open_transport(
 def open_named(settings: Settings, root: str) -> Transport:
     """Opens a transport to a place that a file names: to no address of this machine or of a private network, except for
     the servers of the source and its mirrors. Raises as :func:`open_transport`."""
-    known = {server_of(place) for place in settings.sources}
-    return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) not in known)
+    source_servers = {server_of(place) for place in settings.sources}
+    return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) not in source_servers)
 
 
-def fetched_whole(settings: Settings, address: str, most: int) -> bytes:
-    """Fetches the object of at most ``most`` bytes at an address that a person or a file names, with
+def fetched_whole(settings: Settings, address: str, max_bytes: int) -> bytes:
+    """Fetches the object of at most ``max_bytes`` bytes at an address that a person or a file names, with
     :func:`open_named`. Raises ``EnvironmentFault`` if it cannot be read."""
     root, _, last = address.rpartition("/")
     try:
         with open_named(settings, root) as transport:
-            return transport.read_all(last, most).data
+            return transport.read_all(last, max_bytes).data
     except DataFault as fault:
         raise EnvironmentFault(
             f"{address} could not be fetched: {fault}", "Check the address, or fetch it by other means."
@@ -377,13 +377,15 @@ def open_lake(settings: Settings, note: Callable[[ExtensionTable], object] = lam
     home = read_note(settings.home, None if settings.lake_is_apart else Path(settings.lake))
     specs = with_left_tables(home.tables if home else (), lambda name: stored_schema(settings.lake, name, options))
     # computed now: an extension that is refused later can finish its writes
-    owned = {
-        spec.name: note_of_table(extension, spec) for extension, own in tables_by_extension().items() for spec in own
+    extension_notes = {
+        spec.name: note_of_table(extension, spec)
+        for extension, extension_specs in tables_by_extension().items()
+        for spec in extension_specs
     }
 
     def before_write(spec: TableSpec) -> None:
-        if spec.name in owned:
-            note(owned[spec.name])
+        if spec.name in extension_notes:
+            note(extension_notes[spec.name])
 
     return Lake(settings.lake, specs, options, before_write)
 
@@ -402,8 +404,8 @@ def lake_options(settings: Settings) -> dict[str, str] | None:
 def limits_of(settings: Settings) -> SourceLimits:
     """Returns the limits of the request budget for this host at the source, before the source has refused any."""
     defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
-    chosen = chosen_limits(defaults, settings.rate, settings.concurrency)
-    return shared_among(chosen, settings.hosts) if settings.has_own_rate else chosen
+    limits = chosen_limits(defaults, settings.rate, settings.concurrency)
+    return shared_among(limits, settings.hosts) if settings.has_own_rate else limits
 
 
 def rate_source_of(settings: Settings) -> RateSourceOpener | None:
@@ -411,9 +413,9 @@ def rate_source_of(settings: Settings) -> RateSourceOpener | None:
     ``EnvironmentFault`` if the extension is not in use."""
     if settings.has_own_rate:
         return None
-    for handed in collect("rate_sources").values():
-        if settings.rate_source in handed:
-            opener: RateSourceOpener = handed[settings.rate_source]
+    for openers in collect("rate_sources").values():
+        if settings.rate_source in openers:
+            opener: RateSourceOpener = openers[settings.rate_source]
             return opener
     raise EnvironmentFault(
         f"no extension in use here adds the rate source {settings.rate_source!r}",

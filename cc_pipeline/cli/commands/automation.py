@@ -49,13 +49,21 @@ def status(home: options.Home = None) -> None:
     if not _is_home(settings):
         return
     with open_instance(settings) as instance:
-        found = list(standings(instance))
+        automations = list(standings(instance))
         silent = silent_servers(instance)
     rows = [
-        (one.name, one.kind, "on" if one.on else "off", _when(one.last), one.said, _when(one.next)) for one in found
+        (
+            automation.name,
+            automation.kind,
+            "on" if automation.on else "off",
+            _when(automation.last),
+            automation.said,
+            _when(automation.next),
+        )
+        for automation in automations
     ]
     show_table("automation", ["name", "kind", "", "last tick", "said", "next"], rows)
-    if not any(one.on for one in found):
+    if not any(automation.on for automation in automations):
         console.print("all are off; turn them on with: cc-pipeline automation on")
     for server, runs in silent.items():
         warn(
@@ -94,8 +102,10 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
         console.print(f"all pages are up to date (parser version {parser})")
         return
     console.print(price_in_words(settings, older))
-    then = "The schedule backfill_missing parses them again, an hour of work at a time." if is_agreed(settings) else ""
-    console.print(then or "They are kept. To parse them again: cc-pipeline automation reparse --yes")
+    next_step = (
+        "The schedule backfill_missing parses them again, an hour of work at a time." if is_agreed(settings) else ""
+    )
+    console.print(next_step or "They are kept. To parse them again: cc-pipeline automation reparse --yes")
 
 
 @app.command()

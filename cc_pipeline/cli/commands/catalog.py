@@ -47,8 +47,8 @@ def _opened(settings: Settings) -> Catalog:
 def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
     """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
     with _opened(settings) as catalog:
-        of = [None] if crawls is None else dict.fromkeys(crawls)
-        rows = [row for crawl in of for row in catalog.coverage(crawl).to_pylist()]
+        crawl_filters = [None] if crawls is None else dict.fromkeys(crawls)
+        rows = [row for crawl in crawl_filters for row in catalog.coverage(crawl).to_pylist()]
     ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
     write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
 
@@ -89,7 +89,7 @@ def _refuse_orders(sql: str) -> None:
 
     from cc_pipeline.duck import connect
 
-    kinds = {one.type for one in connect().extract_statements(sql)}
+    kinds = {statement.type for statement in connect().extract_statements(sql)}
     orders = {"CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE"}
     if kinds & {getattr(StatementType, name) for name in orders}:
         raise UserInputError("the catalog is read-only: only queries are allowed")
@@ -118,11 +118,19 @@ def export_(
 
     rows = []
     with open_workspace(load_settings(home=home)) as workspace:
-        for one in resolve_crawls(workspace, crawl):
-            to = out / f"{one}.catalog.parquet"
+        for crawl_id in resolve_crawls(workspace, crawl):
+            catalog_path = out / f"{crawl_id}.catalog.parquet"
             with disk_trouble(out):
-                made = export_catalog(workspace, one, to)
-            rows.append([str(to), ", ".join(made.subsets), made.row_groups, made.bytes, made.sha256])
+                catalog_file = export_catalog(workspace, crawl_id, catalog_path)
+            rows.append(
+                [
+                    str(catalog_path),
+                    ", ".join(catalog_file.subsets),
+                    catalog_file.row_groups,
+                    catalog_file.bytes,
+                    catalog_file.sha256,
+                ]
+            )
     write_rows("catalogs", ["file", "subsets", "row groups", "bytes", "sha256"], rows, "table")
 
 
@@ -155,26 +163,29 @@ def import_(
     settings = load_settings(source=source, home=home)
     claim_home(settings)
     with open_workspace(settings) as workspace, workspace.scratch_folder("fetched") as folder, progress_bars():
-        here = _fetched(settings, file, folder)
+        local_file = _fetched(settings, file, folder)
         notice(f"comparing with the source: its path list, {FOOTERS} footers (about 1.3 MB)")
-        done = import_catalog(workspace, here, sha256=sha256, believe_repaired=believe_repaired)
-    if done.subsets:
-        notice(f"{done.crawl}: {', '.join(done.subsets)} imported, sha256 {done.sha256}; {done.compared} footers agree")
-        if done.unread:
+        imported = import_catalog(workspace, local_file, sha256=sha256, believe_repaired=believe_repaired)
+    if imported.subsets:
+        notice(
+            f"{imported.crawl}: {', '.join(imported.subsets)} imported, sha256 {imported.sha256}; {imported.compared} "
+            "footers agree"
+        )
+        if imported.unread:
             notice(
-                f"{done.unread:,} of its {done.files:,} files were not harvested by its author: look-ups miss "
-                f"their captures, and say so. To harvest them here: cc-pipeline index harvest --crawl {done.crawl}"
+                f"{imported.unread:,} of its {imported.files:,} files were not harvested by its author: look-ups miss "
+                f"their captures, and say so. To harvest them here: cc-pipeline index harvest --crawl {imported.crawl}"
             )
     else:
-        notice(f"{done.crawl}: nothing was imported: this home has all its subsets already")
-    if done.unbounded:
+        notice(f"{imported.crawl}: nothing was imported: this home has all its subsets already")
+    if imported.unbounded:
         notice(
-            f"{done.unbounded:,} row groups have key bounds that no footer confirms. The bounds were left out, so "
+            f"{imported.unbounded:,} row groups have key bounds that no footer confirms. The bounds were left out, so "
             f"look-ups read these row groups. To import them: --believe-repaired; to compute them: cc-pipeline index "
-            f"repair --crawl {done.crawl}"
+            f"repair --crawl {imported.crawl}"
         )
-    notice(f"{done.requests:,} requests, {done.bytes / 1e6:,.1f} MB")
-    show_coverage(settings, [done.crawl])
+    notice(f"{imported.requests:,} requests, {imported.bytes / 1e6:,.1f} MB")
+    show_coverage(settings, [imported.crawl])
 
 
 #: Maximum bytes of a catalog file; most have 8 MB.

@@ -144,9 +144,9 @@ def doctor(
     if repair:
         # it fetches and parses
         engine.check_ready(settings)
-    found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
+    record_findings = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
     refuse_undefinable()
-    _tell([*examine(settings), *found, *engine.examine(settings), *budget_findings(settings)])
+    _tell([*examine(settings), *record_findings, *engine.examine(settings), *budget_findings(settings)])
 
 
 def _tell(findings: Iterable[Finding]) -> None:
@@ -202,19 +202,19 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     # of a UI that was killed
     end_runs_of_gone_servers(settings)
     console.print(f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", soft_wrap=True)
-    named = os.environ.get("DAGSTER_HOME")
-    if named and Path(named).expanduser().resolve() != settings.dagster_home:
-        note = f"note: DAGSTER_HOME={named} is not used: this shows the runs of the home, in {settings.dagster_home}"
+    dagster_home = os.environ.get("DAGSTER_HOME")
+    if dagster_home and Path(dagster_home).expanduser().resolve() != settings.dagster_home:
+        note = f"note: DAGSTER_HOME={dagster_home} is not used: this shows the runs of {settings.dagster_home}"
         console_err.print(note, soft_wrap=True)
     if missing := missing_in(settings):
         note = f"note: {settings.dagster_home / 'dagster.yaml'} is your own file and lacks {' and '.join(missing)}"
         console_err.print(f"{note}: docs/dagster.md (Restarts) has the lines", soft_wrap=True)
     arguments = ("-w", workspace_file(settings), "-h", "127.0.0.1", "-p", port)
     # a process of its own: the environment is the only way to tell it which home is meant
-    told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
+    home_variables = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
     try:
         # dagster prefers a .env of the current folder to the environment, and it may name another home
-        environment = children.whole_environment({**DAEMON_VARIABLES, **os.environ, **told})
+        environment = children.whole_environment({**DAEMON_VARIABLES, **os.environ, **home_variables})
         program = children.python_command("cc_pipeline.defs.dev", *arguments)
         status = serve(program, settings.dagster_home, environment)
     finally:
@@ -240,30 +240,30 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
         lake, storage = open_lake(settings), workspace.storage
         mended: list[Finding] = []
         if repair:
-            mended, is_whole = _mend_tables(workspace, lake)
+            mended, is_readable = _mend_tables(workspace, lake)
             findings += mended
-            if not is_whole:
+            if not is_readable:
                 return findings
-        found = stored_files.Verified(0, 0)
+        verified = stored_files.Verified(0, 0)
         if verify:
-            found = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
-            findings.append(verified_finding(found))
+            verified = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
+            findings.append(verified_finding(verified))
         if repair:
             lost, unbalanced = stored_files.lost_records(workspace), to_make_again(balance(workspace))
-            again: dict[str, set[str]] = defaultdict(set)
-            for one in lost:
-                again[one.crawl] |= one.targets.keys()
-            for crawl, places in found.damaged.items():
-                again[crawl] |= {*stored_files.holders(lake, crawl, places)}
+            slugs_to_refetch: dict[str, set[str]] = defaultdict(set)
+            for lost_file in lost:
+                slugs_to_refetch[lost_file.crawl] |= lost_file.targets.keys()
+            for crawl, places in verified.damaged.items():
+                slugs_to_refetch[crawl] |= {*stored_files.holders(lake, crawl, places)}
             for stage, slices in unbalanced.items():
                 # runs cannot see that these rows are wrong
                 stage.forget(lake, slices)
                 for slice_ in slices:
-                    again[slice_.crawl].add(slice_.whole.target)
-            count = sum(one.records for one in lost) + found.records
-            miscounted = _have_miscounted_made_again(workspace, again)
-            if again:
-                _repair(workspace, found, again)
+                    slugs_to_refetch[slice_.crawl].add(slice_.whole.target)
+            count = sum(lost_file.records for lost_file in lost) + verified.records
+            miscounted = _have_miscounted_made_again(workspace, slugs_to_refetch)
+            if slugs_to_refetch:
+                _repair(workspace, verified, slugs_to_refetch)
                 text = f"{count:,} records were fetched again, parsed and published; the ledger has those still missing"
                 findings = mended + ([Finding("ok", "repaired", text)] if count else [])
                 if unbalanced:
@@ -289,24 +289,24 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     if not is_home_of(workspace.settings):
         return [], True
     findings = []
-    for done in mend_tables(lake):
-        kept = "no copy is left" if done.kept is None else f"a copy is kept as {done.kept}"
+    for mended in mend_tables(lake):
+        copy_note = "no copy is left" if mended.kept is None else f"a copy is kept as {mended.kept}"
         commands = [
-            run_command(lake, slices_of(crawl, targets)) for crawl, targets in targets_by_crawl(done.slices).items()
+            run_command(lake, slices_of(crawl, targets)) for crawl, targets in targets_by_crawl(mended.slices).items()
         ]
-        again = f"{len(done.slices):,} slices must be rebuilt" if done.slices else ""
-        text = "; ".join(part for part in (done.torn.text, kept, again) if part)
+        remake_note = f"{len(mended.slices):,} slices must be rebuilt" if mended.slices else ""
+        text = "; ".join(part for part in (mended.torn.text, copy_note, remake_note) if part)
         findings.append(Finding("ok", "repaired", text, "; ".join(commands)))
-    is_whole = all(torn.is_harmless for torn in torn_tables(lake))
-    if is_whole:
+    is_readable = all(incomplete_file.is_harmless for incomplete_file in torn_tables(lake))
+    if is_readable:
         # the fetched records are stored, with journals that name them
         for crawl in {slice_.crawl for slice_ in torn_slices(lake, ("records",))}:
             adopt_again(workspace.storage, crawl)
-    if is_whole and findings:
+    if is_readable and findings:
         for slug in lost_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
             text = f"the definition of {slug} is lost"
             findings.append(Finding("bad", "targets", text, "Run it again as it was named: cc-pipeline run …"))
-    return findings, is_whole
+    return findings, is_readable
 
 
 def _publish(workspace: Workspace) -> None:
@@ -316,27 +316,27 @@ def _publish(workspace: Workspace) -> None:
         step("cc.duckdb", launcher.publish, aside=False)
 
 
-def _have_miscounted_made_again(workspace: Workspace, again: dict[str, set[str]]) -> list[str]:
+def _have_miscounted_made_again(workspace: Workspace, slugs_to_refetch: dict[str, set[str]]) -> list[str]:
     """Has slices rebuilt whose rows differ from their commit, and returns what was wrong. Their targets are added to
-    ``again``, by crawl, and reuse their stored records. Index tables are rebuilt here.
+    ``slugs_to_refetch``, by crawl, and reuse their stored records. Index tables are rebuilt here.
     """
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.records.segments import adopt_again
     from cc_pipeline.workspace.miscounts import find_changed_miscounts, make_again, sentences
 
-    found = find_changed_miscounts(workspace.settings, workspace.lake, every=True)
-    slices = make_again(workspace.lake, found)
+    miscounts = find_changed_miscounts(workspace.settings, workspace.lake, every=True)
+    slices = make_again(workspace.lake, miscounts)
     for slice_ in slices:
         adopt_again(workspace.storage, slice_.crawl)
         if slice_.target:
-            again[slice_.crawl].add(slice_.whole.target)
+            slugs_to_refetch[slice_.crawl].add(slice_.whole.target)
     if crawls := sorted({slice_.crawl for slice_ in slices if not slice_.target}):
         with Launcher(workspace) as launcher:
             step(f"index of {', '.join(crawls)}", partial(launcher.harvest, crawls), aside=False)
-    return [*sentences(found)]
+    return [*sentences(miscounts)]
 
 
-def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:
+def _repair(workspace: Workspace, verified: Verified, slugs_to_refetch: dict[str, set[str]]) -> None:
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.fetch import fetch_captures
     from cc_pipeline.extraction.target_slices import part_slices
@@ -344,23 +344,30 @@ def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -
     from cc_pipeline.workspace.workspace import open_workspace
 
     trouble: Incomplete | None = None
-    for crawl, slugs in sorted(again.items()):
+    for crawl, slugs in sorted(slugs_to_refetch.items()):
         subsets: dict[str, set[str]] = defaultdict(set)
         for slice_ in part_slices(workspace, slices_of(crawl, sorted(slugs))):
             subsets[slice_.whole.target].add(slice_.subset)
         targets = workspace.targets(sorted(slugs))
-        if places := found.damaged.get(crawl):
+        if places := verified.damaged.get(crawl):
             try:
                 # runs cannot see which bytes are wrong; the runs below parse what is fetched here
                 fetch_captures(workspace, crawl, [*targets], distrusted=[*places])
             except Incomplete as error:
                 trouble = trouble or error
         # in the subsets that they have, whatever the settings are
-        for some in sorted({tuple(sorted(one)) for one in subsets.values()}):
-            mine = [target for slug, target in targets.items() if tuple(sorted(subsets[slug])) == some]
-            with open_workspace(replace(workspace.settings, subsets=some)) as own, Launcher(own) as launcher:
+        for subset_group in sorted({tuple(sorted(slug_subsets)) for slug_subsets in subsets.values()}):
+            group_targets = [target for slug, target in targets.items() if tuple(sorted(subsets[slug])) == subset_group]
+            with (
+                open_workspace(replace(workspace.settings, subsets=subset_group)) as group_workspace,
+                Launcher(group_workspace) as launcher,
+            ):
                 try:
-                    step(f"lost records of {crawl}", partial(all_runs, launcher.extract([crawl], mine)), aside=False)
+                    step(
+                        f"lost records of {crawl}",
+                        partial(all_runs, launcher.extract([crawl], group_targets)),
+                        aside=False,
+                    )
                 except Incomplete as error:
                     # a failure in one crawl must not stop the others
                     trouble = trouble or error
@@ -383,18 +390,18 @@ def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) 
 
 
 def _end(process: children.Process) -> None:
-    for number, patience in _ENDINGS:
+    for number, timeout in _ENDINGS:
         try:
             os.killpg(process.pid, number)
         except (ProcessLookupError, PermissionError):  # the latter for a group of zombies, on some systems
             break
-        if _gone(process, patience):
+        if _gone(process, timeout):
             break
     process.poll()
 
 
-def _gone(process: children.Process, patience: float) -> bool:
-    deadline = time.monotonic() + patience
+def _gone(process: children.Process, timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if process.poll() is not None:
             _reap(process.pid)

@@ -64,7 +64,7 @@ def export(
       cc-pipeline export example.com --format metadata-json --out example.tsv
     """
     try:
-        done = export_home(
+        export_report = export_home(
             load_settings(home=home),
             out,
             targets or (),
@@ -77,11 +77,11 @@ def export(
             guard_formulas=guarding(),
             said=Said(creator, url),
         )
-    except Incomplete as lacking:
-        if lacking.report is not None:
-            show_export(f"exported to {out}", lacking.report)
+    except Incomplete as incomplete:
+        if incomplete.report is not None:
+            show_export(f"exported to {out}", incomplete.report)
         raise
-    show_export(f"exported to {out}", done)
+    show_export(f"exported to {out}", export_report)
 
 
 COMMANDS = {"export": Command(export, EVERYDAY, 60, help=(export.__doc__ or "").replace("FORMATS", describe_formats()))}

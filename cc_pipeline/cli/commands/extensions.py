@@ -30,21 +30,21 @@ def extensions(
     from cc_pipeline.api.extensions import installed_extensions
 
     checked_format(output)
-    listed = installed_extensions(_settings())
-    if output == "table" and not listed:
+    installed = installed_extensions(_settings())
+    if output == "table" and not installed:
         console.print("no extensions are installed")
         return
     columns = ["extension", "state", "from", "adds", "problem", "to_do"]
     rows = [
         (
-            each.name,
-            each.state,
-            each.origin,
-            "; ".join(each.adds) or each.summary,
-            each.problem or None,
-            each.advice or None,
+            extension.name,
+            extension.state,
+            extension.origin,
+            "; ".join(extension.adds) or extension.summary,
+            extension.problem or None,
+            extension.advice or None,
         )
-        for each in listed
+        for extension in installed
     ]
     write_rows("extensions", columns, rows, output)
 

@@ -71,29 +71,32 @@ def add_captures(
     from cc_pipeline.api.giving import add_captures as add
     from cc_pipeline.named_captures.reading import NAMES
 
-    columns = dict(one.partition("=")[::2] for one in column or ())
-    if unknown := [one for one, own in columns.items() if one not in NAMES or not own]:
-        raise UserInputError(f"--column {unknown[0]}: write COLUMN=NAME; columns are {', '.join(NAMES)}")
+    columns = dict(pair.partition("=")[::2] for pair in column or ())
+    if unknown_columns := [
+        column_name for column_name, file_column in columns.items() if column_name not in NAMES or not file_column
+    ]:
+        raise UserInputError(f"--column {unknown_columns[0]}: write COLUMN=NAME; columns are {', '.join(NAMES)}")
     settings = load_settings(source=source, home=home, via=via, subsets=tuple(subset) if subset else None)
-    done = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
-    for row, why in sorted(done.wrong.first):
-        warn(f"row {row:,}: {why}")
-    counts = done.counts
+    added = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
+    for row, reason in sorted(added.wrong.first):
+        warn(f"row {row:,}: {reason}")
+    counts = added.counts
     console.print(
-        f"{done.target.definition}: {sum(done.held.values()):,} captures in {len(done.held):,} crawls, {counts.new:,} "
+        f"{added.target.definition}: {sum(added.held.values()):,} captures in {len(added.held):,} crawls, "
+        f"{counts.new:,} "
         f"new, {counts.changed if replace else 0:,} changed, {counts.gone if replace else 0:,} removed"
     )
     if counts.changed and not replace:
         notice(f"{counts.changed:,} existing captures differ in {file} and were kept; --replace overwrites them")
     if counts.repeats:
         notice(f"{counts.repeats:,} rows repeat a location")
-    if done.blocked:
-        notice(f"{done.blocked:,} captures are of blocked or unknown sites: a run skips them")
-    console.print(done.run, soft_wrap=True)
-    if done.wrong.count:
+    if added.blocked:
+        notice(f"{added.blocked:,} captures are of blocked or unknown sites: a run skips them")
+    console.print(added.run, soft_wrap=True)
+    if added.wrong.count:
         raise Incomplete(
-            f"{done.wrong.count:,} rows of {file} could not be used",
-            f"The first {len(done.wrong.first)} are printed above; all other rows were added.",
+            f"{added.wrong.count:,} rows of {file} could not be used",
+            f"The first {len(added.wrong.first)} are printed above; all other rows were added.",
         )
 
 
@@ -144,13 +147,13 @@ def add_source(
         _add_archives(settings, files, crawl, register_only, yes)
         return
     with open_workspace(settings) as workspace:
-        found = [identify(workspace.transport, named, kind, crawl) for named in files]
-        new = register(workspace, found)
-        slugs = list(dict.fromkeys(file.slug for file in found))
+        source_files = [identify(workspace.transport, location, kind, crawl) for location in files]
+        new = register(workspace, source_files)
+        slugs = list(dict.fromkeys(file.slug for file in source_files))
         show_table(
             "files read whole",
             ["file", "crawl", "partition key", ""],
-            [(_name(file.location), file.crawl, file.slug, "new" if file in new else "known") for file in found],
+            [(_name(file.location), file.crawl, file.slug, "new" if file in new else "known") for file in source_files],
         )
         with Launcher(workspace) as launcher:
             if register_only:
@@ -159,20 +162,22 @@ def add_source(
             with progress_bars():
                 step("files", lambda: launcher.read_source_files(slugs), aside=False)
                 step("cc.duckdb", launcher.publish, aside=False)
-        counts = {file: _rows(settings, file.slug) for file in found}
-        rows = [(_name(file.location), *counted) for file, counted in counts.items()]
+        counts = {file: _rows(settings, file.slug) for file in source_files}
+        rows = [(_name(file.location), *row_counts) for file, row_counts in counts.items()]
         show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
-        _say_unread(workspace, {file: sum(counted[:-1]) for file, counted in counts.items()})
+        _say_unread(workspace, {file: sum(row_counts[:-1]) for file, row_counts in counts.items()})
     if any(row[-1] for row in rows):
         console.print('to see what could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
 
 
-def _add_archives(settings: Settings, files: list[str], named: str | None, register_only: bool, yes: bool) -> None:
+def _add_archives(
+    settings: Settings, files: list[str], collection_name: str | None, register_only: bool, yes: bool
+) -> None:
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.harvesting.archives import collection_id, register_archives
     from cc_pipeline.workspace.workspace import open_workspace
 
-    crawl = collection_id(named)
+    crawl = collection_id(collection_name)
     claim_home(settings)
     with open_workspace(settings) as workspace:
         added = register_archives(workspace, files, crawl)
@@ -214,8 +219,8 @@ def _say_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
             )
             unread.append((_name(file.location), count, len(faults), reason))
     if rows and not any(rows.values()):
-        said = "; ".join(f"{name} ({count:,} unreadable ranges, {reason})" for name, _, count, reason in unread[:3])
-        raise UserInputError(f"no record could be read from {len(rows):,} files: {said}")
+        examples = "; ".join(f"{name} ({count:,} unreadable ranges, {reason})" for name, _, count, reason in unread[:3])
+        raise UserInputError(f"no record could be read from {len(rows):,} files: {examples}")
     if unread:
         show_table("not readable", ["file", "rows", "ranges", "first reason"], unread)
 

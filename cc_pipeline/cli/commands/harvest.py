@@ -73,16 +73,16 @@ def harvest(
     if index_files is not None:
         _keep_list(settings, crawl, index_files)
     with open_workspace(settings) as workspace:
-        chosen = resolve_crawls(workspace, crawl)
+        crawl_ids = resolve_crawls(workspace, crawl)
         try:
-            harvest_crawls(workspace, chosen, refresh=refresh)
+            harvest_crawls(workspace, crawl_ids, refresh=refresh)
         except IndexIncomplete:
-            show_coverage(settings, chosen)
+            show_coverage(settings, crawl_ids)
             raise
-        gaps = catalog_gaps(workspace, chosen)
-    show_coverage(settings, chosen)
-    for one in gaps:
-        warn(f"{one.what} could not be read: {one.named}")
+        gaps = catalog_gaps(workspace, crawl_ids)
+    show_coverage(settings, crawl_ids)
+    for gap in gaps:
+        warn(f"{gap.what} could not be read: {gap.named}")
 
 
 def _keep_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
@@ -118,7 +118,7 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
     settings = load_settings(source=source, home=home)
     claim_home(settings)
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
-        chosen = resolve_crawls(workspace, crawl)
-        for one in chosen:
-            step(f"repair {one}", partial(launcher.repair, one))
-    show_coverage(settings, chosen)
+        crawl_ids = resolve_crawls(workspace, crawl)
+        for crawl_id in crawl_ids:
+            step(f"repair {crawl_id}", partial(launcher.repair, crawl_id))
+    show_coverage(settings, crawl_ids)

@@ -89,7 +89,7 @@ def lookup(
     from cc_pipeline.commoncrawl.filters import parse_condition
 
     condition = parse_condition(where).text if where else ""
-    asked = open_question(
+    question_context = open_question(
         targets,
         crawl,
         source=source,
@@ -103,60 +103,73 @@ def lookup(
     if count:
         if out is not None or columns is not None or limit:
             raise UserInputError("--count goes without --out, --columns and --limit")
-        with asked as question:
+        with question_context as question:
             _count(question, harvest, checked_format(output or "table"))
         return
-    chosen = chosen_format(output, out)
-    names = chosen_columns(columns, chosen)
-    if everywhere := condition_of_all(targets):
-        _scan(everywhere, crawl, names, chosen, out, subset=subset, harvest=harvest, yes=yes, source=source, home=home)
+    output_format = chosen_format(output, out)
+    names = chosen_columns(columns, output_format)
+    if scan_condition := condition_of_all(targets):
+        _scan(
+            scan_condition,
+            crawl,
+            names,
+            output_format,
+            out,
+            subset=subset,
+            harvest=harvest,
+            yes=yes,
+            source=source,
+            home=home,
+        )
         return
     read = columns_to_read(names)
     with (
-        asked as question,
-        capture_writer(chosen, names, out) as write,
+        question_context as question,
+        capture_writer(output_format, names, out) as write,
     ):
-        left = limit or None
+        remaining = limit or None
 
         def ask(crawl: str) -> list[pa.Table]:
             return captures_of(question, crawl, read, harvest)
 
         failed: list[str] = []
-        found: set[str] = set()
+        found_slugs: set[str] = set()
         # one crawl's captures are held at a time
         for _, tables in each_crawl(question.crawls, ask, failed):
-            found.update(target.slug for target, table in zip(question.targets, tables, strict=True) if table.num_rows)
+            found_slugs.update(
+                target.slug for target, table in zip(question.targets, tables, strict=True) if table.num_rows
+            )
             for table in tables:
-                part = table if left is None else table.slice(0, left)
+                part = table if remaining is None else table.slice(0, remaining)
                 write(part)
-                left = None if left is None else left - part.num_rows
+                remaining = None if remaining is None else remaining - part.num_rows
             sys.stdout.flush()
-            if left == 0:
+            if remaining == 0:
                 notice(f"stopped at --limit {limit}")
                 return
         if out is not None:
             # an incomplete file must not appear
             refuse_failed(question, failed)
         if not any(target.where for target in question.targets):
-            _say_what_may_be_meant(question, found)
+            _say_what_may_be_meant(question, found_slugs)
     refuse_failed(question, failed)
-    _refuse_unfound(question, found)
+    _refuse_unfound(question, found_slugs)
 
 
-def _refuse_unfound(question: Question, found: Collection[str]) -> None:
+def _refuse_unfound(question: Question, found_slugs: Collection[str]) -> None:
     """Raises ``UserInputError`` if no target has a capture in any of the crawls. With index gaps, that is unknown."""
-    if not found and question.targets and question.crawls and not question.settings.max_index_gaps:
-        one, *others = question.targets
-        more = f" and {len(others):,} more" if others else ""
+    if not found_slugs and question.targets and question.crawls and not question.settings.max_index_gaps:
+        first_target, *more_targets = question.targets
+        more_note = f" and {len(more_targets):,} more" if more_targets else ""
         where = question.crawls[0] if len(question.crawls) == 1 else f"{len(question.crawls):,} crawls"
-        raise UserInputError(f"no capture of {one.definition}{more} in {where}")
+        raise UserInputError(f"no capture of {first_target.definition}{more_note} in {where}")
 
 
 def _scan(
     where: str,
     crawl: Sequence[str],
     names: Sequence[str],
-    chosen: str,
+    output_format: str,
     out: Path | None,
     *,
     subset: Sequence[str] | None,
@@ -173,17 +186,17 @@ def _scan(
 
     if out is None:
         raise UserInputError("a scan of a crawl needs a file, so that it can be continued: add --out FILE.parquet")
-    most = options.at_any_price(yes)
+    limit = options.at_any_price(yes)
     settings = load_settings(
-        source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=most, max_requests=most
+        source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=limit, max_requests=limit
     )
-    with asked_in(settings, (), crawl) as question, capture_writer(chosen, names, out) as write:
-        found = scan(question, where, out, write, harvest=harvest)
+    with asked_in(settings, (), crawl) as question, capture_writer(output_format, names, out) as write:
+        capture_count = scan(question, where, out, write, harvest=harvest)
     forget_parts(out)
-    notice(f"{found:,} captures in {out}")
+    notice(f"{capture_count:,} captures in {out}")
 
 
-def _count(found: Question, harvest: bool, output: str) -> None:
+def _count(original_question: Question, harvest: bool, output: str) -> None:
     """Writes the counts of each target by crawl: pages, captures, archive files, bytes, and the cost of a fetch."""
     import pyarrow as pa
 
@@ -194,36 +207,51 @@ def _count(found: Question, harvest: bool, output: str) -> None:
     failed: list[str] = []
     counts: dict[str, dict[str, int]] = {}
     # a list of reversed names is one target, but a person who lists names wants a row for each
-    single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
-    question = Question(found.workspace, found.crawls, single)
+    single = tuple(
+        {
+            single_target.slug: single_target
+            for target in original_question.targets
+            for single_target in (target.members or (target,))
+        }.values()
+    )
+    question = Question(original_question.workspace, original_question.crawls, single)
 
     def rows() -> Iterator[Sequence[object]]:
-        for one, tables in each_crawl(
+        for crawl_id, tables in each_crawl(
             question.crawls, lambda crawl: captures_of(question, crawl, PLACE, harvest), failed
         ):
-            yield from ((one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True))
+            yield from (
+                (crawl_id, single_target.definition, *_counted(table))
+                for single_target, table in zip(single, tables, strict=True)
+            )
             if len(single) > 1:
-                yield (one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
-            counts[one] = {t.slug: table.num_rows for t, table in zip(single, tables, strict=True)}
+                yield (crawl_id, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
+            counts[crawl_id] = {
+                single_target.slug: table.num_rows for single_target, table in zip(single, tables, strict=True)
+            }
 
     # lines for programs appear as they are found
     write_rows("what there is", columns, rows(), output)
     for note in left_out(question.workspace, single, [*counts][:_MOST_LEFT_OUT]):
         warn(note)
-    counted = {slug for of in counts.values() for slug, count in of.items() if count}
-    _say_what_may_be_meant(question, counted)
+    found_slugs = {slug for crawl_counts in counts.values() for slug, count in crawl_counts.items() if count}
+    _say_what_may_be_meant(question, found_slugs)
     refuse_failed(question, failed)
-    _refuse_unfound(question, counted)
+    _refuse_unfound(question, found_slugs)
 
 
-def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
+def _say_what_may_be_meant(question: Question, found_slugs: Collection[str]) -> None:
     """Prints suggestions for targets without captures whose names resemble known ones: nothing else tells a typo from a
     site that was never crawled."""
-    nowhere = [target for target in question.targets if target.slug not in found and target.place is not None]
-    if not nowhere:
+    absent_targets = [
+        target for target in question.targets if target.slug not in found_slugs and target.place is not None
+    ]
+    if not absent_targets:
         return
-    beside = [target.value for target in question.targets if target.slug in found and target.place is not None]
-    for target, guess in meaning.guesses(question.settings, nowhere, beside):
+    found_names = [
+        target.value for target in question.targets if target.slug in found_slugs and target.place is not None
+    ]
+    for target, guess in meaning.guesses(question.settings, absent_targets, found_names):
         warn(f"{target.definition} has no captures; did you mean {guess}?")
 
 

@@ -94,45 +94,52 @@ def _rows(
     rows: list[Sequence[object]] = []
     notes: list[str] = []
     settings, rate = question.settings, rate_now(question.workspace)
-    for one in question.crawls:
+    for crawl in question.crawls:
         if known_hosts is not None:
-            known_hosts.show_predicted(question, one, ask=facts)
-        here = question
+            known_hosts.show_predicted(question, crawl, ask=facts)
+        crawl_question = question
         if where is not None:
-            chosen = required_known_hosts().choose_hosts(question.workspace, one, question.targets, where)
-            here = replace(question, targets=chosen)
-        if not here.targets:
+            matching_targets = required_known_hosts().choose_hosts(question.workspace, crawl, question.targets, where)
+            crawl_question = replace(question, targets=matching_targets)
+        if not crawl_question.targets:
             continue
-        look = look_for(question.workspace, one, here.targets)
-        unlocated = {slice_.whole.target for slice_ in look.plan.of(LOCATE)}
-        asked = replace(here, targets=tuple(target for target in here.targets if target.slug in unlocated))
-        looked_up = [target for target in asked.targets if target.kind != GIVEN_KIND]
-        for subsets, some in by_subsets(looked_up, settings.subsets).items():
-            sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
-            found = price_lookup(one, subsets, some, sources, via=settings.via)
-            likely = found.bytes if found.likely_bytes is None else found.likely_bytes
+        crawl_plan = look_for(question.workspace, crawl, crawl_question.targets)
+        unlocated = {slice_.whole.target for slice_ in crawl_plan.plan.of(LOCATE)}
+        unlocated_question = replace(
+            crawl_question, targets=tuple(target for target in crawl_question.targets if target.slug in unlocated)
+        )
+        lookup_targets = [target for target in unlocated_question.targets if target.kind != GIVEN_KIND]
+        for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
+            sources = sources_for(question.workspace, crawl, settings.via, harvest=harvest)
+            lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.via)
+            likely = lookup_price.bytes if lookup_price.likely_bytes is None else lookup_price.likely_bytes
             rows.append(
-                (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
-                 _seconds(rate, found.requests), found.why)
+                (crawl, "look-up", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
+                 lookup_price.bytes, likely, _seconds(rate, lookup_price.requests), lookup_price.why)
             )  # fmt: skip
-            notes += [f"{one}: {note}" for note in (*found.notes, *_of_the_catalog(asked, one, found))]
-        notes += said(short_ways(question.workspace, [look], here.targets))
+            notes += [
+                f"{crawl}: {note}"
+                for note in (*lookup_price.notes, *_of_the_catalog(unlocated_question, crawl, lookup_price))
+            ]
+        notes += said(short_ways(question.workspace, [crawl_plan], crawl_question.targets))
         if unlocated and not locate:
-            notes.append(f"{one}: the fetch has no estimate until its captures are known; add --locate to find them")
-        elif fetch := _fetch_price(asked, look):
-            why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
+            notes.append(f"{crawl}: the fetch has no estimate until its captures are known; add --locate to find them")
+        elif fetch := _fetch_price(unlocated_question, crawl_plan):
+            reason = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
             rows.append(
-                (one, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
-                 _seconds(rate, fetch.requests), why)
+                (crawl, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
+                 _seconds(rate, fetch.requests), reason)
             )  # fmt: skip
-        if mirror := settings.record_mirror_for(one):
-            notes.append(f"{one}: requests for records are shared with {mirror} (CC_PIPELINE_RECORD_MIRROR)")
-        if done := len(look.current):
-            of_all = (
-                "all targets are" if done == len(here.targets) else f"{done:,} of {len(here.targets):,} targets are"
+        if mirror := settings.record_mirror_for(crawl):
+            notes.append(f"{crawl}: requests for records are shared with {mirror} (CC_PIPELINE_RECORD_MIRROR)")
+        if current_count := len(crawl_plan.current):
+            amount = (
+                "all targets are"
+                if current_count == len(crawl_question.targets)
+                else f"{current_count:,} of {len(crawl_question.targets):,} targets are"
             )
-            notes.append(f"{one}: {of_all} up to date: a run would not change them")
-        rows += _steps(settings, rate, look)
+            notes.append(f"{crawl}: {amount} up to date: a run would not change them")
+        rows += _steps(settings, rate, crawl_plan)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
 
@@ -152,15 +159,15 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
         # the reason names the file that a subset was imported from
         from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}
-    notes = [f"the catalog of this crawl was not harvested here: {one}" for one in sorted(from_files)]
-    told = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
-    return [*notes, *([f"{told}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
+    notes = [f"the catalog of this crawl was not harvested here: {reason}" for reason in sorted(from_files)]
+    message = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
+    return [*notes, *([f"{message}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
 
 
-def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
-    """Estimates the cost of the captures that a run would fetch: those of the targets of ``asked``, which are looked up
-    for it, and those of located slices with a pending fetch. ``None`` without any. The few pending or lost captures of
-    a slice have a line of their own."""
+def _fetch_price(unlocated_question: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
+    """Estimates the cost of the captures that a run would fetch: those of the targets of ``unlocated_question``, which
+    are looked up for it, and those of located slices with a pending fetch. ``None`` without any. The few pending or
+    lost captures of a slice have a line of their own."""
     import pyarrow as pa
 
     from cc_pipeline.capture_columns import CAPTURE
@@ -169,17 +176,19 @@ def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
     from cc_pipeline.lake.slice import FETCH
     from cc_pipeline.records.range_plan import price_of
 
-    crawl, unlocated = crawl_plan.asked.crawl, {target.slug for target in asked.targets}
+    crawl, unlocated = crawl_plan.asked.crawl, {target.slug for target in unlocated_question.targets}
     due = [
         slice_.target
         for slice_, reason in crawl_plan.plan.of(FETCH).items()
         if reason.why not in OF_FEW and slice_.whole.target not in unlocated
     ]
     columns = [*CAPTURE, "warc_record_length"]
-    found = [asked.workspace.lake.read("captures", {"crawl": crawl, "target": due}, columns)] if due else []
-    if asked.targets:
-        found += [table.select(columns) for table in captures_of(asked, crawl, PLACE, harvest=False)]
-    return price_of(distinct_captures(pa.concat_tables(found))) if found else None
+    tables = (
+        [unlocated_question.workspace.lake.read("captures", {"crawl": crawl, "target": due}, columns)] if due else []
+    )
+    if unlocated_question.targets:
+        tables += [table.select(columns) for table in captures_of(unlocated_question, crawl, PLACE, harvest=False)]
+    return price_of(distinct_captures(pa.concat_tables(tables))) if tables else None
 
 
 def _steps(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) -> list[Sequence[object]]:
@@ -188,27 +197,29 @@ def _steps(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) -> lis
     from cc_pipeline.extraction.plan import price_of
     from cc_pipeline.extraction.standing import STAGES
 
-    found: dict[tuple[str, str, str], list[Price]] = {}
-    several = len(crawl_plan.plan.todos) > _MOST_TARGETS
+    prices_by_step: dict[tuple[str, str, str], list[Price]] = {}
+    is_grouped = len(crawl_plan.plan.todos) > _MOST_TARGETS
     for todo in crawl_plan.plan.todos:
         subset = "" if todo.slice_.subset == PLAIN else f" ({todo.slice_.subset})"
         steps = [stage for stage in STAGES if todo.of(stage) is not None]
-        why, words = todo.first, ", then ".join(stage.label for stage in steps)
-        assert why is not None, "something is to be done"
-        key = ("" if several else f"{todo.slice_.whole.target}{subset}", words, str(why))
-        found.setdefault(key, []).append(price_of(crawl_plan.standings[todo.slice_], steps[0], why))
+        reason, words = todo.first, ", then ".join(stage.label for stage in steps)
+        assert reason is not None, "something is to be done"
+        key = ("" if is_grouped else f"{todo.slice_.whole.target}{subset}", words, str(reason))
+        prices_by_step.setdefault(key, []).append(price_of(crawl_plan.standings[todo.slice_], steps[0], reason))
     rows: list[Sequence[object]] = []
-    for (target, step, words), prices in found.items():
-        requests, size, pages = (_sum(getattr(one, name) for one in prices) for name in ("requests", "bytes", "pages"))
+    for (target, step, words), prices in prices_by_step.items():
+        requests, size, pages = (
+            _sum(getattr(price, name) for price in prices) for name in ("requests", "bytes", "pages")
+        )
         seconds = round(seconds_of(settings, pages), 1) if pages else _seconds(rate, requests)
-        named = target or f"{len(prices):,} targets"
-        rows.append((crawl_plan.asked.crawl, step, named, None, None, requests, size, size, seconds, words))
+        label = target or f"{len(prices):,} targets"
+        rows.append((crawl_plan.asked.crawl, step, label, None, None, requests, size, size, seconds, words))
     return rows
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value or 0 for value in known)
+    amounts = list(values)
+    return None if None in amounts else sum(value or 0 for value in amounts)
 
 
 def _seconds(rate: float | None, requests: int | None) -> float | None:

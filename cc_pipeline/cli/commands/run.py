@@ -118,28 +118,28 @@ def run(
         wait=options.patience(wait),
     )
     find_engine(settings.engine).check_ready(settings)
-    meant = _asked_for(settings, targets or (), watched)
+    requested = _asked_for(settings, targets or (), watched)
     say_new_home(settings)
     settings = as_the_home_has_it(settings, yes=yes)
     if accept_losses:
         _refuse_unknown(settings, accept_losses)
-    done: dict[Slice, Done] = {}
+    changes: dict[Slice, Done] = {}
 
     parts: list[Part] = []
 
     def say(part: Part) -> None:
-        done.update(part.done)
+        changes.update(part.done)
         if part.turn[1] > 1 or parts:
             parts.append(part)
             say_crawl(part)
             return
         say_what_was_done(part.settings, part.done, part.targets, part.forgotten, is_held_back=part.is_held_back)
-        for each in part.notes:
-            note(each)
+        for note_text in part.notes:
+            note(note_text)
 
-    narrowed = None if hosts is None else partial(_chosen, settings, targets=meant, where=hosts)
+    target_chooser = None if hosts is None else partial(_chosen, settings, targets=requested, where=hosts)
     with told_to(Spoken(details=details)):
-        troubles = run_targets(settings, crawl, meant, narrowed=narrowed, yes=yes, told=say)
+        troubles = run_targets(settings, crawl, requested, narrowed=target_chooser, yes=yes, told=say)
     if parts:
         say_summary(parts, details=details)
     if details:
@@ -148,7 +148,7 @@ def run(
         raise trouble
     # with index gaps, it is unknown whether a target is in no crawl
     if strict or not settings.max_index_gaps:
-        _refuse_unfound(meant, done, strict=strict)
+        _refuse_unfound(requested, changes, strict=strict)
 
 
 def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
@@ -158,20 +158,24 @@ def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
 
     claim_home(settings)
     with open_workspace(settings) as workspace:
-        known, doubted = numbers_of_losses(workspace.lake)
-    if unknown := [one for one in numbers if one not in known]:
-        said = f"Unconfirmed: {', '.join(doubted[:_NAMED])}" if doubted else "This home has no unconfirmed losses"
-        raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown)}. {said}")
+        known_numbers, unconfirmed_numbers = numbers_of_losses(workspace.lake)
+    if unknown_numbers := [number for number in numbers if number not in known_numbers]:
+        hint = (
+            f"Unconfirmed: {', '.join(unconfirmed_numbers[:_NAMED])}"
+            if unconfirmed_numbers
+            else "This home has no unconfirmed losses"
+        )
+        raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown_numbers)}. {hint}")
 
 
-def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done], *, strict: bool) -> None:
+def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, Done], *, strict: bool) -> None:
     """Raises ``UserInputError`` if no target was found in any crawl; with ``strict``, if any was not found."""
-    found = {at.target for at, one in done.items() if one.after.captures}
-    asked = {at.target for at in done}
-    unfound = [named_shortly(target) for target in targets if target.slug in asked - found]
-    if unfound and (strict or not found):
-        more = f" and {len(unfound) - _NAMED:,} more" if len(unfound) > _NAMED else ""
-        raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_NAMED])}{more}")
+    found_slugs = {slice_.target for slice_, change in changes.items() if change.after.captures}
+    run_slugs = {slice_.target for slice_ in changes}
+    unfound = [named_shortly(target) for target in targets if target.slug in run_slugs - found_slugs]
+    if unfound and (strict or not found_slugs):
+        more_note = f" and {len(unfound) - _NAMED:,} more" if len(unfound) > _NAMED else ""
+        raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_NAMED])}{more_note}")
 
 
 def _chosen(
@@ -183,34 +187,34 @@ def _chosen(
     from cc_pipeline.workspace.workspace import open_workspace
 
     known_hosts = required_known_hosts()
-    found: dict[tuple[Target, ...], list[str]] = {}
-    silent = 0
+    crawls_by_targets: dict[tuple[Target, ...], list[str]] = {}
+    crawls_without_facts = 0
     claim_home(settings)
     with open_workspace(settings) as workspace, progress_bars():
         crawls = resolve_crawls(workspace, crawl)
-        for number, one in enumerate(crawls):
+        for number, crawl_id in enumerate(crawls):
             try:
-                left = known_hosts.choose_hosts(workspace, one, targets, where)
+                matching_targets = known_hosts.choose_hosts(workspace, crawl_id, targets, where)
             except NothingKnown as fault:
                 # a crawl without facts is skipped with a note; if all crawls lack facts, that is an error
-                if not found and number == len(crawls) - 1 and silent == number:
+                if not crawls_by_targets and number == len(crawls) - 1 and crawls_without_facts == number:
                     raise
-                silent += 1
+                crawls_without_facts += 1
                 note(fault.what)
                 continue
-            if left:
-                found.setdefault(left, []).append(one)
+            if matching_targets:
+                crawls_by_targets.setdefault(matching_targets, []).append(crawl_id)
             else:
-                note(f"{one}: no host matches, so nothing is fetched")
-    return [(tuple(crawls), left) for left, crawls in found.items()]
+                note(f"{crawl_id}: no host matches, so nothing is fetched")
+    return [(tuple(crawls), matching_targets) for matching_targets, crawls in crawls_by_targets.items()]
 
 
 def _asked_for(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
-    named = meaning.read_targets(texts, settings)
-    listed = watch_list.read(settings.watch_list_path) if watched else ()
-    if watched and not listed and not named:
+    typed_targets = meaning.read_targets(texts, settings)
+    watched_targets = watch_list.read(settings.watch_list_path) if watched else ()
+    if watched and not watched_targets and not typed_targets:
         raise UserInputError("the watch list is empty; add to it with: cc-pipeline targets add example.com")
-    return tuple({target.slug: target for target in (*listed, *named)}.values())
+    return tuple({target.slug: target for target in (*watched_targets, *typed_targets)}.values())
 
 
 def _refetch(
@@ -233,25 +237,27 @@ def _refetch(
     ):
         slugs = [target.slug for target in question.targets]
         launcher.add_targets(question.targets)
-        for one in question.crawls:
-            done = replay_records(question.workspace, one, slugs)
-            replays.append(done)
-            for slug, figures in done.after.items():
-                launcher.record_outside_run("records", one, slug, figures)
-                before = done.before[slug]
-                rows.append((one, slug, *(text for name in figures for text in (before[name], figures[name]))))
-            if done.again:
-                step(f"pages {one}", partial(all_runs, launcher.parse(one, done.again)))
+        for crawl_id in question.crawls:
+            replay = replay_records(question.workspace, crawl_id, slugs)
+            replays.append(replay)
+            for slug, metrics in replay.after.items():
+                launcher.record_outside_run("records", crawl_id, slug, metrics)
+                earlier_metrics = replay.before[slug]
+                rows.append(
+                    (crawl_id, slug, *(text for name in metrics for text in (earlier_metrics[name], metrics[name])))
+                )
+            if replay.again:
+                step(f"pages {crawl_id}", partial(all_runs, launcher.parse(crawl_id, replay.again)))
         step("cc.duckdb", launcher.publish)
     columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] or row[9] for row in rows):
         query = "SELECT url, outcome, reason, settled FROM ledger WHERE outcome <> 'fetched'"
         notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
-    for done in replays:
-        if done.trouble is not None:
-            raise done.trouble
-    if any(done.again for done in replays) and not any(done.recovered for done in replays):
+    for replay in replays:
+        if replay.trouble is not None:
+            raise replay.trouble
+    if any(replay.again for replay in replays) and not any(replay.recovered for replay in replays):
         raise Incomplete(
             "no missing, quarantined or mismatching record was recovered",
             "The source returned the same as before. The view ledger has the reason for each record.",

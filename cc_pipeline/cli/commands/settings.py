@@ -37,26 +37,30 @@ def settings(
 
       cc-pipeline settings extractor=quality
     """
-    found = load_settings(home=home)
+    home_settings = load_settings(home=home)
     if choice:
-        choose_anew(found, read_choices(found, dict(_pair(text) for text in choice)), yes=yes)
+        choose_anew(home_settings, read_choices(home_settings, dict(_pair(text) for text in choice)), yes=yes)
         return
-    note = read_note(found.home)
-    chosen = choices_of(note) if note is not None else {}
+    note = read_note(home_settings.home)
+    home_choices = choices_of(note) if note is not None else {}
     rows = [
-        (one.name, as_text(value), _origin(one.name, chosen, noted=note is not None, told=home is not None))
-        for one, value in (*values_by_declaration(found), *process_values())
-        if not one.facts.is_secret
+        (
+            declaration.name,
+            as_text(value),
+            _origin(declaration.name, home_choices, noted=note is not None, told=home is not None),
+        )
+        for declaration, value in (*values_by_declaration(home_settings), *process_values())
+        if not declaration.facts.is_secret
     ]
-    write_rows(f"settings of {found.home}", ["setting", "value", "from"], rows)
+    write_rows(f"settings of {home_settings.home}", ["setting", "value", "from"], rows)
 
 
-def _origin(name: str, chosen: Container[str], *, noted: bool, told: bool) -> str:
+def _origin(name: str, home_choices: Container[str], *, noted: bool, told: bool) -> str:
     """Returns where a setting comes from. ``noted``: the home exists; ``told``: ``--home`` was given."""
     variable = PREFIX + name.upper()
     if name == "home" and told:
         return "--home"
-    if name in chosen:
+    if name in home_choices:
         return "the home"
     if in_environment(name):
         return variable
@@ -84,9 +88,9 @@ def init(
     """
     from cc_pipeline.defs.instance import prepare_files
 
-    place = Path.cwd() if folder is None else folder.expanduser().resolve()
-    place.mkdir(parents=True, exist_ok=True)
-    print_written(prepare_files(load_settings(), place))
+    files_folder = Path.cwd() if folder is None else folder.expanduser().resolve()
+    files_folder.mkdir(parents=True, exist_ok=True)
+    print_written(prepare_files(load_settings(), files_folder))
 
 
 def print_written(written: list[Path]) -> None:

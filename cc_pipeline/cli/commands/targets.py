@@ -46,7 +46,7 @@ _Texts = Annotated[
 def remove_targets(
     settings: Settings,
     texts: Sequence[str],
-    listed: Mapping[str, str],
+    watched_definitions: Mapping[str, str],
     *,
     purge: bool,
     now: bool,
@@ -55,8 +55,8 @@ def remove_targets(
     agreed: str | None = None,
     subset: str | None = None,
 ) -> None:
-    """Removes the targets that ``texts`` name, or only their rows of a ``subset``. ``listed`` are the definitions on
-    the watch list, by slug. ``agreed`` is the digest of a purge plan that needs no confirmation."""
+    """Removes the targets that ``texts`` name, or only their rows of a ``subset``. ``watched_definitions`` are the
+    definitions on the watch list, by slug. ``agreed`` is the digest of a purge plan that needs no confirmation."""
     from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import target_definitions as targets
@@ -64,45 +64,52 @@ def remove_targets(
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
-        begun = purges_begun(workspace)
-        known = {*listed, *defined(workspace.lake), *begun, *instance.get_dynamic_partitions("target")}
-        slugs = list(dict.fromkeys(which_target(text, known) for text in texts))
+        unfinished_purges = purges_begun(workspace)
+        known_slugs = {
+            *watched_definitions,
+            *defined(workspace.lake),
+            *unfinished_purges,
+            *instance.get_dynamic_partitions("target"),
+        }
+        slugs = list(dict.fromkeys(which_target(text, known_slugs) for text in texts))
         if subset is not None:
             _drop_subset(workspace, slugs, subset, yes=yes)
             return
-        written = {**begun, **targets.definitions(workspace.lake, slugs), **listed}
+        written = {**unfinished_purges, **targets.definitions(workspace.lake, slugs), **watched_definitions}
         plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
         if purge:
             _purge(workspace, instance, [*plans.values()], now=now, dry_run=dry_run, yes=yes, agreed=agreed)
             return
         for slug, plan in plans.items():
             if plan.found_nothing:
-                _remove_whole(workspace, instance, plan, listed=slug in listed)
+                _remove_whole(workspace, instance, plan, listed=slug in watched_definitions)
                 continue
-            gone = watch_list.remove(settings.watch_list_path, [slug])
-            said = f"removed from the watch list: {plan.definition}" if gone else f"not on the watch list: {slug}"
-            _say(f"{said}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
+            was_watched = watch_list.remove(settings.watch_list_path, [slug])
+            message = (
+                f"removed from the watch list: {plan.definition}" if was_watched else f"not on the watch list: {slug}"
+            )
+            _say(f"{message}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
 
 
-def verify_purges(settings: Settings, texts: Sequence[str], listed: Collection[str]) -> None:
+def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Collection[str]) -> None:
     """Searches for leftovers of purged targets, by their newest receipts. Ends with status 1 if there are any."""
     from cc_pipeline.automation.known_keys import which_target
     from cc_pipeline.upkeep.receipts import look_for_rest, purged, receipts, sentences
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
-        known = purged(workspace)
-        if not known:
+        purged_slugs = purged(workspace)
+        if not purged_slugs:
             raise UserInputError("nothing was purged in this lake: it has no receipts")
-        slugs = dict.fromkeys(which_target(text, known) for text in texts)
+        slugs = dict.fromkeys(which_target(text, purged_slugs) for text in texts)
         newest = {slug: receipts(workspace, slug)[-1] for slug in slugs}
-        left = {slug: look_for_rest(workspace, receipt) for slug, receipt in newest.items()}
-        for slug, found in left.items():
-            for text in sentences(workspace, newest[slug], found):
+        leftovers_by_slug = {slug: look_for_rest(workspace, receipt) for slug, receipt in newest.items()}
+        for slug, leftovers in leftovers_by_slug.items():
+            for text in sentences(workspace, newest[slug], leftovers):
                 _say(text)
-            if slug in listed:
+            if slug in watched_slugs:
                 _say("it is on the watch list again")
-    if not all(found.nothing for found in left.values()):
+    if not all(leftovers.nothing for leftovers in leftovers_by_slug.values()):
         raise typer.Exit(1)
 
 
@@ -114,21 +121,21 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
-        strange = strange_keys(instance, known_keys(workspace))
-        if strange.unjudged:
-            _say(f"crawls were not checked: {strange.unjudged}")
-        every = [("target", *one) for one in strange.domains.items()] + [
-            ("crawl", *one) for one in strange.crawls.items()
+        unknown_keys = strange_keys(instance, known_keys(workspace))
+        if unknown_keys.unjudged:
+            _say(f"crawls were not checked: {unknown_keys.unjudged}")
+        key_rows = [("target", *key_and_reason) for key_and_reason in unknown_keys.domains.items()] + [
+            ("crawl", *key_and_reason) for key_and_reason in unknown_keys.crawls.items()
         ]
-        if not every:
+        if not key_rows:
             _say("no unknown partition keys")
             return
-        show_table(f"{len(every):,} unknown partition keys", ["of", "key", "why"], every[:_SHOWN])
-        if len(every) > _SHOWN:
-            _say(f"and {len(every) - _SHOWN:,} more")
-        _ask(f"Delete {len(every):,} keys?", yes=yes)
-        delete_keys(instance, domains=[*strange.domains], crawls=[*strange.crawls])
-        _say(f"{len(every):,} keys deleted")
+        show_table(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_SHOWN])
+        if len(key_rows) > _SHOWN:
+            _say(f"and {len(key_rows) - _SHOWN:,} more")
+        _ask(f"Delete {len(key_rows):,} keys?", yes=yes)
+        delete_keys(instance, domains=[*unknown_keys.domains], crawls=[*unknown_keys.crawls])
+        _say(f"{len(key_rows):,} keys deleted")
 
 
 def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
@@ -161,14 +168,17 @@ def _purge(
         return
     if yes or agreed is not None or not sys.stdin.isatty():
         refuse_unseen(workspace.place, plans, agreed or "")
-    when = "now" if now else "in a week"
+    deletion_time = "now" if now else "in a week"
     if now:
         _say(
             "With --now, all superseded files of the lake are deleted at once. Running queries on cc.duckdb fail, and "
             "readers must open it again."
         )
     names = ", ".join(plan.slug for plan in plans)
-    _ask(f"Hide {names} at once, and delete its rows and bytes {when}? This cannot be undone.", yes=agreed is not None)
+    _ask(
+        f"Hide {names} at once, and delete its rows and bytes {deletion_time}? This cannot be undone.",
+        yes=agreed is not None,
+    )
     for plan in plans:
         with progress_bars():
             report = purge_target(workspace, instance, plan, now=now)
@@ -188,7 +198,9 @@ def _remove_whole(workspace: Workspace, instance: dg.DagsterInstance, plan: Purg
 
 def _show(plan: PurgePlan) -> None:
     rows = [(table, count) for table, count in plan.rows.items() if count]
-    show_table(f"rows of {plan.slug} in {len({one.crawl for one in plan.slices}):,} crawls", ["table", "rows"], rows)
+    show_table(
+        f"rows of {plan.slug} in {len({slice_.crawl for slice_ in plan.slices}):,} crawls", ["table", "rows"], rows
+    )
     for text in plan.sentences:
         _say(text)
 
@@ -199,8 +211,8 @@ def _say_done(report: PurgeReport) -> None:
     if report.gone_after is None:
         _say(f"purged: {slug}; its rows and bytes are deleted, except for the copies named above")
         return
-    when = f"{report.gone_after:%Y-%m-%d %H:%M} UTC"
-    _say(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {when}")
+    deletion_time = f"{report.gone_after:%Y-%m-%d %H:%M} UTC"
+    _say(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {deletion_time}")
     if report.waiting:
         _say(f"{report.waiting:,} stored files are deleted then")
     _say(f"without schedules, run after that time: cc-pipeline targets remove {slug} --purge")
@@ -293,21 +305,29 @@ def remove(
         raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
     settings = load_settings(home=home)
     targets = meaning.lines_meant(targets)
-    listed = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
+    watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
     if verify:
-        verify_purges(settings, targets, listed)
+        verify_purges(settings, targets, watched_definitions)
         return
     if not settings.lake_is_apart and not (settings.dagster_home / "dagster.yaml").exists():
         # nothing was ever extracted here
         from cc_pipeline.automation.known_keys import which_target
 
-        for slug in [which_target(text, listed) for text in targets]:
-            _say(f"removed from the watch list: {listed[slug]}")
+        for slug in [which_target(text, watched_definitions) for text in targets]:
+            _say(f"removed from the watch list: {watched_definitions[slug]}")
             watch_list.remove(settings.watch_list_path, [slug])
         return
 
     remove_targets(
-        settings, targets, listed, purge=purge, now=now, dry_run=dry_run, yes=yes, agreed=plan, subset=subset
+        settings,
+        targets,
+        watched_definitions,
+        purge=purge,
+        now=now,
+        dry_run=dry_run,
+        yes=yes,
+        agreed=plan,
+        subset=subset,
     )
 
 
@@ -337,10 +357,10 @@ def block(
     settings = load_settings(home=home)
     parsed = meaning.read_targets(targets or (), settings)
     with open_workspace(settings) as workspace:
-        found = blocked.block(workspace, parsed, why) if parsed else blocked.blocked(workspace)
-    for one in found.blocks:
-        _say(str(one))
-    if not found.blocks:
+        blocklist = blocked.block(workspace, parsed, why) if parsed else blocked.blocked(workspace)
+    for site_block in blocklist.blocks:
+        _say(str(site_block))
+    if not blocklist.blocks:
         _say("nothing is blocked")
 
 
@@ -362,14 +382,14 @@ def unblock(targets: _Texts, home: options.Home = None) -> None:
 def list_(home: options.Home = None) -> None:
     """Show the watch list with its partition keys."""
     settings = load_settings(home=home)
-    found = watch_list.read(settings.watch_list_path)
-    if not found:
+    watched_targets = watch_list.read(settings.watch_list_path)
+    if not watched_targets:
         console.print("the watch list is empty; add to it with: cc-pipeline targets add example.com")
         return
     show_table(
         str(settings.watch_list_path),
         ["target", "kind", "members", "partition key"],
-        [(_shown(t), t.kind, len(t.members) or None, t.slug) for t in found],
+        [(_shown(target), target.kind, len(target.members) or None, target.slug) for target in watched_targets],
     )
 
 

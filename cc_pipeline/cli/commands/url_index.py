@@ -98,18 +98,18 @@ def build_index(
     settings = load_settings(source=source, home=home)
     claim_home(settings)
     with open_workspace(settings) as workspace:
-        chosen = resolve_crawls(workspace, crawl)
-        published = [one for one in chosen if not index_is_built(one)]
+        crawl_ids = resolve_crawls(workspace, crawl)
+        published = [crawl_id for crawl_id in crawl_ids if not index_is_built(crawl_id)]
         if published:
             raise UserInputError(f"{published[0]} has an index: cc-pipeline index harvest --crawl {published[0]}")
-        to_build = agreed_builds(workspace, chosen, yes, most)
+        to_build = agreed_builds(workspace, crawl_ids, yes, most)
         with Launcher(workspace) as launcher, progress_bars():
             build_indexes(launcher, to_build, most, aside=False)
-            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), aside=False))
-        say_damage(workspace, chosen)
+            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(crawl_ids), aside=False))
+        say_damage(workspace, crawl_ids)
     if not to_build:
         notice("every archive file is indexed")
-    show_coverage(settings, chosen)
+    show_coverage(settings, crawl_ids)
 
 
 app.command("repair")(harvest.repair)
@@ -194,10 +194,10 @@ def verify(
 
     with open_question([], [crawl], source=source, home=home) as question, progress_bars():
         workspace, name = question.workspace, _single(question)
-        found = check_tree(workspace.settings.home / "url-index", name, sample)
-        wrong = (*found.faults, *check_records(name, found.sample, workspace.transport))
+        tree_report = check_tree(workspace.settings.home / "url-index", name, sample)
+        wrong = (*tree_report.faults, *check_records(name, tree_report.sample, workspace.transport))
     _describe(workspace.settings, name)
-    notice(f"read {found.items:,} items and {len(found.sample):,} records")
+    notice(f"read {tree_report.items:,} items and {len(tree_report.sample):,} records")
     if wrong:
         for fault in wrong[:20]:
             notice(str(fault))
@@ -219,14 +219,14 @@ def _describe(settings: Settings, crawl: str) -> None:
     from cc_pipeline.index.btree.files import index_folder, read_about
 
     folder = index_folder(settings.home / "url-index", crawl)
-    about = read_about(folder)
-    if about is None:
+    metadata = read_about(folder)
+    if metadata is None:
         raise EnvironmentFault(
             f"there is no URL index of {crawl} in {settings.home}",
             f"Build it: cc-pipeline index build --btree --crawl {crawl}",
         )
-    subsets = ", ".join(about.subsets)
-    row = (crawl, subsets, about.items, about.files, about.size, about.skipped, str(folder))
+    subsets = ", ".join(metadata.subsets)
+    row = (crawl, subsets, metadata.items, metadata.files, metadata.size, metadata.skipped, str(folder))
     write_rows("URL index", ["crawl", "subsets", "items", "archive files", "bytes", "left out", "folder"], [row])
 
 
@@ -241,8 +241,8 @@ def _items(
     for keys in ranges:
         for item in locator.tree.scan(keys):
             if any(target.matches(url_of_btree_key(item.key)) for target in targets):
-                found = read_item(item, names)
-                yield found.url, found.file, found.offset, found.length
+                index_item = read_item(item, names)
+                yield index_item.url, index_item.file, index_item.offset, index_item.length
                 count += 1
                 if count == limit:
                     return
