@@ -77,7 +77,7 @@ def build_app() -> typer.Typer:
     """The command line, with all commands that :func:`find_commands` finds."""
     tree = find_commands()
 
-    class InOrder(TyperGroup):
+    class OrderedGroup(TyperGroup):
         """Commands and groups in the order of the tree, not commands first."""
 
         def list_commands(self, ctx: click.Context) -> list[str]:
@@ -85,7 +85,7 @@ def build_app() -> typer.Typer:
 
     built = typer.Typer(
         name="cc-pipeline",
-        cls=InOrder,
+        cls=OrderedGroup,
         no_args_is_help=True,
         rich_markup_mode="rich",
         add_completion=False,

@@ -103,7 +103,7 @@ def write_papers(
     """
     folder = out.is_dir()
 
-    def named(file: Path) -> str:
+    def relative_name(file: Path) -> str:
         return str(file.relative_to(out) if folder else file.name)
 
     with disk_trouble(out):
@@ -115,7 +115,7 @@ def write_papers(
             write_targets(paper(out, TARGETS), provenance.targets)
             files = [*files, paper(out, TARGETS)]
         file_facts: list[dict[str, Any]] = [
-            {"name": named(path), "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
+            {"name": relative_name(path), "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
         ]
         document = provenance.as_json() | {
             "name": description.title,

@@ -168,7 +168,7 @@ def write_duckdb(
     path.unlink(missing_ok=True)
     options = f"READ_WRITE, STORAGE_VERSION '{STORED_AS}', ROW_GROUP_SIZE {_GROUP_ROWS_OF_DUCKDB}"
     connection.execute(f"ATTACH {quoted(str(path))} AS handed ({options})")
-    handed: list[Handed] = []
+    exported_tables: list[Handed] = []
     try:
         for selection in selections:
             columns = _described(connection, selection.sql)
@@ -177,7 +177,7 @@ def write_duckdb(
             _run_slim(connection, statement, path, _USUAL_MEMORY_OF_DUCKDB)
             [(rows,)] = _run(connection, f"SELECT count(*) FROM handed.main.{name}", path)
             _carry_comments(connection, selection, name)
-            handed.append(_handed(connection, selection, columns, int(rows), f"handed.main.{name}"))
+            exported_tables.append(_handed(connection, selection, columns, int(rows), f"handed.main.{name}"))
         connection.execute("CREATE TABLE handed.main.about (what VARCHAR, is_so VARCHAR)")
         if metadata:
             connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in metadata])
@@ -188,7 +188,7 @@ def write_duckdb(
         connection.execute("CHECKPOINT handed")
     finally:
         connection.execute("DETACH handed")
-    return handed
+    return exported_tables
 
 
 def write_duckdb_file(request: RowsRequest) -> Written:

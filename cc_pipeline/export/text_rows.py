@@ -51,7 +51,7 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
     written = 0
     failed: list[duckdb.Error] = []
 
-    def ask() -> None:
+    def run_query() -> None:
         arrow_reader = connection.sql(rows).to_arrow_reader(_AT_ONCE)
         cursor.register(_ROWS, pa.RecordBatchReader.from_batches(arrow_reader.schema, _noting(arrow_reader, failed)))
         cursor.execute(lines)
@@ -61,7 +61,7 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
         try:
             [(zone,)] = connection.execute("SELECT current_setting('TimeZone')").fetchall()
             cursor.execute(f"SET TimeZone = {quoted(zone)}")
-            reader.submit(ask).result()
+            reader.submit(run_query).result()
             while rows_of_one := reader.submit(cursor.fetchmany, _AT_ONCE).result():
                 stream.writelines(line for (line,) in rows_of_one)
                 written += len(rows_of_one)

@@ -87,7 +87,7 @@ def write_note(place: Transport, note: PurgeNote) -> None:
 def read_note(place: Transport, slug: str) -> PurgeNote | None:
     """Reads the note of a purge that has not ended. Raises ``EnvironmentFault``, also for an invalid note."""
 
-    def of(document: Any) -> PurgeNote:
+    def parse_note(document: Any) -> PurgeNote:
         removed_at = document["removed_at"]
         return PurgeNote(
             str(document["slug"]),
@@ -101,7 +101,7 @@ def read_note(place: Transport, slug: str) -> PurgeNote | None:
         )
 
     advice = "It was not written by this version. Delete it, then purge the target again."
-    return read_json(place, _key(slug), of, "is no valid note of a purge", advice)
+    return read_json(place, _key(slug), parse_note, "is no valid note of a purge", advice)
 
 
 def read_json(place: Transport, key: str, parse: Callable[[Any], T], trouble: str, advice: str) -> T | None:

@@ -114,7 +114,7 @@ def hold(workspace: Workspace, note: PurgeNote, plan: PurgePlan) -> None:
     """Records the inventory of ``plan``, if it is not empty, before anything is deleted. Raises
     ``EnvironmentFault``."""
     receipt = _read(workspace.place, _key(note.slug, note.begun)) or Receipt(note.slug, note.definition, note.begun)
-    names = [*(one.file for shares in plan.files.values() for one in shares if one.records), *plan.exports]
+    names = [*(share.file for shares in plan.files.values() for share in shares if share.records), *plan.exports]
     if any(plan.rows.values()) or names:
         inventory = Held(
             _now(),
@@ -293,7 +293,7 @@ def _write(place: Transport, receipt: Receipt) -> None:
 
 
 def _read(place: Transport, key: str) -> Receipt | None:
-    def of(document: Any) -> Receipt:
+    def parse_receipt(document: Any) -> Receipt:
         inventories = tuple(
             Held(**{**inventory, "crawls": tuple(inventory["crawls"]), "files": tuple(inventory["files"])})
             for inventory in document["held"]
@@ -301,4 +301,6 @@ def _read(place: Transport, key: str) -> Receipt | None:
         leftovers = None if document["left"] is None else Left(**document["left"])
         return Receipt(**{**document, "held": inventories, "files": tuple(document["files"]), "left": leftovers})
 
-    return read_json(place, key, of, "is no receipt of a purge", "It was changed, or written by a newer version.")
+    return read_json(
+        place, key, parse_receipt, "is no receipt of a purge", "It was changed, or written by a newer version."
+    )

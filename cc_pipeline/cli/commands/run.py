@@ -127,7 +127,7 @@ def run(
 
     parts: list[Part] = []
 
-    def say(part: Part) -> None:
+    def report_part(part: Part) -> None:
         changes.update(part.done)
         if part.turn[1] > 1 or parts:
             parts.append(part)
@@ -139,7 +139,7 @@ def run(
 
     target_chooser = None if hosts is None else partial(_chosen, settings, targets=requested, where=hosts)
     with told_to(Spoken(details=details)):
-        troubles = run_targets(settings, crawl, requested, narrowed=target_chooser, yes=yes, told=say)
+        troubles = run_targets(settings, crawl, requested, narrowed=target_chooser, yes=yes, told=report_part)
     if parts:
         say_summary(parts, details=details)
     if details:

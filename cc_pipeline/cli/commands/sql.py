@@ -91,11 +91,11 @@ def sql(
         if text is None:
             from cc_pipeline.cli.prompt import converse
 
-            def ask(typed: str) -> None:
+            def run_statement(typed: str) -> None:
                 with explained(settings.published_path):
                     answer(connection, typed, output_format, out)
 
-            converse(connection, settings.home / "sql_history", ask)
+            converse(connection, settings.home / "sql_history", run_statement)
         else:
             answer(connection, text, output_format, out)
 
