@@ -1,4 +1,4 @@
-"""Walking whole files: compressed by member, as one member, or not at all; and going on behind damage."""
+"""Walks complete files: compressed by member, as one member, or not at all; resumes after damage."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from cc_pipeline.errors import DataFault, DataKind
 
 _BLANK: Final = b"\r\n"
 _PROBE: Final = 1 << 16
-#: Bytes that may be inflated or examined in vain in one file before the rest of it is given up.
+#: Bytes of a file that may be inflated or examined in vain before the rest is skipped.
 _VAIN_WORK: Final = 4 << 30
 
 
 class _Search:
-    """Looks for the next member behind damage, and keeps count of what that costs."""
+    """Searches the next member after damage, and counts the bytes spent on it."""
 
     def __init__(self, window: Window, promising: Callable[[int], bool]) -> None:
         self._window = window
@@ -41,7 +41,7 @@ class _Search:
         self.vain = 0
 
     def after(self, offset: int) -> int:
-        """The offset of the next promising member at or behind ``offset``, -1 if there is none."""
+        """Returns the offset of the next member that begins a record, at or after ``offset``; -1 if there is none."""
         at = offset
         while self.vain < _VAIN_WORK:
             at = self._window.search(_magic_places, at, len(GZIP_MAGIC))
@@ -65,9 +65,9 @@ def _magic_places(data: bytes) -> Iterator[int]:
 def iter_stored(
     stream: ByteSource, source: str, grammar: Grammar[HeaderT], limit: int = DEFAULT_LIMIT
 ) -> Iterator[StoredRecord | DataFault]:
-    """Every record of a file with its place, and a ``DataFault`` for each stretch that is none.
+    """Yields every record of a file with its location, and a ``DataFault`` for each range of bytes without one.
 
-    Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
+    Raises only ``EnvironmentFault``, for a path that cannot be opened.
     """
     with open_window(stream) as window:
         head = window.slice(window.begin, _PROBE)
@@ -84,16 +84,16 @@ def iter_stored(
 
 
 def _other_compression(head: bytes, grammar: Grammar[HeaderT]) -> str | None:
-    """The name of another compression that a file has; a few bytes of damage before records are none."""
+    """Returns the name of a file's compression other than gzip; a few bytes of damage before records do not count."""
     name = other_compression(head)
     if name is None or _begins_compressed(head, grammar):
         return None
-    # LZ4 stores short texts as they are, so that its files seem to have records
+    # LZ4 stores short texts unchanged, so that its files seem to have records
     return name if name == "LZ4" or next(grammar.starts(b"\n" + head), None) is None else None
 
 
 def _begins_compressed(head: bytes, grammar: Grammar[HeaderT]) -> bool:
-    """Whether a file is compressed: told by its first record, with or without garbage before it."""
+    """Whether a file is compressed, by its first record, with or without garbage before it."""
     if grammar.begins(head.lstrip(_BLANK)):
         return False
     plain = next(grammar.starts(b"\n" + head), len(head) + 1)
@@ -162,7 +162,7 @@ def _compressed(
 
 
 def _goes_on(member: InflatedMember, window: Window, grammar: Grammar[HeaderT]) -> bool:
-    """Whether the member behind this one begins with no record, so that it may hold the rest of this one's."""
+    """Whether the next member does not begin with a record, so that it may hold the rest of this member's."""
     if not grammar.wanted(member.content):
         return False
     at = member.offset + member.consumed
@@ -175,7 +175,7 @@ def _goes_on(member: InflatedMember, window: Window, grammar: Grammar[HeaderT]) 
 def _of_member(
     member: InflatedMember, record: ArchivedRecord | None, source: str, grammar: Grammar[HeaderT], limit: int
 ) -> Iterator[StoredRecord | DataFault]:
-    """What a member holds; ``record`` where that is exactly one."""
+    """Yields the records and faults of a member; ``record`` if it holds exactly one."""
     if record is not None:
         yield StoredRecord(member.offset, member.consumed, 0, record)
     elif member.content:
@@ -187,10 +187,10 @@ def _of_member(
 def inflate_run(
     data: bytes, source: str, offset: int, limit: int, wanted: Callable[[bytes], int]
 ) -> tuple[bytes, tuple[str, ...]]:
-    """The content of the first gzip member of ``data`` and of those behind it that it needs, and what is odd of them.
+    """Returns the content of the first gzip member of ``data`` and of the next ones that its record needs, and flags.
 
-    ``wanted`` tells of content how many bytes a record that begins there has: 0 where none does, -1 where more of it
-    must be seen. A member behind that begins a record of its own is left alone. Raises as ``inflate_member`` does.
+    ``wanted`` returns the size of the record at the beginning of content: 0 without one, -1 if more content is needed.
+    A later member that begins its own record is ignored. Raises as ``inflate_member`` does.
     """
     first = inflate_member(data, source, offset, limit)
     content, consumed = first.content, first.consumed
@@ -211,26 +211,26 @@ def inflate_run(
 
 
 class RunReader:
-    """``read(n)`` over the contents of members that lie one behind the other, as of one; it ends before a member that
-    ``ends`` tells to be a new begin, and at damage."""
+    """``read(n)`` over the joined contents of adjacent members; it ends before a member that begins a record, by
+    ``ends``, and at damage."""
 
     def __init__(self, window: Window, offset: int, ends: Callable[[bytes], bool]) -> None:
         self._window = window
         self._ends = ends
         self._member = MemberReader(window, offset)
-        #: Where each member begins: in the contents and in the file.
+        #: The start of each member: in the contents and in the file.
         self._begins = [(0, offset)]
         self._read = 0
         self._done = False
 
     @property
     def position(self) -> int:
-        """Where the last member that was read ends, or how far it was read."""
+        """The end of the last member, or the offset up to which it was read."""
         return self._member.position
 
     @property
     def fault(self) -> tuple[DataKind, str] | None:
-        """The kind of the damage at which reading ended, and why."""
+        """Kind and reason of the damage that ended the reading."""
         return self._member.fault
 
     def read(self, size: int, /) -> bytes:
@@ -248,8 +248,8 @@ class RunReader:
         return b""
 
     def place(self, begin: int, end: int) -> tuple[int, int, int, bool]:
-        """Of bytes of the contents: offset and length of the member they lie in (or of all they lie in), how far
-        inside it they begin, and whether they lie in several."""
+        """Locates bytes of the contents: returns offset and length of their member (or of all their members), the
+        position of the first byte in it, and whether they are in several."""
         first = bisect_right(self._begins, begin, key=lambda each: each[0]) - 1
         last = max(first, bisect_left(self._begins, end, key=lambda each: each[0]) - 1)
         inner, offset = self._begins[first]

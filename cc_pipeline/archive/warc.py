@@ -27,11 +27,11 @@ from cc_pipeline.archive.walk import inflate_run, iter_stored
 from cc_pipeline.codings import dechunked
 from cc_pipeline.errors import DataFault, DataKind
 
-#: Bytes a record header may have. Real ones stay under 10 KiB.
+#: The maximum bytes of a record header. Real ones are under 10 KiB.
 MAX_HEADER: Final = 1 << 20
 
 _VERSION = re.compile(rb"WARC/(\d+\.\d+)[ \t]*\r*(?:\n|$)", re.IGNORECASE)
-# the field is one that archives we wrote carry: the version of the record as its source had it
+# our own archives have this field: the version of the record in its source
 _NEXT_RECORD = re.compile(rb"(?<!WARC-Source-Version: )WARC/\d+\.\d+[ \t]*\r*\n(?:WARC|Content)-", re.IGNORECASE)
 _KNOWN_VERSIONS = frozenset((b"0.17", b"0.18", b"1.0", b"1.1"))
 _SINGLE = frozenset(
@@ -47,13 +47,13 @@ _NO_URL = frozenset(("warcinfo", "metadata", "unknown"))
 _HTTP_TYPES = frozenset(("response", "revisit", "request"))
 
 _VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r*\n")
-#: As the one above; apart, since a search for both at once would lose the speed of a search for fixed letters.
+#: The same in lower case; separate, since a search for both at once would lose the speed of fixed letters.
 _LOWER_VERSION_LINE = re.compile(rb"warc/\d+\.\d+[ \t]*\r*\n")
 _END = b"\r\n\r\n"
 
 
 class WarcHeader(NamedTuple):
-    """A record header: fields in order, first values by lower-cased name, the block's begin and length (bytes)."""
+    """A record header: fields in order, first values by lower-case name, the block's start and length (bytes)."""
 
     fields: Headers
     values: dict[str, str]
@@ -68,7 +68,7 @@ def begins_record(data: bytes) -> bool:
 
 
 def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
-    """Read the header at the begin of ``data`` (empty lines before it are passed over).
+    """Reads the header at the beginning of ``data``, after any empty lines.
 
     Raises ``DataFault`` for a bad version line, a header without an end, or without a usable Content-Length.
     """
@@ -87,7 +87,7 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
         odd.append(flag.UNKNOWN_VERSION)
     if not data.startswith(b"WARC", start):
         odd.append(flag.VERSION_CASE)
-    # thousands of version lines one behind the other must not each cost a search for the header's end
+    # thousands of consecutive version lines must not each cost a search for the header's end
     bare = _VERSION.match(data, version.end(), version.end() + 64) is not None
     end, block_start = (-1, -1) if bare else header_end(data, start, start + MAX_HEADER)
     if end < 0:
@@ -116,8 +116,8 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
 
 
 def wanted(content: bytes) -> int:
-    """How many bytes the record has that ``content`` begins with: 0 where none does, -1 where its header goes on behind
-    ``content``."""
+    """Returns the size of the record at the beginning of ``content``: 0 without a record, -1 if its header continues
+    after ``content``."""
     start = len(content) - len(content.lstrip(_BLANK))
     if not begins_record(content[start : start + 64]):
         return 0
@@ -133,7 +133,7 @@ def wanted(content: bytes) -> int:
 def build_record(
     header: WarcHeader, data: bytes, start: int, stop: int, source: str, odd: tuple[str, ...] = ()
 ) -> ArchivedRecord:
-    """Make the record of a header and its complete block ``data[start:stop]``; ``odd`` are flags found so far."""
+    """Builds the record of a header and its complete block ``data[start:stop]``; ``odd`` are the flags so far."""
     values = header.values
     found = [*header.flags, *odd]
     record_type = values.get("warc-type", "").lower()
@@ -216,7 +216,7 @@ def _message(
 
 
 def _surplus_crlf(payload: bytes, claimed: str | None, http: dict[str, str], source: str) -> bool:
-    """CC-MAIN-2018-34 wrote one CRLF too many behind the HTTP header; the digest or the length tells."""
+    """Whether CC-MAIN-2018-34 wrote a surplus CRLF after the HTTP header, by the digest or the length."""
     if claimed is not None and matches(claimed, payload[2:], sha1_base32(payload[2:])):
         return True
     wanted = str(len(payload) - 2)
@@ -224,8 +224,8 @@ def _surplus_crlf(payload: bytes, claimed: str | None, http: dict[str, str], sou
 
 
 def _end_in_payload(payload: bytes, claimed: str | None) -> int:
-    """How many bytes of the line breaks that end a record its declared length takes in: some versions of Wget count one
-    too many. The digest tells."""
+    """Returns how many bytes of the line breaks at a record's end its declared length includes, by the digest: some
+    versions of Wget count one too many."""
     if claimed is None:
         return 0
     return next(
@@ -258,11 +258,10 @@ def _digest_flag(
 
 
 def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> ArchivedRecord:
-    """The record in ``member``: one range-fetched gzip member, or one uncompressed record.
+    """Reads the record in ``member``: one range-fetched gzip member, or one uncompressed record.
 
-    ``source`` and ``offset`` say where the bytes lie, for faults. Raises ``DataFault`` where the member is
-    damaged, cut off or larger than ``limit`` bytes, the header is no WARC header, or the content ends before
-    the declared Content-Length.
+    ``source`` and ``offset`` locate the bytes, for faults. Raises ``DataFault`` if the member is damaged, cut off or
+    larger than ``limit`` bytes, the header is no WARC header, or the content ends before the declared Content-Length.
     """
     if member[:3] == GZIP_MAGIC:
         content, odd = inflate_run(member, source, offset, limit, wanted)
@@ -274,23 +273,23 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
 
 
 def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
-    """Every record of a whole WARC file (a path, bytes, or a binary stream), in order.
+    """Yields every record of a complete WARC file (a path, bytes, or a binary stream), in order.
 
-    Compressed by record, as one gzip member, or not at all. A ``DataFault`` stands for each stretch that cannot
-    be read, and reading goes on behind it; a file without any record gives at least one. ``limit`` bounds a
-    record, and memory with it. Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
+    The file is compressed by record, as one gzip member, or not at all. Yields a ``DataFault`` for each unreadable
+    range of bytes, and continues after it; a file without any record gives at least one. ``limit`` bounds a record,
+    and so the memory. Raises only ``EnvironmentFault``, for a path that cannot be opened.
     """
     for found in iter_located(stream, source, limit):
         yield found.record if isinstance(found, StoredRecord) else found
 
 
 def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[StoredRecord | DataFault]:
-    """Like ``iter_records``, with the place of each record."""
+    """Does the same as ``iter_records``, with the location of each record."""
     return iter_stored(stream, source, WarcGrammar(), limit)
 
 
 def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] = ()) -> ArchivedRecord:
-    """The first record of inflated ``content``; bytes behind its end are flagged. Raises ``DataFault``."""
+    """Returns the first record of inflated ``content``; bytes after its end are flagged. Raises ``DataFault``."""
     header = parse_header(content, source, offset)
     start = header.block_start
     end = start + header.block_length
@@ -311,7 +310,7 @@ def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] 
 
 
 class WarcGrammar:
-    """WARC for ``walk.iter_stored``."""
+    """The WARC format, for ``walk.iter_stored``."""
 
     max_header = MAX_HEADER
     max_start = 64

@@ -1,8 +1,8 @@
-"""The language of conditions, on captures and on facts of hosts: an expression over columns, in SQL's words and with
-its three truth values.
+"""The language of conditions, on captures and on facts of hosts: an expression over columns, with SQL's words and its
+three truth values.
 
-It is read here and worked out by Arrow: no text of a person's ever becomes part of a query. Behind a comparison a text
-needs no quotes: ``mime=text/html``.
+It is parsed here and evaluated by Arrow: no user's text ever becomes part of a query. After a comparison a text needs
+no quotes: ``mime=text/html``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cc_pipeline.errors import UserInputError, no_such
 
 Kind = Literal["number", "text", "truth"]
 
-#: Characters of an expression, and how deep parentheses and NOTs may be nested in it.
+#: The maximum length of an expression, and the maximum nesting of parentheses and NOTs.
 _LONGEST: Final = 4_000
 _DEEPEST: Final = 50
 _INT64: Final = 1 << 63
@@ -30,22 +30,21 @@ _TOKEN: Final = re.compile(
     r"\s*(?:(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<text>'(?:[^']|'')*')"
     r'|(?P<name>"(?:[^"]|"")+"|[A-Za-z_][A-Za-z0-9_]*)|(?P<sign><=|>=|<>|!=|==|[-=<>+*/(),]))'
 )
-#: What can be a text without quotes, and what of that is a number.
+#: A text without quotes, and a number.
 BARE: Final = re.compile(r"[A-Za-z0-9_./*%:+~?&#@$^-]+")
 NUMBER: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 COMPARED: Final = {"=": "equal", "==": "equal", "<>": "not_equal", "!=": "not_equal", "<": "less", "<=": "less_equal",
                     ">": "greater", ">=": "greater_equal"}  # fmt: skip
 _COUNTED: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
-#: Comparisons with a text that is no column's: ``value`` of the node.
+#: Comparisons with a constant text: ``value`` of the node.
 _WITH_TEXT: Final = frozenset({"like", "ilike", "starts_with", "match_substring"})
 WORDS: Final = frozenset({"and", "or", "not", "in", "is", "null", "between", "like", "ilike", "true", "false"})
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """``call`` is what is done with the values of ``parts``, ``at`` where that stands in the text. ``perhaps`` is
-    something that can be read as an expression, and as the text that is its ``value``: what it is compared with says
-    which."""
+    """A node of an expression. ``call`` is the operation on the values of ``parts``, ``at`` its position in the text.
+    ``perhaps`` is ambiguous: an expression, or the text in ``value``; the other side of the comparison decides."""
 
     call: str
     parts: tuple[Node, ...] = ()
@@ -55,21 +54,21 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """``rows`` is true where an expression is (no nulls); of ``unknown`` rows it is neither true nor false, because a
-    column that it needs is null there."""
+    """``rows`` is true for matching rows (no nulls); for ``unknown`` rows the expression is neither true nor false,
+    because a column that it needs is null."""
 
     rows: pa.Array
     unknown: int
 
     @property
     def count(self) -> int:
-        """How many rows match."""
+        """Number of matching rows."""
         return int(pc.sum(self.rows).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition as a person typed it, and the columns that it names; ``perhaps`` are names that may be texts."""
+    """A condition as typed, and the columns that it names; ``perhaps`` are names that may be texts."""
 
     text: str
     columns: tuple[str, ...]
@@ -77,26 +76,26 @@ class Filter:
     perhaps: tuple[str, ...] = ()
 
     def wrong(self, at: int, why: str) -> NoReturn:
-        """Raises ``UserInputError`` that shows the place."""
+        """Raises ``UserInputError`` that shows the position."""
         _wrong(self.text, at, why)
 
     def check(self, known: Mapping[str, pa.DataType]) -> None:
-        """Raises ``UserInputError`` for a column that is not ``known``, naming those that are, and where values are
-        compared or counted that cannot be."""
+        """Raises ``UserInputError`` for a column that is not ``known``, with the known ones, and for values that cannot
+        be compared or calculated."""
         columns = _Columns(self.text, known)
         if _kind(_settled(self.tree, columns), columns) != "truth":
             _wrong(self.text, 0, "is no condition: compare a column with something")
 
     def over(self, table: pa.Table) -> Matches:
-        """Which rows of ``table`` match. Raises ``UserInputError`` as :meth:`check` does."""
+        """Returns the matching rows of ``table``. Raises ``UserInputError`` as :meth:`check` does."""
         truth = self.truth(table)
         return Matches(pc.fill_null(truth, False), truth.null_count)
 
     def truth(self, table: pa.Table, unread: Mapping[str, pa.Array] | None = None) -> pa.Array:
-        """Whether the condition is so, row by row; null where a column that it needs is. Raises as :meth:`check`.
+        """Returns whether the condition holds, row by row; null if a column that it needs is. Raises as :meth:`check`.
 
-        ``unread`` says of columns in which rows they are null only because nobody read them: there, whether they are
-        null is not known either."""
+        ``unread`` marks by column the rows that are null only because nobody read them: there IS NULL is unknown
+        too."""
         known = {field.name: field.type for field in table.schema}
         self.check(known)
         columns = _Columns(self.text, known, unread or {})
@@ -106,11 +105,11 @@ class Filter:
 
 
 def parse_filter(text: str) -> Filter:
-    """The condition in ``text``: columns, numbers, ``'text'``, ``true``, ``false``; ``= <> < <= > >=``, ``+ - * /``,
-    ``[NOT] IN (…)``, ``[NOT] BETWEEN … AND …``, ``[NOT] LIKE``, ``IS [NOT] NULL``, ``AND OR NOT``, parentheses. What a
-    column is compared with may be a text without quotes.
+    """Parses the condition in ``text``: columns, numbers, ``'text'``, ``true``, ``false``; ``= <> < <= > >=``, ``+ - *
+    /``, ``[NOT] IN (…)``, ``[NOT] BETWEEN … AND …``, ``[NOT] LIKE``, ``IS [NOT] NULL``, ``AND OR NOT``, parentheses. A
+    text after a comparison needs no quotes.
 
-    Raises ``UserInputError`` that says where the text is wrong.
+    Raises ``UserInputError`` with the position of the fault.
     """
     if len(text) > _LONGEST:
         raise UserInputError(f"a filter of {len(text):,} characters is longer than the {_LONGEST:,} that are read")
@@ -134,34 +133,34 @@ def _wrong(text: str, at: int, why: str) -> NoReturn:
 
 
 class _Reader:
-    """Reads an expression from left to right; methods are named by what they read, loosest first."""
+    """Reads an expression from left to right. A method reads the construct in its name, the loosest binding first."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.end_of_last = 0
 
     def at(self) -> int:
-        """Where the next token begins."""
+        """Returns the position of the next token."""
         rest = self.text[self.end_of_last :]
         return self.end_of_last + len(rest) - len(rest.lstrip())
 
     def peek(self) -> tuple[str, str, int]:
-        """The next token: its kind (empty at the end), text and end."""
+        """Returns the next token: its kind (empty at the end), text and end."""
         at = self.at()
         if at == len(self.text):
             return "", "", at
         match = _TOKEN.match(self.text, at)
         if match is None or match.lastgroup is None:
-            _wrong(self.text, at, "cannot be read; see docs/targets.md for what a condition may say")
+            _wrong(self.text, at, "cannot be read; see docs/targets.md for the words of a condition")
         return match.lastgroup, match[match.lastgroup], match.end()
 
     def word(self) -> str:
-        """The next token as a keyword or sign; empty where it is neither."""
+        """Returns the next token as a keyword or sign; empty if it is neither."""
         kind, token, _ = self.peek()
         return token if kind == "sign" else token.lower() if kind == "name" and token.lower() in WORDS else ""
 
     def takes(self, *wanted: str) -> str:
-        """The next token where it is one of these, which is then behind us."""
+        """Consumes and returns the next token if it is one of these; else returns an empty text."""
         found = self.word()
         if found not in wanted or not found:
             return ""
@@ -213,7 +212,7 @@ class _Reader:
                 _wrong(self.text, pattern.at, f"{how.upper()} takes a text, as in host LIKE '%.example.com'")
             node = Node(how, (left,), pattern.value, at)
         elif inverted:
-            _wrong(self.text, self.at(), "IN, BETWEEN or LIKE is missing behind NOT")
+            _wrong(self.text, self.at(), "IN, BETWEEN or LIKE is missing after NOT")
         else:
             return left
         return Node("invert", (node,), at=at) if inverted else node
@@ -227,7 +226,7 @@ class _Reader:
         return Node("or_kleene", tuple(parts), at=at)
 
     def operand(self, depth: int) -> Node:
-        """What something is compared with: counted, or a text that may stand without quotes."""
+        """Reads the right side of a comparison: an arithmetic expression, or a text, quoted or not."""
         at = self.at()
         match = BARE.match(self.text, at)
         if match is None or match[0].lower() in WORDS or NUMBER.fullmatch(match[0]):
@@ -277,7 +276,7 @@ class _Reader:
         return int(token)
 
     def _row(self, part: Callable[[int], Node], signs: Mapping[str, str], depth: int) -> Node:
-        """Parts that are counted together, from left to right."""
+        """Reads parts that are calculated from left to right."""
         node = part(depth)
         for _ in range(_DEEPEST):
             at = self.at()
@@ -285,10 +284,10 @@ class _Reader:
             if not sign:
                 return node
             node = Node(signs[sign], (node, part(depth)), at=at)
-        _wrong(self.text, self.at(), f"counts more than {_DEEPEST} things together")
+        _wrong(self.text, self.at(), f"has more than {_DEEPEST} terms in one calculation")
 
     def _joined(self, part: Callable[[int], Node], word: str, depth: int) -> Node:
-        """Conditions of which all (``and``) or any (``or``) must be true: side by side, however many there are."""
+        """Reads conditions of which all (``and``) or any (``or``) must be true, into one flat node."""
         at = self.at()
         parts = [part(depth)]
         while self.takes(word):
@@ -297,7 +296,7 @@ class _Reader:
 
 
 class _Columns:
-    """The columns that an expression may name: as they are written, or in any case where that is clear."""
+    """The columns that an expression may name: as written, or in any case if that is unambiguous."""
 
     def __init__(
         self, text: str, known: Mapping[str, pa.DataType], unread: Mapping[str, pa.Array] | None = None
@@ -319,7 +318,7 @@ class _Columns:
         _wrong(self.text, node.at, no_such("column", wanted, self.known))
 
     def has(self, name: str) -> bool:
-        """Whether that is the name of one."""
+        """Whether ``name`` is the name of a column."""
         return name in self.known or len(self._folded.get(name.lower(), [])) == 1
 
     def kind(self, node: Node) -> Kind:
@@ -335,7 +334,7 @@ class _Columns:
 
 
 def _settled(node: Node, columns: _Columns) -> Node:
-    """The same with each ``perhaps`` settled: a column's name is the column, else beside a text it is a text."""
+    """Resolves each ``perhaps``: a column's name is the column, else next to a text it is a text."""
     if node.call in COMPARED.values() and node.parts[1].call == "perhaps":
         left, right = node.parts[0], node.parts[1]
         named = right.parts[0].call == "column" and columns.has(right.parts[0].value)
@@ -348,7 +347,7 @@ def _settled(node: Node, columns: _Columns) -> Node:
 
 
 def _kind(node: Node, columns: _Columns) -> Kind:
-    """What an expression gives. Raises ``UserInputError`` where kinds do not go together."""
+    """Returns the kind of an expression's value. Raises ``UserInputError`` for incompatible kinds."""
     if node.call == "column":
         return columns.kind(node)
     if node.call == "value":
@@ -375,7 +374,7 @@ def _only(wanted: Kind, kinds: Sequence[Kind], node: Node, columns: _Columns) ->
 
 
 def _like(pattern: str) -> str:
-    """A LIKE pattern as a regular expression. SQL's LIKE has no escape, and Arrow's has one."""
+    """Returns a LIKE pattern as a regular expression. SQL's LIKE has no escape, and Arrow's has one."""
     signs = {"%": ".*", "_": "."}
     return rf"(?s)\A{''.join(signs.get(letter) or re.escape(letter) for letter in pattern)}\z"
 
@@ -402,7 +401,7 @@ def _worked_out(node: Node, table: pa.Table, columns: _Columns) -> Any:
     if node.call in _COUNTED.values() or node.call == "negate":
         parts = [_double(part) for part in parts]
         if node.call == "divide":
-            # nothing divided by nothing is no number, and no reason to fail
+            # zero divided by zero is not a number, and no reason to fail
             zero = pc.equal(parts[1], 0.0)
             parts[1] = pc.if_else(zero, pa.scalar(None, pa.float64()), parts[1])
         return _known(getattr(pc, node.call)(*parts))
@@ -412,15 +411,15 @@ def _worked_out(node: Node, table: pa.Table, columns: _Columns) -> Any:
 
 
 def _unless_unread(missing: Any, unread: pa.Array) -> Any:
-    """Whether a value is missing: what has one without a column that nobody read would have it with it too."""
+    """Returns ``missing``, null where it is true and a column was not read: reading it might give a value."""
     return pc.if_else(pc.and_kleene(missing, unread), pa.scalar(None, pa.bool_()), missing)
 
 
 def _double(numbers: Any) -> Any:
-    """Numbers as doubles: of whole ones above 2^53 the nearest, where Arrow by itself would refuse to go on."""
+    """Returns numbers as doubles; whole numbers above 2^53 are rounded, which Arrow refuses by default."""
     return pc.cast(numbers, pa.float64(), safe=False)
 
 
 def _known(numbers: Any) -> Any:
-    """What is not a number is not known, as null is: it would match the opposite of every condition."""
+    """Replaces NaN by null: it would match the opposite of every condition."""
     return pc.if_else(pc.is_nan(numbers), pa.scalar(None, numbers.type), numbers)

@@ -1,6 +1,6 @@
-"""Conditions on captures: what their columns are called, and what may be said of each.
+"""Conditions on captures: their columns, and the values allowed for each.
 
-An index may lack a value that a condition needs. Whether such a capture is meant is not known before it was parsed.
+An index may lack a value that a condition needs. Then only the parsed page shows whether the capture matches.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cc_pipeline.commoncrawl.expressions import BARE, COMPARED, NUMBER, WORDS, F
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS
 from cc_pipeline.errors import UserInputError, no_such
 
-#: What the column ``meant`` of captures and pages says, where their target has a condition. Of captures, and of their
-#: records, ``unknown: `` comes before what is still to be asked of the page.
+#: The values of the column ``meant`` of captures and pages, if their target has a condition. For captures and records,
+#: ``unknown: `` precedes the rest of the condition, which the page must decide.
 YES, NO, UNKNOWN = "yes", "no", "unknown"
 OPEN = f"{UNKNOWN}: "
 
@@ -38,24 +38,24 @@ _SIGNS: Final = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=
                  "greater_equal": ">="}  # fmt: skip
 _COUNTED: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
-#: The columns of a condition, and those of a capture that each is made of.
+#: The columns of a condition, with the columns of a capture from which each is computed.
 COLUMNS: Final = CONDITION_COLUMNS
 _NUMBERS: Final = frozenset({"status", "time", "length"})
-#: Made of the URL: where that is known, nothing is missing.
+#: Columns computed from the URL: never missing if it is known.
 _OF_URL: Final = frozenset({"protocol", "host", "domain", "tld", "path", "query"})
-#: What a crawler finds out itself. Null means that it found nothing, where the index has the column at all, and it
-#: looked: for languages into HTML only. Of other types those have a text, and so a language, that are ``_READ_LATER``.
+#: Columns that the crawler detects. Null means that it detected nothing, if the index has the column and the crawler
+#: tried: languages only in HTML. Of other types ``_READ_LATER`` has a text, and so a language.
 _DETECTED: Final = frozenset({"lang", "charset"})
 _READ_LATER: Final = "application/pdf"
-#: The indexes of Common Crawl that say what the crawler found out of a capture. What only others lack is in question.
+#: The indexes with the crawler's detections. A value that only other indexes lack is unknown.
 _DESCRIBING: Final = ("parquet", "zipnum")
 _IN_LOWER_CASE: Final = frozenset({"mime", "mime_claimed", "lang", "protocol", "host", "domain", "tld", "subset"})
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What captures of a target must be. ``text`` is its normal form, ``columns`` are those of a capture that it
-    reads."""
+    """A condition on the captures of a target. ``text`` is its normal form, ``columns`` are the columns of a capture
+    that it reads."""
 
     text: str
     columns: tuple[str, ...]
@@ -63,8 +63,8 @@ class Condition:
     _filter: Filter
 
     def truth(self, captures: pa.Table, *, parsed: bool = False) -> pa.Array:
-        """Whether each of ``captures`` of one crawl is meant, null where that is not known. Of ``parsed`` ones all is
-        known that ever will be."""
+        """Returns whether each of ``captures`` of one crawl matches, null if unknown. For ``parsed`` captures missing
+        values are final."""
         unread = {} if parsed else {name: _unread(name, captures) for name in self._names}
         return self._truth({name: _made(name, captures, parsed) for name in self._names}, captures, unread)
 
@@ -73,7 +73,7 @@ class Condition:
         return (*self._filter.columns, *self._filter.perhaps)
 
     def _truth(self, made: Mapping[str, Any], captures: pa.Table, unread: Mapping[str, pa.Array]) -> pa.Array:
-        """The same of columns of conditions that were ``made`` of ``captures``, as far as they could be."""
+        """Does the same with the columns of conditions in ``made``, those that could be computed from ``captures``."""
         columns: dict[str, Any] = {
             name: pa.nulls(len(captures), pa.int64() if name in _NUMBERS else pa.string())
             for name in COLUMNS
@@ -83,14 +83,14 @@ class Condition:
         return self._filter.truth(pa.table(columns | dict(made)), unread)
 
     def _truth_of_one(self, column: str, captures: pa.Table) -> pa.Array:
-        """The same where nothing but one ``column`` was read of ``captures``, and what every one of them has."""
+        """Does the same if only one ``column`` of ``captures`` was read, besides the columns that all of them have."""
         given = pc.is_valid(captures[column])
         made: dict[str, Any] = {}
         unread = {name: pa.repeat(True, len(captures)) for name in self._names}
         for name in unread:
             first, *others = COLUMNS[name]
             if first == column:
-                # of several columns the first counts, where it has a value
+                # of several columns the first with a value counts
                 alone = not others and name not in _OF_URL
                 nothing = pa.scalar(None, pa.int64() if name in _NUMBERS else pa.string())
                 values = _made(name, captures, False)
@@ -99,7 +99,7 @@ class Condition:
         return self._truth(made, captures, unread)
 
     def keep(self, captures: pa.Table) -> pa.Table:
-        """Those of ``captures`` of one crawl that may be meant, with what is known of that in ``meant``."""
+        """Returns the ``captures`` of one crawl that may match, with the result in ``meant``."""
         truth = self.truth(captures)
         may_be = pc.fill_null(truth, True)
         captures, truth = captures.filter(may_be), truth.filter(may_be)
@@ -110,18 +110,18 @@ class Condition:
         return captures.set_column(at, captures.schema.field(at), said)
 
     def _open(self, captures: pa.Table) -> pa.Array:
-        """What is to be asked of the page of each of ``captures``, of which the index does not tell enough."""
+        """Returns for each of ``captures`` the rest of the condition that its page must decide."""
         parts = {_written(part): part for part in _parts(self._tree)}
         told = [parse_condition(text).truth(captures).to_pylist() for text in parts]
         asked: dict[tuple[bool | None, ...], str] = {}
         for row in set(zip(*told, strict=True)):
             left = _left(self._tree, dict(zip(parts, row, strict=True)))
-            assert isinstance(left, Node), "else it were known"
+            assert isinstance(left, Node), "else the truth would be known"
             asked[row] = OPEN + parse_condition(_written(left)).text
         return pa.array([asked[row] for row in zip(*told, strict=True)], pa.string())
 
     def values_of(self, name: str) -> tuple[str, ...]:
-        """The only values that a column of conditions has where it is so; none where it may have any."""
+        """Returns the only values of a column that the condition allows; none if it allows any."""
         for part in self._tree.parts if self._tree.call == "and_kleene" else (self._tree,):
             equals = part.parts if part.call == "or_kleene" else (part,)
             if all(one.call == "equal" and _column(one) == name for one in equals):
@@ -129,7 +129,7 @@ class Condition:
         return ()
 
     def rules_out(self, column: str, values: pa.Array, crawl: str) -> pa.Array:
-        """Whether each value of one ``column`` of an index says by itself that a capture is not meant."""
+        """Returns for each value of one ``column`` of an index whether it alone excludes a capture."""
         bare = {field.name: pa.nulls(len(values), field.type) for field in CAPTURE_SCHEMA}
         bare |= {name: pa.repeat(text, len(values)) for name, text in (("crawl", crawl), ("located_by", "parquet"))}
         bare[column] = values
@@ -137,7 +137,7 @@ class Condition:
 
     @property
     def subsets(self) -> tuple[str, ...]:
-        """The subsets that it may mean; none where it does not say."""
+        """The subsets that the condition allows; none if it does not restrict them."""
         if "subset" not in self.columns:
             return ()
         bare = {field.name: pa.nulls(len(SUBSETS), field.type) for field in CAPTURE_SCHEMA}
@@ -148,9 +148,9 @@ class Condition:
 
 @lru_cache(maxsize=1024)
 def parse_condition(text: str) -> Condition:
-    """The condition on captures in ``text``, as docs/targets.md tells. ``parse_condition(c.text) == c``.
+    """Parses the condition on captures in ``text``, see docs/targets.md. ``parse_condition(c.text) == c``.
 
-    Raises ``UserInputError`` that says where the text is wrong.
+    Raises ``UserInputError`` with the position of the fault.
     """
     typed = parse_filter(text.strip())
     tree = _normal(typed.tree, typed)
@@ -167,7 +167,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def both(one: str, other: str) -> str:
-    """Both conditions as one, where there are two."""
+    """Joins two conditions with ``and``; an empty one is ignored."""
     return f"({one}) and ({other})" if one and other else one or other
 
 
@@ -179,7 +179,7 @@ def in_words(
     mime: str | None = None,
     language: str | None = None,
 ) -> str:
-    """The condition that a person says in parts; lists are comma-separated. Nothing said is an empty text.
+    """Builds the condition from its parts; lists are comma-separated. Without any part the text is empty.
 
     Raises ``UserInputError`` with a reason.
     """
@@ -195,9 +195,9 @@ def in_words(
 
 
 def period(text: str) -> tuple[datetime, datetime]:
-    """First moment of the year, month, day, hour, minute or second that ``text`` names, and the first one after.
+    """Returns the first moment of the year, month, day, hour, minute or second in ``text``, and the first one after.
 
-    It is ``2018``, ``2018-05``, ``2018-05-01``, ``2018-05-01T12:30`` or 4 to 14 digits, in UTC. Raises
+    ``text`` is ``2018``, ``2018-05``, ``2018-05-01``, ``2018-05-01T12:30`` or 4 to 14 digits, in UTC. Raises
     ``UserInputError``.
     """
     match = _TIME.fullmatch(text.strip().upper())
@@ -216,13 +216,13 @@ def period(text: str) -> tuple[datetime, datetime]:
 
 
 def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
-    """A column of conditions, for each of ``captures``."""
+    """Computes a column of conditions for each of ``captures``."""
     columns = [captures[column] for column in COLUMNS[name]]
     found = columns[0] if name == "lang" else pc.coalesce(*columns)
     if name in ("mime", "mime_claimed"):
         return pc.replace_substring_regex(pc.utf8_lower(found), r"(?s)[\s;].*", "")
     if name == "status":
-        return pc.if_else(pc.greater(found, 0), found, None)  # -1 stands for a missing status
+        return pc.if_else(pc.greater(found, 0), found, None)  # -1 means a missing status
     if name == "time":
         return found.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
     if name in _OF_URL:
@@ -239,7 +239,7 @@ def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
 
 
 def _unread(name: str, captures: pa.Table) -> pa.Array:
-    """In which of ``captures`` of one crawl a column of conditions is null because the index does not have it."""
+    """Returns for each of ``captures`` of one crawl whether a column is null only because the index lacks it."""
     if name in _OF_URL or name == "url":
         return pa.repeat(False, len(captures))
     has_it = _detects(captures) if name in _DETECTED else _is_described(captures)
@@ -247,21 +247,20 @@ def _unread(name: str, captures: pa.Table) -> pa.Array:
 
 
 def _detects(captures: pa.Table) -> Any:
-    """Whether the index that named each capture of one crawl has what the crawler found out of pages."""
+    """Returns for each capture of one crawl whether the index that located it has the crawler's detections."""
     crawl = captures["crawl"][0].as_py() if captures.num_rows else ""
     says = crawl not in ARC_CRAWLS and not index_is_built(crawl) and has(crawl, "content_languages") is not False
     return pc.and_(_is_described(captures), says)
 
 
 def _is_described(captures: pa.Table) -> Any:
-    """Whether each capture was named by an index that has more of it than its URL and place."""
+    """Returns for each capture whether the index that located it has more than URL and location."""
     by = captures["located_by"]
     return pc.is_in(by, pa.array(_DESCRIBING))
 
 
 def _normal(node: Node, typed: Filter) -> Node:
-    """The same as everybody would write it: columns on the left, their values as they are compared, and parts that may
-    change places in order."""
+    """Returns the normal form: columns on the left, values as they are compared, and commutative parts sorted."""
     if node.call == "column":
         name = node.value.lower()
         if name not in COLUMNS:
@@ -270,7 +269,7 @@ def _normal(node: Node, typed: Filter) -> Node:
     if node.call in COMPARED.values():
         left, right = node.parts
         if _column(node) is None and _is_column(right):
-            # a column may stand behind its value
+            # a column may follow its value
             node = replace(node, call=_FLIPPED[node.call], parts=(_as_column(right), left))
         name = _column(node)
         if name in COLUMNS:
@@ -292,7 +291,7 @@ def _normal(node: Node, typed: Filter) -> Node:
 
 
 def _compared(node: Node, name: str, typed: Filter) -> Node:
-    """A column compared with something: where that is a value, with the value in its normal form."""
+    """Returns the normal form of a comparison of a column, with its value, if it is one, normalized."""
     left, right = _normal(node.parts[0], typed), node.parts[1]
     if name == "lang" and node.call not in ("equal", "not_equal"):
         typed.wrong(node.at, "lang takes = and !=: a page may have several languages")
@@ -330,7 +329,7 @@ def _compared(node: Node, name: str, typed: Filter) -> Node:
 
 
 def _column(node: Node) -> str | None:
-    """The column on the left, if there is one."""
+    """Returns the column on the left, if there is one."""
     left = node.parts[0]
     return left.value.lower() if left.call == "column" else None
 
@@ -349,7 +348,7 @@ def _names(node: Node) -> set[str]:
 
 
 def _worked(node: Node, typed: Filter) -> Node:
-    """The same in what can be worked out: periods as moments, languages and types as parts of texts."""
+    """Returns an executable form: periods as moments, languages and types as parts of texts."""
     if node.call not in COMPARED.values() or node.parts[1].call != "value" or _column(node) is None:
         return replace(node, parts=tuple(_worked(part, typed) for part in node.parts))
     name, value, left = _column(node), node.parts[1].value, node.parts[0]
@@ -376,14 +375,15 @@ def _worked(node: Node, typed: Filter) -> Node:
 
 
 def _parts(node: Node) -> list[Node]:
-    """The comparisons that a condition is made of."""
+    """Returns the comparisons in a condition."""
     if node.call in ("and_kleene", "or_kleene", "invert"):
         return [one for part in node.parts for one in _parts(part)]
     return [node]
 
 
 def _left(node: Node, told: Mapping[str, bool | None]) -> Node | bool:
-    """What is left of a condition once it is ``told`` which of its comparisons, by their texts, are so."""
+    """Returns the undecided rest of a condition, or its truth. ``told`` has the truth of its comparisons by their
+    texts."""
     if node.call not in ("and_kleene", "or_kleene", "invert"):
         so = told[_written(node)]
         return node if so is None else so
@@ -402,7 +402,7 @@ def _unless(node: Node, equal: Node) -> Node:
 
 
 def _written(node: Node, inside: bool = False) -> str:
-    """An expression as text; ``inside`` of another one, in parentheses where it needs them."""
+    """Returns an expression as text; ``inside`` another one in parentheses, if it needs them."""
     if node.call == "column":
         return str(node.value)
     if node.call == "value":
@@ -435,13 +435,13 @@ def _written(node: Node, inside: bool = False) -> str:
 
 
 def _operand(node: Node) -> str:
-    """What is compared or counted: a truth value among such needs parentheses."""
+    """Returns an operand of a comparison or calculation as text: a truth value needs parentheses."""
     is_plain = node.call in ("column", "value", "negate", *_COUNTED)
     return _written(node) if is_plain else f"({_written(node)})"
 
 
 def _bare(value: Any, name: str | None) -> str:
-    """A value without quotes where it is read as the same so."""
+    """Returns a value as text, without quotes if it is read as the same value."""
     if not isinstance(value, str):
         return _written(Node("value", value=value))
     is_read = BARE.fullmatch(value) and value.lower() not in WORDS and value.lower() not in COLUMNS

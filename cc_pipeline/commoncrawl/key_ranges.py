@@ -1,5 +1,5 @@
-"""Indexes are sorted by key, so a target is a few ranges of keys: in order, disjoint, and asked by bisection. With them
-the keys of the 2012 B-tree, which are written in another way than SURT keys."""
+"""Ranges of keys: indexes are sorted by key, so a target is a few sorted, disjoint ranges, searched by bisection. Also
+the keys of the 2012 B-tree, which differ from SURT keys."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class KeyRange:
 
 
 def prefix_range(prefix: bytes) -> KeyRange:
-    """The range of all keys that start with ``prefix``."""
+    """Returns the range of all keys that start with ``prefix``."""
     trimmed = prefix.rstrip(b"\xff")
     end = trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
     return KeyRange(prefix, end)
 
 
 def reverse_dots(host: str) -> str:
-    """``www.example.com`` as ``com.example.www``; its own inverse."""
+    """Returns ``www.example.com`` as ``com.example.www``; its own inverse."""
     return ".".join(reversed(host.split(".")))
 
 
 def btree_key(url: str) -> bytes:
-    """The key of ``url`` in a B-tree index. A URL without a path gets ``/``; one without a scheme is ``http``.
+    """Returns the key of ``url`` in a B-tree index. A URL without a path gets ``/``; one without a scheme is ``http``.
 
-    A host name is written in lower case and in ASCII, as all real ones of the published index are, so that it can be
-    found. A closing dot stays, and comes first: ``.com.example/``.
+    A host name is written in lower case and ASCII, as in the published index, so that it can be found. A closing dot
+    stays, and comes first: ``.com.example/``.
 
     Never raises; bytes are UTF-8 with ``surrogateescape``, and a NUL, which ends keys, is written ``%00``.
     """
@@ -68,11 +68,11 @@ def btree_key(url: str) -> bytes:
 
 
 def url_of_btree_key(key: bytes) -> str:
-    """The URL that ``key`` was made from; ``btree_key`` of it is ``key`` again.
+    """Returns the URL of ``key``; its ``btree_key`` is ``key`` again.
 
     ``…/a:8080:http`` is read as port 8080, although a path may end like that; ``…/page:12:http`` is read as a path.
-    What stands behind the path with an ``@`` is a login (``http://user:password@host/``) only where the key does not
-    begin with a real host name.
+    Text with an ``@`` after the path is a login (``http://user:password@host/``) only if the key does not begin with a
+    real host name.
     """
     text = key.decode("utf-8", "surrogateescape")
     match = _SCHEME_AT_END.fullmatch(text)
@@ -88,21 +88,21 @@ def url_of_btree_key(key: bytes) -> str:
 
 
 def host_prefixes(host: str) -> tuple[str, ...]:
-    """Prefixes of the keys of exactly this host, whatever the port."""
+    """Returns the prefixes of the keys of exactly this host, with any port."""
     shown_host = f"[{host}]" if ":" in host else host
     key = btree_key(f"http://{shown_host}/").decode("utf-8", "surrogateescape")
     return (key[: key.index("/") + 1],)
 
 
 def domain_prefixes(domain: str) -> tuple[str, ...]:
-    """Prefixes of the keys of a domain and of all hosts under it. ``.`` and ``/`` are neighbours in ASCII, so the
-    two prefixes are one stretch of the index."""
+    """Returns the prefixes of the keys of a domain and of all hosts under it. ``.`` and ``/`` are neighbours in ASCII,
+    so the two prefixes are one range of the index."""
     reversed_domain = reverse_dots(domain)
     return (reversed_domain + ".", reversed_domain + "/")
 
 
 def _login_at_end(body: str) -> str:
-    """``password@host`` in the last part of a path, behind the first colon with an ``@`` before the next colon."""
+    """Returns ``password@host`` in the last part of a path: after the first colon with an ``@`` before the next one."""
     end = max(body.rfind("/"), body.rfind("?")) + 1
     pieces = body[end:].split(":")
     for number, piece in enumerate(pieces[1:], start=1):
@@ -125,7 +125,7 @@ def _has_odd_surrogates(text: str) -> bool:
 
 
 def merge_ranges(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
-    """The same keys as ``ranges`` in the fewest ranges, sorted; overlapping and touching ones become one."""
+    """Returns the keys of ``ranges`` as the fewest ranges, sorted; overlapping and touching ranges are joined."""
     merged: list[KeyRange] = []
     for item in sorted(ranges, key=lambda one: (one.start, one.end is None, one.end or b"")):
         if item.end is not None and item.end <= item.start:
@@ -140,7 +140,7 @@ def merge_ranges(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
 
 
 class RangeSet(Sequence[KeyRange]):
-    """The keys of some ranges, as the fewest ranges. Two hundred thousand of them answer in a microsecond."""
+    """A set of keys, as the fewest ranges. A search in two hundred thousand of them takes a microsecond."""
 
     __slots__ = ("_ranges", "_starts")
 
@@ -178,7 +178,7 @@ class RangeSet(Sequence[KeyRange]):
         return behind < len(self._starts) and (end is None or self._starts[behind] < end)
 
     def near(self, low: bytes | None, high: bytes | None) -> tuple[KeyRange, ...]:
-        """The ranges that may have keys of a block from ``low`` to ``high`` (both inclusive; ``None`` is unknown)."""
+        """Returns the ranges that may have keys of a block from ``low`` to ``high`` (inclusive; ``None``: unknown)."""
         first, after = self._span(low, high)
         return self._ranges[first:after]
 
@@ -200,7 +200,7 @@ class RangeSet(Sequence[KeyRange]):
 
 
 def common_ranges(one: Iterable[KeyRange], other: RangeSet) -> tuple[KeyRange, ...]:
-    """The keys that both have."""
+    """Returns the ranges of the common keys."""
     return merge_ranges(
         KeyRange(
             max(keys.start, near.start), min((end for end in (keys.end, near.end) if end is not None), default=None)
@@ -211,5 +211,5 @@ def common_ranges(one: Iterable[KeyRange], other: RangeSet) -> tuple[KeyRange, .
 
 
 def range_set(ranges: Sequence[KeyRange]) -> RangeSet:
-    """``ranges`` as a ``RangeSet``; one that is one already stays."""
+    """Returns ``ranges`` as a ``RangeSet``; the same object if it is one."""
     return ranges if isinstance(ranges, RangeSet) else RangeSet(ranges)

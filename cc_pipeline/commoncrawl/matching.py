@@ -1,5 +1,5 @@
-"""An index of targets: which of thousands a capture belongs to, by dictionaries. A look-up must not ask each target
-about each row."""
+"""An index of targets: finds the targets of a capture among thousands, by dictionaries. A look-up must not compare each
+target with each row."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _prefix_parts = lru_cache(maxsize=4096)(resolved_parts)
-#: Hosts whose answer is remembered: rows of an index come host by host.
+#: Hosts with a cached result: rows of an index are sorted by host.
 _REMEMBERED: Final = 65_536
-#: Numbers of targets by the port that they are restricted to.
+#: Numbers of targets by their port restriction.
 _Ports = dict[int | None, list[int]]
 
 
 def host_of(url: str) -> str:
-    """The host as written in ``url``, without port and login; empty where there is none."""
+    """Returns the host as written in ``url``, without port and login; empty if there is none."""
     return split_authority(_authority(url))[0]
 
 
 def port_of(url: str) -> int | None:
-    """The port a fetch of ``url`` goes to; ``None`` where it cannot be told."""
+    """Returns the port of a fetch of ``url``; ``None`` if it cannot be determined."""
     written = split_authority(_authority(url))[1]
     if not written:
         return _DEFAULT_PORTS.get(url.partition(":")[0].lower())
@@ -39,7 +39,7 @@ def port_of(url: str) -> int | None:
 
 
 def reversed_url(url: str, host: str | None = None) -> str:
-    """``com.nytimes.www/a?b``: reversed host, path and query as the 2012 index has them, without port and scheme."""
+    """Returns ``com.nytimes.www/a?b``: reversed host, path and query as in the 2012 index, without port and scheme."""
     name = plain_host(host if host else host_of(url))
     rest = url.partition("#")[0].partition("://")[2]
     cut = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
@@ -56,7 +56,7 @@ def _authority(url: str) -> str:
 
 
 def starts_with(url: str, prefix: str) -> bool:
-    """Whether the URL starts so, both brought to the common form of ``resolved_parts``."""
+    """Whether the URL starts with the prefix, both in the form of ``resolved_parts``."""
     found, wanted = resolved_parts(url), _prefix_parts(prefix)
     if found is None or wanted is None or found[0] != wanted[0]:
         return False
@@ -66,7 +66,7 @@ def starts_with(url: str, prefix: str) -> bool:
 
 
 def spellings(url: str, whole: bool) -> tuple[str, ...]:
-    """Ways in which pages of ``url`` may stand in a B-tree: key prefixes, complete up to the port if ``whole``."""
+    """Returns the possible keys of ``url`` in a B-tree as prefixes, complete up to the port if ``whole``."""
     authority, _, tail = url.partition("://")[2].partition("/")
     host, _ = split_authority(authority)
     label, _, above = host.partition(".")
@@ -92,12 +92,12 @@ def _with_and_without_slash(tail: str) -> tuple[str, ...]:
 
 
 class PrefixIndex:
-    """Numbers by prefixes, any of which may be a prefix of others."""
+    """Numbers by prefixes; a prefix may begin with another one."""
 
     def __init__(self, numbers: Mapping[str, list[int]]) -> None:
         self._prefixes = sorted(numbers)
         self._numbers = [numbers[prefix] for prefix in self._prefixes]
-        #: Of each prefix the place of the longest other one that it begins with; -1 where there is none.
+        #: For each prefix the index of the longest other prefix that it begins with; -1 for none.
         self._shorter: list[int] = []
         place = -1
         for prefix in self._prefixes:
@@ -107,9 +107,9 @@ class PrefixIndex:
             place = len(self._shorter) - 1
 
     def of(self, text: str) -> list[int]:
-        """The numbers of the prefixes that ``text`` begins with, each once."""
+        """Returns the numbers of the prefixes that ``text`` begins with, each once."""
         found: list[int] = []
-        # whatever the text begins with, the prefix that sorts just before it is or begins with
+        # the prefix that sorts just before the text begins with every prefix of the text
         place = bisect_right(self._prefixes, text) - 1
         while place >= 0:
             if found or text.startswith(self._prefixes[place]):
@@ -119,9 +119,9 @@ class PrefixIndex:
 
 
 class MemberIndex:
-    """Targets (no sets) by what decides about them: the host and those above it, a key, an authority, a reverse.
+    """Targets (no sets) by their deciding part: the host and its parents, a key, an authority, a reverse.
 
-    A question costs the logarithm of how many there are, and what it finds."""
+    A search costs the logarithm of their number, plus its results."""
 
     def __init__(self, members: Sequence[Target]) -> None:
         self._under: dict[str, _Ports] = {}
@@ -152,7 +152,7 @@ class MemberIndex:
         self._known: dict[str, tuple[_Ports, ...]] = {}
 
     def of(self, url: str, host: str | None = None) -> list[int]:
-        """Numbers of the members that a capture of ``url`` is of, as their ``matches`` says; ``host`` as there."""
+        """Returns the numbers of the members that match a capture of ``url``; ``host`` as in ``Target.matches``."""
         written = host if host else host_of(url)
         by_host = self._known.get(written)
         if by_host is None:

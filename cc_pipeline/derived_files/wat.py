@@ -1,5 +1,4 @@
-"""WAT and WET files have what Common Crawl extracted itself: a JSON document a record with the links of its page, and
-texts."""
+"""Reads WAT and WET files, Common Crawl's own extracts: a JSON document a record with its page's links, and texts."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _NOTHING: Final[Mapping[str, Json]] = {}
 
 @dataclass(frozen=True, slots=True)
 class WetRecord:
-    """The text of one page. ``offset`` and ``length`` (bytes) say where in the WET file its record lies.
+    """The text of one page. ``offset`` and ``length`` (bytes) locate its record in the WET file.
 
     ``fetch_time`` is that of the page. ``languages`` are ISO 639-3 codes, best first, since 2020. ``flags``
     as of ``ArchivedRecord``.
@@ -40,9 +39,9 @@ class WetRecord:
 
 
 def iter_wet(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[WetRecord | DataFault]:
-    """The texts of a WET file in order, and a ``DataFault`` for each stretch that cannot be read.
+    """Yields the texts of a WET file in order, and a ``DataFault`` for each unreadable range of bytes.
 
-    The file's own ``warcinfo`` is passed over. Bytes that are not UTF-8 become replacement characters.
+    Skips the file's own ``warcinfo``. Bytes that are not UTF-8 become replacement characters.
     """
     for found in iter_located(stream, source, limit):
         if isinstance(found, DataFault):
@@ -73,8 +72,8 @@ def _wet(found: StoredRecord) -> WetRecord:
 
 @dataclass(frozen=True, slots=True)
 class WatLink:
-    """A link as found: ``path`` is the element and attribute (``A@/href``), ``url`` as it stood in the page, not
-    resolved; ``attributes`` are all members, those two included, in order."""
+    """A link: ``path`` is the element and attribute (``A@/href``), ``url`` the address as written in the page;
+    ``attributes`` are all members, those two included, in order."""
 
     path: str
     url: str
@@ -97,7 +96,7 @@ NO_HTML: Final = WatHtml(None, None, (), (), (), ())
 
 
 def wat_html(html: Mapping[str, Json]) -> WatHtml:
-    """Read an ``HTML-Metadata`` object; members of another shape than usual are passed over."""
+    """Reads an ``HTML-Metadata`` object; skips members of an unusual shape."""
     head = member(html, "Head")
     return WatHtml(
         title=text(head, "Title"),
@@ -117,13 +116,13 @@ def _links(parent: Mapping[str, Json], name: str) -> tuple[WatLink, ...]:
 
 
 def member(parent: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    """The object called ``name``, empty where there is none."""
+    """Returns the object called ``name``; an empty one if there is none."""
     value = parent.get(name)
     return value if isinstance(value, dict) else _NOTHING
 
 
 def text(parent: Mapping[str, Json], name: str) -> str | None:
-    """The text called ``name``; numbers as their text, ``None`` for anything else."""
+    """Returns the text called ``name``; numbers as text, ``None`` for any other value."""
     value = parent.get(name)
     if isinstance(value, str):
         return value
@@ -131,7 +130,7 @@ def text(parent: Mapping[str, Json], name: str) -> str | None:
 
 
 def number(parent: Mapping[str, Json], name: str) -> int | None:
-    """The whole number called ``name``, written as a number or as a string of at most 18 digits."""
+    """Returns the whole number called ``name``, written as a number or as a string of at most 18 digits."""
     value = parent.get(name)
     if isinstance(value, bool):
         return None
@@ -143,7 +142,7 @@ def number(parent: Mapping[str, Json], name: str) -> int | None:
 
 
 def headers(fields: Mapping[str, Json]) -> Headers:
-    """Name and value of each member in order; a list stands for a repeated header."""
+    """Returns name and value of each member in order; a list means a repeated header."""
     pairs: list[tuple[str, str]] = []
     for name, value in fields.items():
         for one in value if isinstance(value, list) else [value]:
@@ -161,9 +160,9 @@ def _objects(parent: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
 
 @dataclass(frozen=True, slots=True)
 class WatRecord:
-    """What is said of one WARC record. ``offset`` and ``length`` (bytes) say where in the WAT file that stands.
+    """The description of one WARC record. ``offset`` and ``length`` (bytes) locate it in the WAT file.
 
-    ``warc_filename``, ``warc_offset`` and ``warc_length`` (compressed bytes) place the record described;
+    ``warc_filename``, ``warc_offset`` and ``warc_length`` (compressed bytes) locate the described record;
     ``record_type``, ``url``, ``fetch_time`` and ``record_headers`` are its own. ``payload_digest`` is sha1 in
     base32 without a prefix. HTTP members are empty for records that are no HTTP message.
     """
@@ -188,9 +187,9 @@ class WatRecord:
 
 
 def iter_wat(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[WatRecord | DataFault]:
-    """The records of a WAT file in order, and a ``DataFault`` for each stretch that cannot be read.
+    """Yields the records of a WAT file in order, and a ``DataFault`` for each unreadable range of bytes.
 
-    The file's own ``warcinfo`` is passed over.
+    Skips the file's own ``warcinfo``.
     """
     for found in iter_located(stream, source, limit):
         if isinstance(found, DataFault):

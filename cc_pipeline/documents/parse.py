@@ -1,4 +1,4 @@
-"""One capture in, its rows out."""
+"""Parses one capture into its rows."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from cc_pipeline.errors import DataFault, DataKind
 _DEFAULT = ParseOptions()
 #: The script from which Next.js draws a page.
 _NEXT_DATA = re.compile(r"<script[^>]{0,500}\bid=[\"']?__NEXT_DATA__\b[^>]{0,500}>")
-#: Characters of shown text below which a page counts as one whose text is in a script, and of that script at least; or
-#: of the texts in its strings, which are to be twice of what is shown.
+#: The text of a page counts as in a script if the page shows fewer characters than the first number, and the script has
+#: at least the second, or its strings have the third and twice the shown characters.
 _LITTLE_SHOWN, _MUCH_IN_SCRIPT, _MUCH_IN_STRINGS = 500, 2_000, 200
-#: A longer string of a script; or one that nothing ends.
+#: A longer string of a script; or an unfinished one.
 _STRING = re.compile(r'"((?:[^"\\]|\\.){20,}+)"|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
 _SPOKEN = re.compile(r"\s|\\u|[^\x00-\x7f]")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
@@ -42,10 +42,10 @@ _TEXTS = ("text", "title", "description", "main_content", "main_content_markdown
 
 
 def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
-    """The rows of a capture whose response could be read, whatever its status.
+    """Returns the rows of a capture with a readable response, whatever its status.
 
     Content, text and links come from 2xx responses with a body of a textual type; robots.txt has none.
-    Raises ``DataFault`` (and nothing else) where a parser breaks on the page.
+    Raises only ``DataFault``, if a parser breaks on the page.
     """
     try:
         return _parse(page, options)
@@ -74,7 +74,7 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     flags: set[str] = set()
     row["md5"] = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
     bound = options.limits.payload_bytes
-    in_arc = page.archive_format == "arc"  # Common Crawl's keep the headers of codings that it took off
+    in_arc = page.archive_format == "arc"  # Common Crawl's ARC files keep the headers of codings that it removed
     payload = uncoded(page.payload, page.content_headers, bound, flags, archived_decoded=in_arc)
     if len(payload) > bound:
         flags.add("payload_cut")
@@ -143,7 +143,7 @@ def _parse_kind(
 
 
 def _other(page: PageInput, found: Found, options: ParseOptions, flags: set[str]) -> dict[str, Any] | None:
-    """The row of a text that is neither a page's nor a feed's, ``None`` where there is none."""
+    """Returns the text row of a document that is neither HTML nor a feed; ``None`` if it has no text."""
     flags |= found.flags
     if not found.text and found.title is None and found.author is None:
         return None
@@ -161,7 +161,7 @@ def _html(
     limits = options.limits
     utf8 = without_mark(page.payload, "UTF-8") if decoded.clean and decoded.charset == "UTF-8" else None
     markup = decoded.text
-    # what is sent as XML and is a page is XHTML, under whichever of XML's types
+    # a page sent under any XML type is XHTML
     if row["mime_type"] in XML_TYPES and (meant := as_html(markup)) is not None:
         markup, utf8 = meant, None
     about = About(page, limits)
@@ -213,7 +213,7 @@ def _html(
 
 
 def _text_in_script(markup: str, shown: int) -> bool:
-    """Whether a page shows little, and has a script with the data that it is drawn from."""
+    """Whether a page shows little text, and has a script with the data from which it is drawn."""
     found = _NEXT_DATA.search(markup) if shown < _LITTLE_SHOWN and "__NEXT_DATA__" in markup else None
     end = markup.find("</script", found.end()) if found else -1
     if found is None or end < 0 or end - found.end() >= _MUCH_IN_SCRIPT:
@@ -224,7 +224,7 @@ def _text_in_script(markup: str, shown: int) -> bool:
 
 
 def main_text_signals(main_text: str | None) -> dict[str, Any]:
-    """Fingerprints and quality figures of a page's main text."""
+    """Returns fingerprints and quality metrics of a page's main text."""
     figures = quality(main_text)
     return fingerprint(main_text)._asdict() | {"quality": figures and figures._asdict()}
 

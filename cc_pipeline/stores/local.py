@@ -1,4 +1,4 @@
-"""A local folder that answers as a web server would, so that the same code verifies the answers of all places."""
+"""A local folder that answers like a web server, so that the same code verifies the answers of all stores."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _STATUS_OF_ERRNO: Final = {
 
 
 class LocalStore:
-    """Objects are files below ``root``; a key can never name a file outside it by ``..`` or an absolute path, and of a
-    ``bounded`` one by no link either: that raises ``EnvironmentFault``, which names the link."""
+    """Objects are files below ``root``; a key can never name a file outside it by ``..`` or an absolute path. With
+    ``bounded`` a link cannot lead outside either: that raises ``EnvironmentFault`` with the link's name."""
 
     host = "local"
 
@@ -38,8 +38,8 @@ class LocalStore:
         self._within = os.path.join(os.path.realpath(self.root), "") if bounded else None
 
     def path(self, key: str) -> Path:
-        """The file of a key. Raises ``UserInputError`` for a key that would leave the root, ``EnvironmentFault`` for a
-        link that does."""
+        """Returns the file of a key. Raises ``UserInputError`` for a key that would leave the root,
+        ``EnvironmentFault`` for a link that does."""
         path = self._named(key)
         if self._leads_out(path):
             raise self._named_link(path)
@@ -62,11 +62,11 @@ class LocalStore:
         )
 
     def url(self, key: str) -> str:
-        # asked for with each record: a name alone, nothing on the disk is looked at
+        # called for each record: it must not access the disk
         return self._named(key).as_uri()
 
     def fetch_now(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
-        """The same as ``fetch``, without an event loop."""
+        """Does the same as ``fetch``, without an event loop."""
         try:
             descriptor = os.open(self.path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -79,7 +79,7 @@ class LocalStore:
             os.close(descriptor)
 
     def head_now(self, key: str) -> Answer:
-        """The same as ``head``, without an event loop."""
+        """Does the same as ``head``, without an event loop."""
         try:
             found = os.stat(self.path(key))
         except OSError as error:
@@ -95,9 +95,9 @@ class LocalStore:
         return self.head_now(key)
 
     def put_now(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
-        """Writes under another name, then renames (or links, if the object must be new): no half object is seen."""
+        """Writes under another name, then renames (or links, if the object must be new): no partial object is seen."""
         target = self.path(key)
-        # apart: a file in the place of a folder is no object that exists
+        # outside of the try: a file in place of a folder is not an existing object
         make_durable_folder(target.parent)
         try:
             with written_whole(target, durable=True, new=only_if_absent, make_folder=False) as beside:
@@ -110,10 +110,10 @@ class LocalStore:
         try:
             return Answer(200, {"etag": _etag(os.stat(target))}, b"")
         except FileNotFoundError:
-            return Answer(200, {}, b"")  # somebody else deleted it since
+            return Answer(200, {}, b"")  # another process deleted it since
 
     def delete_now(self, key: str) -> Answer:
-        """The same as ``delete``, without an event loop."""
+        """Does the same as ``delete``, without an event loop."""
         self.path(key).unlink(missing_ok=True)
         return Answer(204, {}, b"")
 
@@ -124,7 +124,7 @@ class LocalStore:
         return self.delete_now(key)
 
     def listing_now(self, prefix: str) -> Iterator[Listed]:
-        """Files whose key starts with ``prefix``, in key order within each folder."""
+        """Yields the files whose key starts with ``prefix``, in key order within each folder."""
         folder = self.root / prefix.rpartition("/")[0]
         for parent, folders, names in os.walk(folder):
             folders.sort()
@@ -142,7 +142,7 @@ class LocalStore:
         return Answer(200, {}, b""), list(self.listing_now(prefix))
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Does nothing: no file is kept open."""
 
 
 def _etag(found: os.stat_result) -> str:

@@ -1,4 +1,4 @@
-"""The bucket is public, a lake may be in one of one's own. Our HTTP client reads ranges, with signatures by botocore;
+"""Buckets: the public one, and a user's own with the lake. Our HTTP client reads ranges, with signatures by botocore;
 s3fs writes, lists, deletes."""
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from cc_pipeline.stores.web import HttpClient
 
 T = TypeVar("T")
 
-#: Files of twice this size and more are uploaded in parts of this size.
+#: The part size of uploads; files of twice this size and more are uploaded in parts.
 PART_BYTES: Final = 16 << 20
-#: Parts of one file that are uploaded at the same time; as many are in memory.
+#: Parts of one file that are uploaded at the same time; so many are in memory.
 _PARTS_AT_ONCE: Final = 4
-#: Parts that S3 takes of one object. The parts of a larger file are larger.
+#: The maximum number of parts of an object on S3. The parts of a larger file are larger.
 _MOST_PARTS: Final = 10_000
 _CONNECTIONS: Final = 64
 
@@ -68,12 +68,12 @@ _DEFAULT_REGION = "us-east-1"
 
 
 class Bucket:
-    """One bucket. Keys are those of the bucket, without any prefix taken off.
+    """One bucket. Keys are those of the bucket, with their prefix.
 
     It runs inside the event loop of the transport (``asynchronous=True``), not on the thread that s3fs would start. So
-    a request is cancelled together with its caller, ends with the transport's loop, and passes the same gate as all
-    others. Every method raises ``NoAnswer`` when no complete answer came, and ``EnvironmentFault`` when no request
-    could be sent, for instance without credentials.
+    a request is cancelled together with its caller, ends with the transport's loop, and passes the same rate limiter as
+    all others. Every method raises ``NoAnswer`` without a complete answer, and ``EnvironmentFault`` if no request could
+    be sent, for instance without credentials.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Bucket:
         self._session: Any = None
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool) -> Answer:
-        """Writes an object completely or not at all. The status is 412 when ``only_if_absent`` is set and it exists."""
+        """Writes an object completely or not at all. The status is 412 if ``only_if_absent`` is set and it exists."""
         path = f"{self._name}/{key}"
         given: dict[str, Any] = {"mode": "create" if only_if_absent else "overwrite", "max_concurrency": _PARTS_AT_ONCE}
         if isinstance(data, bytes):
@@ -93,11 +93,11 @@ class Bucket:
         return (await self._ask(lambda s3: s3._put_file(str(data), path, chunksize=part, **given)))[0]
 
     async def delete(self, key: str) -> Answer:
-        """Removes an object. To S3 it is no error when there is none."""
+        """Removes an object. A missing object is no error for S3."""
         return (await self._ask(lambda s3: s3._rm_file(f"{self._name}/{key}")))[0]
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
-        """The objects whose keys start with ``prefix``, and the server's answer when it refuses to list them."""
+        """Lists the objects whose keys start with ``prefix``; also returns the server's answer, maybe a refusal."""
         answer, found = await self._ask(lambda s3: s3._find(self._name, prefix=prefix, detail=True))
         return answer, [
             Listed(path[len(self._name) + 1 :], one["size"], one.get("ETag"), one["LastModified"].timestamp())
@@ -105,7 +105,7 @@ class Bucket:
         ]
 
     async def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -138,27 +138,27 @@ class Bucket:
 def _client_settings(
     options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None
 ) -> dict[str, Any]:
-    """The settings of botocore with which writing goes to the server that reading goes to, without retries."""
+    """Returns the settings of botocore: writes go to the same server as reads, without retries."""
     return {
         "region_name": region,
         "user_agent": agent,
         "connect_timeout": timeouts.connect,
         "read_timeout": timeouts.silence,
         "max_pool_connections": _CONNECTIONS,
-        # the transport retries: it waits as long as the server says, and tells the request budget
+        # the transport retries: it waits as long as the server demands, and updates the request budget
         "retries": {"total_max_attempts": 1},
         "s3": {"addressing_style": "path" if options.endpoint else "auto"},
-        # reading knows no AWS_ENDPOINT_URL, and its proxy is chosen elsewhere
+        # reads ignore AWS_ENDPOINT_URL too, and their proxy is chosen by ``system_proxy``
         "ignore_configured_endpoint_urls": True,
         "proxies": {"http": proxy, "https": proxy} if proxy else {},
-        # other servers than AWS do not know the checksums that botocore adds unasked
+        # other servers than AWS do not support the checksums that botocore adds by default
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
     }
 
 
 def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts) -> Any:
-    from s3fs import S3FileSystem  # noqa: PLC0415 - whoever only reads does without
+    from s3fs import S3FileSystem  # noqa: PLC0415 - not needed for reads
 
     class Bounded(S3FileSystem):
         """Gives each request a time limit: s3fs itself only limits silence, and not while it sends.
@@ -188,11 +188,11 @@ def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts
 
 
 def _refusal(error: Exception) -> Answer | None:
-    """The server's answer behind an error of s3fs, with the code where an S3 error document has it."""
+    """Returns the server's answer in an error of s3fs, its code as in an S3 error document; ``None`` without one."""
     told = error if isinstance(error, ClientError) else error.__cause__
     if not isinstance(told, ClientError):
         return None
-    code = told.response.get("Error", {}).get("Code", "")  # the status again where the body could not be read
+    code = told.response.get("Error", {}).get("Code", "")  # the status again if the body could not be read
     about = told.response.get("ResponseMetadata", {})
     headers = {name.lower(): value for name, value in about.get("HTTPHeaders", {}).items()}
     document = "" if code.isdecimal() else f"<Error><Code>{code}</Code></Error>"
@@ -200,9 +200,9 @@ def _refusal(error: Exception) -> Answer | None:
 
 
 def find_credentials(options: S3Options, place: str) -> Credentials:
-    """Those of ``options``, else what botocore's usual chain gives. ``place`` is named in the fault.
+    """Returns the credentials in ``options``, else those of botocore's usual chain. The fault names ``place``.
 
-    Raises ``EnvironmentFault`` when there are none, and when they cannot be read.
+    Raises ``EnvironmentFault`` if there are none, and if they cannot be read.
     """
     if options.access_key and options.secret_key:
         return Credentials(options.access_key, options.secret_key)
@@ -216,7 +216,7 @@ def find_credentials(options: S3Options, place: str) -> Credentials:
 
 
 class S3Store:
-    """``bucket`` and ``prefix`` (without slashes at its ends) name the place; keys are relative to the prefix.
+    """A store in ``bucket`` below ``prefix`` (without slashes at its ends); keys are relative to the prefix.
 
     Belongs to one event loop from the first request until ``close``.
     """
@@ -265,7 +265,7 @@ class S3Store:
         return await self._client.ask("HEAD", url, await self._signed("HEAD", url, {}), hoped_for=_OK, bound=0)
 
     async def _opened(self) -> Bucket:
-        """The bucket for writing. A thread loads s3fs, so that the loop goes on with other requests meanwhile."""
+        """Opens the bucket for writing. A thread loads s3fs, so that the loop continues with other requests."""
         if self._bucket is None:
             await asyncio.to_thread(importlib.import_module, "s3fs")
         if self._bucket is None:

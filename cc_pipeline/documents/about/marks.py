@@ -1,5 +1,5 @@
-"""Facts about a page stand all over it, and parsing takes the tree apart. So one look at the whole tree collects what
-their readers need: headings, times, items, and ``meta`` tags by key."""
+"""Facts about a page are spread over it, and parsing takes the tree apart. So one pass over the whole tree collects
+all that their readers need: headings, times, items, and ``meta`` tags by key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def plain(name: str) -> str:
 
 class Metas:
     """Contents by plain key, in the order of the page; ``graph`` of tags with ``property``, ``names`` of those with
-    ``name`` or ``http-equiv``. Those with ``itemprop`` are microdata, which may speak of something else on the page."""
+    ``name`` or ``http-equiv``. Tags with ``itemprop`` are microdata, which may describe something else on the page."""
 
     def __init__(self, tags: Iterable[Mapping[str, Any]]) -> None:
         self.graph: dict[str, list[str]] = {}
@@ -68,7 +68,7 @@ def _put(found: dict[str, list[str]], key: str, content: str) -> None:
 
 
 class Time(NamedTuple):
-    """A ``time`` element: what it holds, its class names, and how many level-one headings stand before it."""
+    """A ``time`` element: its value, its class names, and the number of level-one headings before it."""
 
     datetime: str
     kind: str
@@ -84,7 +84,7 @@ class Structured(NamedTuple):
 
 
 class Marks:
-    """What ``look`` found; nodes of the tree are not kept."""
+    """The facts that ``look`` collected; nodes of the tree are not kept."""
 
     def __init__(self, limits: Limits) -> None:
         self.reading = Reading(limits)
@@ -127,7 +127,7 @@ class Marks:
         reading.cut |= len(items.items) > _MAX_ITEMS or len(stated) > _MAX_ITEMS
 
     def structured(self) -> list[Structured]:
-        """Microdata and RDFa items as JSON texts, in the order of the page."""
+        """Returns microdata and RDFa items as JSON texts, in the order of the page."""
         found = []
         for syntax, items in (("microdata", self.microdata), ("rdfa", self.rdfa)):
             seen: set[int] = set()
@@ -156,13 +156,13 @@ class Marks:
 
     def _refresh(self, node: Node, attributes: dict[str, str | None]) -> None:
         parent = node.parent
-        # browsers that run scripts do not see it there
+        # browsers that run scripts ignore a ``noscript``
         if parent is None or parent.tag != "noscript":
             self.refresh = attributes.get("content")
 
 
 def _is_page_meta(node: Node, tag: str, attributes: dict[str, str | None]) -> bool:
-    """Whether it is a tag of the head about the page: OpenGraph and the like, which are read with all other tags."""
+    """Whether the node is a tag of the head about the page: OpenGraph and the like are read with all other tags."""
     if tag != "meta" or "about" in attributes or "typeof" in attributes:
         return False
     parent = node.parent

@@ -1,8 +1,8 @@
 """Pages describe themselves in two syntaxes, microdata and RDFa. Both become one shape, the WHATWG's JSON of items:
 ``type``, ``id`` and ``properties``, a list of values a name.
 
-The elements come from one look at the tree (``marks.py``). Whose property an element is is found by going up to the
-nearest item; what was found on the way is kept, so that a page costs no more than its nodes.
+The elements come from one pass over the tree (``marks.py``). The owner of a property is the nearest item above its
+element. Owners found on the way up are cached, so that the cost of a page is linear in its nodes.
 """
 
 from __future__ import annotations
@@ -62,12 +62,13 @@ _PREFIXES = {
     "xsd": "http://www.w3.org/2001/XMLSchema#",
 }
 _MAX_PREFIXES = 64
-#: What an element has that states something in RDFa, or changes how others are read.
+#: Attributes of elements that state something in RDFa, or change how others are read.
 RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
 
 
 def _above(node: Node, held: Mapping[int, T], nearest: dict[int, T], outside: T) -> T:
-    """What the nearest element around ``node`` holds; for those on the way it is kept in ``nearest``."""
+    """Returns the value of the nearest element around ``node`` that has one, else ``outside``. Caches it in ``nearest``
+    for the elements on the way."""
     passed, found = [], outside
     above = node.parent
     while above is not None:
@@ -82,9 +83,9 @@ def _above(node: Node, held: Mapping[int, T], nearest: dict[int, T], outside: T)
 
 
 class Microdata:
-    """Collects items and their properties; ``add`` wants the elements in document order.
+    """Collects items and their properties; ``add`` must get the elements in document order.
 
-    ``items`` are the top-level ones, ``loose`` the properties outside any item, name to values.
+    ``items`` are the top-level items, ``loose`` the properties outside any item, name to values.
     """
 
     def __init__(self, reading: Reading, resolve: Callable[[str], Resolved]) -> None:
@@ -98,7 +99,8 @@ class Microdata:
         self._references = 0
 
     def refer(self, attributes: dict[str, str | None], node: Node) -> None:
-        """First of all, for every element with ``itemscope``: makes its item, and notes what it points to."""
+        """Makes the item of an element with ``itemscope`` and records its references. Called for all of them before
+        ``add``."""
         item: Item = {}
         if kinds := (attributes.get("itemtype") or "").split():
             item["type"] = kinds[:_MAX_NAMES]
@@ -112,7 +114,7 @@ class Microdata:
                 self._referenced.setdefault(name, []).append(item)
 
     def add(self, node: Node, tag: str, attributes: dict[str, str | None]) -> None:
-        """An element with ``itemscope``, ``itemprop`` or both."""
+        """Adds an element with ``itemscope``, ``itemprop`` or both."""
         own = self._by_node.get(node.mem_id)
         names = (attributes.get("itemprop") or "").split()[:_MAX_NAMES]
         if not names:
@@ -144,7 +146,7 @@ class Microdata:
         return found
 
     def _referring(self, node: Node) -> list[Item]:
-        """Items that point to the element or to one around it, up to the nearest item."""
+        """Returns the items that refer to the element or to one around it, up to the nearest item."""
         found: list[Item] = []
         current: Node | None = node
         while current is not None and self._reading.step():
@@ -170,7 +172,7 @@ class Microdata:
 
 
 def about_page(items: list[Item]) -> list[Item]:
-    """The items, and those within, that can speak of the page itself: articles first."""
+    """Returns the items, nested ones too, that can describe the page itself: articles first."""
     articles: list[Item] = []
     rest: list[Item] = []
     waiting = [(item, _NESTED) for item in items[:_MAX_ABOUT]]
@@ -189,8 +191,8 @@ def about_page(items: list[Item]) -> list[Item]:
 
 
 def written(item: Item, depth: int, seen: set[int], reading: Reading) -> Item:
-    """The item as JSON can have it: nested no deeper than ``depth``, and in full only where it stands first, since
-    references can make circles. What has no properties has none in the JSON either."""
+    """Returns the item as JSON: nested no deeper than ``depth``, and in full only at its first place, since references
+    can make circles. An item without properties has no ``properties`` in the JSON."""
     kept = {name: value for name, value in item.items() if name != "properties"}
     if id(item) in seen or not item["properties"]:
         return kept
@@ -209,7 +211,7 @@ def written(item: Item, depth: int, seen: set[int], reading: Reading) -> Item:
 
 
 class _Scope(NamedTuple):
-    """What holds for the elements within: whose properties they state, and how names are read."""
+    """The context of nested elements: the subject of their properties, and how names are read."""
 
     subject: Item | None
     vocab: str | None
@@ -220,9 +222,9 @@ _OUTSIDE = _Scope(None, None, _PREFIXES)
 
 
 class Rdfa:
-    """Collects typed or named subjects and their properties; ``add`` wants the elements in document order.
+    """Collects typed or named subjects and their properties; ``add`` must get the elements in document order.
 
-    ``loose`` are the properties of the page itself, those of ``meta`` tags (OpenGraph) too.
+    ``loose`` are the properties of the page itself, including those of ``meta`` tags (OpenGraph).
     """
 
     def __init__(self, reading: Reading, resolve: Callable[[str], Resolved]) -> None:
@@ -236,7 +238,7 @@ class Rdfa:
         self._named: dict[str, Item] = {}
 
     def add(self, node: Node, tag: str, attributes: dict[str, str | None]) -> None:
-        """An element with one of ``RDFA_ATTRIBUTES``."""
+        """Adds an element with one of ``RDFA_ATTRIBUTES``."""
         around = _above(node, self._scopes, self._nearest, _OUTSIDE)
         vocab, prefixes = around.vocab, around.prefixes
         if "vocab" in attributes:
@@ -286,7 +288,7 @@ class Rdfa:
             self._items.append(subject)
 
     def items(self) -> list[Item]:
-        """The page itself, typed subjects that are no other one's value, and named ones without a type."""
+        """Returns the page itself, typed subjects that are no property's value, and named subjects without a type."""
         typed = {id(item) for item in self._items}
         rest = (item for item in self._named.values() if "type" not in item and id(item) not in typed)
         return [item for item in (self._page, *self._items, *rest) if item["properties"] or "type" in item]
@@ -336,7 +338,7 @@ class Rdfa:
 
 
 def _iri(name: str, vocab: str | None, prefixes: dict[str, str]) -> str | None:
-    """A name as an IRI; ``None`` for one that no vocabulary has."""
+    """Returns a name as an IRI; ``None`` if its vocabulary is not known."""
     prefix, colon, rest = name.partition(":")
     if not colon:
         return vocab + name if vocab else None

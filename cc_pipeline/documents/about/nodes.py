@@ -1,4 +1,4 @@
-"""The nodes of a page's JSON-LD that speak of the page itself, the one about its article first."""
+"""The nodes of a page's JSON-LD that describe the page itself, the one about its article first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_NODES = 2_000
 
 
 def kinds_of(node: Node, key: str = "@type") -> list[str]:
-    """The types of a node, without the vocabulary they are from."""
+    """Returns the types of a node, without their vocabulary."""
     named = node.get(key)
     if named is None:
         return []
@@ -42,7 +42,7 @@ def is_article(kinds: Iterable[str]) -> bool:
 
 
 def is_other(kinds: Iterable[str]) -> bool:
-    """Whether what these types describe is beside the page: its readers' words, its goods, its furniture."""
+    """Whether these types describe something other than the page: comments, products, navigation."""
     return any(_is_other(kind[:100]) for kind in kinds)
 
 
@@ -70,14 +70,14 @@ class Nodes:
         self.about_page = articles[:1] + alone(rest, "@type")
 
     def whole(self, value: Any) -> Any:
-        """The node that a mere reference means."""
+        """Returns the node that a reference names; any other value unchanged."""
         if isinstance(value, dict) and "name" not in value and isinstance(name := value.get("@id"), str):
             return self.named.get(name, value)
         return value
 
 
 def alone(nodes: list[Node], key: str) -> list[Node]:
-    """Those that are the only one of their kind: several of a kind are a list of other pages."""
+    """Returns the nodes that are the only one of their kind: several of a kind are a list of other pages."""
     kinds = [tuple(kinds_of(node, key)[:1]) for node in nodes]
     counts: dict[tuple[str, ...], int] = {}
     for kind in kinds:
@@ -100,5 +100,5 @@ def _walk(values: Iterable[Any]) -> Iterator[Node]:
 
 
 def word(value: Any) -> str | None:
-    """Text with its white space tidied, ``None`` for anything else."""
+    """Returns a text with its white space collapsed; ``None`` for any other value."""
     return collapsed(value) or None if isinstance(value, str) else None

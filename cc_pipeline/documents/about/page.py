@@ -1,4 +1,4 @@
-"""The columns about a page, of its tree, tags and headers: from one look at the tree, while it is whole."""
+"""The columns about a page, from its tree, tags and headers: one pass over the tree, while it is complete."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from cc_pipeline.documents.page import Limits, PageInput
 _STRUCTURED_CHARS = 512 * 1024
 _MAX_STRUCTURED = 1_000
 _ARTICLE_TYPES = frozenset({"article", "blog", "news", "post", "news.article", "blogpost"})
-#: How far from an article's heading its date stands, in characters of the page's text.
+#: The distance of an article's date from its heading, in characters of the page's text.
 _BEFORE, _BEHIND = 200, 600
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
-#: A note of copyright: the years before the mark, and what a line has behind it.
+#: A note of copyright: the years before the mark, and up to 60 characters after it.
 _COPYRIGHT = re.compile(r"(?:\d{4}\s*[-–]\s*)?(?:\d{4}\s*)?(?:©|\(c\)|\bcopyright\b).{0,60}", re.IGNORECASE)
 
 
 def header_columns(page: PageInput) -> dict[str, Any]:
-    """What the headers alone say of a capture of any kind: robots, canonical URL, other languages."""
+    """Returns the columns that the headers alone give for a capture of any kind: robots, canonical URL, languages."""
     own = browser_resolver(page.url)
     return _said(page, HtmlDocument(), own, own, None)
 
 
 class About:
-    """What a page says about itself. ``look`` is for ``parse_html``; ``columns`` come after it."""
+    """Reads a page's metadata. ``parse_html`` calls ``look``; ``columns`` comes after it."""
 
     def __init__(self, page: PageInput, limits: Limits) -> None:
         self._page = page
@@ -71,7 +71,7 @@ class About:
         self._author = author(nodes, metas, marks, tree, (self.facts.site_name, domain, domain.partition(".")[0]))
 
     def columns(self, document: HtmlDocument, markup: str) -> dict[str, Any]:
-        """The columns of ``page_metadata``. ``markup`` is the page, for what only a slow library may find."""
+        """Returns the columns of ``page_metadata``. ``markup`` is the page, for the slow search for a date."""
         found = self._published or self._guessed(document, markup)
         structured = self._structured_column(document.flags)
         if self._marks.reading.cut:
@@ -101,7 +101,7 @@ class About:
         return When(on_day(found[0], found[1] == TEXT), found[1])
 
     def _is_article(self, document: HtmlDocument) -> bool:
-        """Whether the page says that it is one, or names its author, or has a year beside its main heading."""
+        """Whether the page declares itself an article, names its author, or has a year near its main heading."""
         if (
             self._nodes.article
             or self._author
@@ -154,10 +154,10 @@ def _said(
 
 
 def text_columns(columns: dict[str, Any]) -> dict[str, Any]:
-    """Those that ``page_text`` repeats beside its texts."""
+    """Returns the columns that ``page_text`` repeats beside its texts."""
     return {name: columns[name] for name in ("published", "author", "canonical_url")}
 
 
 def _is_copyright(found: date, text: str) -> bool:
-    """Whether a year alone was found that stands nowhere but in a note of copyright."""
+    """Whether the date is a year alone that the text has only in a note of copyright."""
     return (found.month, found.day) == (1, 1) and str(found.year) not in _COPYRIGHT.sub("", text)

@@ -1,4 +1,4 @@
-"""How a page relates to others: canonical URL, other languages, feeds, the page it sends readers on to.
+"""The relations of a page to others: canonical URL, other languages, feeds, the page it forwards readers to.
 
 From ``link`` elements, and from the ``Link`` and ``Refresh`` headers.
 """
@@ -40,7 +40,7 @@ class HeaderLink(NamedTuple):
 
 
 class Relations(NamedTuple):
-    """What the columns hold; ``None`` where the page says nothing."""
+    """The values of the columns; ``None`` if the page states nothing."""
 
     canonical_url: str | None
     canonical_from: str | None
@@ -49,7 +49,7 @@ class Relations(NamedTuple):
 
 
 def header_links(headers: Headers) -> list[HeaderLink]:
-    """The links of all ``Link`` headers (RFC 8288); what is malformed ends its header."""
+    """Returns the links of all ``Link`` headers (RFC 8288); a header is read up to its first malformed link."""
     found: list[HeaderLink] = []
     for value in (each[:_HEADER_CHARS] for each in header_values(headers, "link")):
         at = 0
@@ -71,7 +71,8 @@ def header_links(headers: Headers) -> list[HeaderLink]:
 
 
 def relations(links: Iterable[Link], headers: Headers, resolve: Callable[[str], Resolved]) -> Relations:
-    """``links`` are the page's own, ``resolve`` makes a header's references absolute. Elements come before headers."""
+    """Returns the page's relations. ``links`` are the page's own, ``resolve`` makes a header's references absolute.
+    Elements come before headers."""
     canonical: tuple[str, str] | None = None
     alternates: dict[tuple[str, str], str] = {}
     feeds: dict[str, dict[str, str | None]] = {}
@@ -106,7 +107,7 @@ def _all_links(
             yield "link", link.rel, link.url, link.attributes
     for found in header_links(headers):
         rel = found.parameters.get("rel")
-        # a link with an anchor is another page's
+        # a link with an anchor belongs to another page
         if rel and "anchor" not in found.parameters and (url := resolve(found.url)[0]):
             yield "header", rel, url, found.parameters
 
@@ -114,8 +115,8 @@ def _all_links(
 def refresh(
     content: str | None, headers: Headers, resolve: Callable[[str], Resolved], own: Callable[[str], Resolved]
 ) -> dict[str, Any] | None:
-    """Seconds and URL of the ``meta`` tag with this content, else of the ``Refresh`` header. ``resolve`` makes the
-    tag's reference absolute, ``own`` the header's. Without a URL, the page loads itself again."""
+    """Returns seconds and URL of the ``meta`` tag with this content, else of the ``Refresh`` header. ``resolve`` makes
+    the tag's reference absolute, ``own`` the header's. Without a URL, the page reloads itself."""
     sent = next(iter(header_values(headers, "refresh")), None)
     for source, text, absolute in (("meta", content, resolve), ("header", sent, own)):
         found = _REFRESH.match(text[:_HEADER_CHARS]) if text else None

@@ -1,4 +1,4 @@
-"""What a page asks of robots: ``meta`` tags for all or for one, ``X-Robots-Tag``, and the reservation of text and data
+"""A page's rules for robots: ``meta`` tags for all or for one, ``X-Robots-Tag``, and the reservation of text and data
 mining (TDMRep: ``tdm-reservation``, ``tdm-policy``)."""
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NONE = ("noindex", "nofollow")
 
 
 class Robots(NamedTuple):
-    """``rules`` as found, ``for_all`` the directives that bind every robot; ``reserved`` and ``policy`` of TDMRep.
-    ``None`` where nothing is said."""
+    """``rules`` as stated, ``for_all`` the directives that bind every robot; ``reserved`` and ``policy`` of TDMRep.
+    ``None`` if nothing is stated."""
 
     rules: list[dict[str, Any]] | None
     for_all: list[str] | None
@@ -81,11 +81,11 @@ def _is_known(directive: str) -> bool:
 
 
 def _directives(text: str) -> list[str]:
-    """The directives of a comma-separated list in lower case, values behind a colon without space."""
+    """Returns the directives of a comma-separated list in lower case, values after a colon without space."""
     found: list[str] = []
     for part in text.split(","):
         name, colon, value = (each.strip().lower() for each in part.partition(":"))
-        # a list with spaces or semicolons for commas is read by everyone
+        # search engines also accept spaces or semicolons in place of commas
         words = re.split(r"[\s;]+", name) if not colon else [name]
         if words and words[0] and not _is_known(words[0]) and found and found[-1].startswith("unavailable"):
             found[-1] += ", " + part.strip().lower()  # a date with commas
@@ -97,7 +97,7 @@ def _directives(text: str) -> list[str]:
 
 
 def _of_header(value: str) -> list[dict[str, Any]]:
-    """One rule a robot; a name in front of a directive holds for all behind it."""
+    """Returns one rule a robot; the name before a directive applies to all directives after it."""
     bot: str | None = None
     rules: dict[str | None, list[str]] = {}
     for part in value.split(","):

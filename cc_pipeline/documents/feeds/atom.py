@@ -16,7 +16,7 @@ from cc_pipeline.documents.feeds.xml import Element, attribute_value, element_te
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, resolve_reference
 from cc_pipeline.documents.page import Limits
 
-#: No value with a ``<`` in it, so that the search never goes over the same text twice.
+#: A value never contains ``<``, so that the search never reads the same text twice.
 _TAG = re.compile(r"<[a-zA-Z](?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+>")
 _REFERENCE = re.compile(
     r"""(\s(?:href|src|cite|action|background|longdesc|usemap|poster|data)\s*=\s*)(?:"([^"]*)"|'([^']*)')""",
@@ -25,7 +25,7 @@ _REFERENCE = re.compile(
 
 
 def absolutize(markup: str | None, base: str) -> str | None:
-    """``markup`` with the references of its tags resolved against ``base``; other text untouched."""
+    """Returns ``markup`` with the references of its tags resolved against ``base``; other text unchanged."""
     if not markup or "<" not in markup or "=" not in markup or not base:
         return markup
     resolve = browser_resolver(base)
@@ -46,19 +46,19 @@ ATOM_NAMESPACES = frozenset(
     {ATOM, "http://purl.org/atom/ns#", "https://www.w3.org/2005/Atom", "http://www.w3.org/2005/atom"}
 )
 _XML = "{http://www.w3.org/XML/1998/namespace}"
-#: Characters of an `xml:base` that counts, as of the `base` element of a page.
+#: The maximum length of an `xml:base`, as of the `base` element of a page.
 _BASE_CHARS = 2_048
 _DATES_PUBLISHED = ("published", "issued", "created")
 _DATES_UPDATED = ("updated", "modified")
 
 
 def read_atom(root: Element, limits: Limits, base: str) -> Feed:
-    """Reads from the ``feed`` element; ``base`` is the feed's own URL."""
+    """Reads a feed from its ``feed`` element; ``base`` is the feed's own URL."""
     feed = Feed("atom-feed", version=root.get("version"), language=root.get(f"{_XML}lang"))
     own = local_name(root)[0]
     make_absolute = partial(absolute_in, base)
     fields = 0
-    # an entry may be a document of its own
+    # an entry may be the root of a document
     for child in (root,) if local_name(root)[1] == "entry" else root:
         namespace, name = local_name(child)
         if name in ("entry", "item"):
@@ -134,9 +134,9 @@ def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
 
 
 def construct(element: Element, base: str) -> str | None:
-    """A text construct, or an entry's content: plain text, markup unescaped (``html``), markup inside (``xhtml``), or
-    base64. That is content of a media type of neither text nor XML (RFC 4287, 4.1.3.3), or what Atom 0.3's ``mode``
-    says."""
+    """Returns a text construct, or an entry's content: plain text, markup unescaped (``html``), markup inside
+    (``xhtml``), or decoded base64. Base64 is content of a media type of neither text nor XML (RFC 4287, 4.1.3.3), or
+    declared by Atom 0.3's ``mode``."""
     return absolutize(_construct(element), base_of(element, base))
 
 
@@ -162,7 +162,7 @@ def _construct(element: Element) -> str | None:
 
 
 def atom_link(element: Element, base: str) -> FeedLink | None:
-    """A ``link`` element; ``None`` without an ``href``."""
+    """Returns the link of a ``link`` element; ``None`` without an ``href``."""
     written = element.get("href")
     if written is None or not (written.strip() or base_of(element, base)):
         return None
@@ -173,15 +173,15 @@ def atom_link(element: Element, base: str) -> FeedLink | None:
 
 
 def add_link(item: FeedItem, element: Element, link: FeedLink) -> None:
-    """A ``link`` of an item, which may be an enclosure."""
+    """Adds a ``link`` to an item; it may be an enclosure."""
     item.links.append(link)
     if link.rel == "enclosure":
         item.enclosures.append(Enclosure(link.href, link.type, number(element.get("length")), link.title))
 
 
 def base_of(element: Element, base: str) -> str:
-    """What relative references inside an element are relative to: its ``xml:base``, on top of the feed's URL. One that
-    is very long is none: each reference would be as long again."""
+    """Returns the base of relative references inside an element: its ``xml:base``, resolved against the feed's URL. A
+    very long ``xml:base`` is ignored: each reference would be as long again."""
     found = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
     found = [value for value in found if len(value) <= _BASE_CHARS]
     for value in reversed(found):
@@ -194,12 +194,12 @@ def absolute_in(base: str, element: Element, href: str) -> str:
 
 
 def absolute(element: Element, href: str, base: str) -> str:
-    """A reference of the feed as a browser would ask for it, as written where that cannot be."""
+    """Returns a reference of the feed as a browser would resolve it; unchanged if that is impossible."""
     return resolve_reference(base_of(element, base), href)
 
 
 def read_person(element: Element, base: str) -> Person:
-    """A person construct: name, address, mail."""
+    """Returns a person construct: name, address, mail."""
     found: dict[str, str | None] = {}
     for child in element:
         found.setdefault(local_name(child)[1], element_text(child))

@@ -1,4 +1,4 @@
-"""What podcasts (iTunes) and media (Media RSS) say beside a feed's own elements, in RSS and Atom alike."""
+"""Podcast (iTunes) and media (Media RSS) elements, in RSS and Atom alike."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Absolute = Callable[[Element, str], str]
 
 
 def read_extension(into: Feed | FeedItem, element: Element, text: str | None, absolute: Absolute) -> None:
-    """Takes over what an extension element says: into fields of its own, and where the format's own elements said
-    nothing into theirs; categories add up."""
+    """Reads an extension element into the extension's own fields, and into those of the format's own elements if these
+    are empty; categories add up."""
     namespace, name = local_name(element)
     if namespace.lower().endswith(_ITUNES_END):
         _read_itunes(into, element, name, text, absolute)
@@ -32,7 +32,7 @@ def read_extension(into: Feed | FeedItem, element: Element, text: str | None, ab
 
 
 def add_categories(into: Feed | FeedItem, *categories: str | None) -> None:
-    """Adds those that are not there yet."""
+    """Adds the categories that the feed or item lacks."""
     if len(into.categories) <= LIST_MOST:
         known = set(into.categories)
         into.categories += [word for word in dict.fromkeys(categories) if word and word not in known]
@@ -74,7 +74,7 @@ def _truth(text: str | None) -> bool | None:
 
 
 def number(text: str | None, bound: int = 2**63) -> int | None:
-    """A whole number below ``bound``, ``None`` for anything else."""
+    """Returns a whole number below ``bound``; ``None`` for any other text."""
     found = _NUMBER.fullmatch((text or "").strip()[:40])
     return int(found[0]) if found and int(found[0]) < bound else None
 
@@ -85,7 +85,7 @@ def _decimal(text: str | None) -> float | None:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Of ``1234``, ``20:34`` or ``1:20:34``."""
+    """Returns the seconds of ``1234``, ``20:34`` or ``1:20:34``."""
     word = (text or "").strip()[:40]
     if clock := _CLOCK.fullmatch(word):
         return float(int(clock[1] or 0) * 3600 + int(clock[2]) * 60 + int(clock[3]))
@@ -113,7 +113,7 @@ def _read_media(into: Feed | FeedItem, element: Element, name: str, text: str | 
     elif name == "thumbnail" and (href := element.get("url")):
         _use_thumbnail(into, absolute(element, href))
     elif name in ("title", "description", "credit") and text:
-        # said of the item: of each of its media that says nothing itself
+        # applies to each medium of the item that has no value of its own
         said: dict[str, Any] = {name: text}
         into.media_about = into.media_about._replace(**said)
 
@@ -128,7 +128,7 @@ def _use_thumbnail(into: FeedItem, url: str | None) -> None:
 
 
 def _about(element: Element, absolute: Absolute) -> Media:
-    """What the children of a ``content`` or ``group`` say."""
+    """Reads the fields that the children of a ``content`` or ``group`` have."""
     said: dict[str, Any] = {}
     for child in element:
         name = local_name(child)[1]

@@ -1,4 +1,4 @@
-"""JSON Feed 1.0 and 1.1. Of a feed that was cut off, what stands before the cut."""
+"""JSON Feed 1.0 and 1.1. A truncated feed is read up to the cut."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def begins_json(text: str) -> bool:
 
 
 def read_json_feed(text: str, limits: Limits, base: str) -> Feed | None:
-    """Reads from the decoded text; ``None`` where it is no JSON Feed: it names its version, or has a title and items.
-    ``base`` is the feed's own URL."""
+    """Reads a feed from the decoded text; returns ``None`` if it is no JSON Feed: a feed names its version, or has a
+    title and items. ``base`` is the feed's own URL."""
     feed = Feed("json-feed")
     # a list of empty lists takes twenty times its text
     if len(text) > 2 * limits.text_chars:
@@ -65,8 +65,8 @@ def read_json_feed(text: str, limits: Limits, base: str) -> Feed | None:
 
 
 def _members(text: str, feed: Feed) -> Iterator[tuple[str, Any]]:
-    """The members of the outermost object; of ``items`` each element alone, so that never all are held as JSON.
-    Ends, with a flag, where the text breaks off or stops being JSON."""
+    """Yields the members of the outermost object; the elements of ``items`` one by one, so that memory never holds all
+    of them as JSON. Ends, with a flag, where the text breaks off or stops being JSON."""
     at = _past(_SPACE, text, 0) + 1
     try:
         while True:
@@ -124,7 +124,8 @@ def _item(said: dict[str, Any], base: str, feed: Feed) -> FeedItem:
 
 
 def _text(value: Any) -> str | None:
-    """A text that is one; JSON's escapes can name half a surrogate pair, which no UTF-8 has."""
+    """Returns a stripped text; ``None`` for other values. JSON's escapes can name half a surrogate pair, which UTF-8
+    cannot encode: it becomes U+FFFD."""
     if not isinstance(value, str):
         return None
     return (value if value.isascii() else _SURROGATE.sub("\ufffd", value)).strip() or None
@@ -148,7 +149,7 @@ def _list(value: Any, feed: Feed | None = None) -> list[Any]:
 
 
 def _authors(said: dict[str, Any], base: str) -> list[Person]:
-    """``authors`` of version 1.1, ``author`` of 1.0."""
+    """Reads ``authors`` of version 1.1 or ``author`` of 1.0."""
     people = _list(said.get("authors")) or [said.get("author")]
     found = [
         Person(_text(each.get("name")), _url(each.get("url"), base), None) for each in people if isinstance(each, dict)

@@ -15,14 +15,14 @@ from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
 from cc_pipeline.documents.page import Limits, Link
 
 _OF_ALL_MEDIA = ("title", "description", "credit")
-#: Without one of these there is no feed; other documents are not read twice.
+#: A document without one of these tags is no feed, and is not parsed as one.
 _FEED_ROOT = re.compile(r"<(?:[\w.-]{1,40}:)?(?:rss|feed|rdf|channel|entry)\b", re.IGNORECASE)
 
 
 def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
-    """Reads a feed from its decoded text; ``None`` where it is none. Malformed feeds give what can be read.
+    """Reads a feed from its decoded text; returns ``None`` for other documents. Malformed feeds are read if possible.
 
-    ``base`` is the feed's URL, which its relative links are relative to.
+    ``base`` is the feed's URL, against which relative links are resolved.
     """
     if begins_json(text):
         found = read_json_feed(text, limits, base)
@@ -50,8 +50,8 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
 
 
 def _bound(feed: Feed, limits: Limits) -> None:
-    """Cuts lists that are longer than a feed's or an item's have any use for, and texts that are longer than all of a
-    page may be; of what is said of all media together each has its share, for it is repeated with each."""
+    """Cuts lists longer than ``LIST_MOST``, and texts longer than the limit of a page. The shared fields of all media
+    are repeated with each medium, so the limit is divided by the number of media."""
     lists: list[list[Any]] = [feed.links, feed.authors, feed.categories]
     for item in feed.items:
         lists += [item.links, item.authors, item.categories, item.contents, item.enclosures, item.media]
@@ -93,7 +93,7 @@ class FeedRows(NamedTuple):
 
 
 def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> FeedRows:
-    """All rows of one feed. ``url`` resolves relative links inside item bodies."""
+    """Returns all rows of one feed. ``url`` resolves relative links inside item bodies."""
     words: list[str] = []
     content: dict[str, Any] = {"type": feed.type}
     title = _stripped(feed.title)
@@ -104,14 +104,14 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
     _say(words, content["description"])
     content["published"] = feed.published
     content["updated"] = feed.updated
-    content["last_build_date"] = feed.last_build_date  # no column; the 2012 writer put it where updated is
+    content["last_build_date"] = feed.last_build_date  # no column; the 2012 writer put it into updated
     content["categories"] = feed.categories or None
     for category in feed.categories:
         _say(words, category)
     content["generator"] = feed.generator
     content["ttl"] = feed.ttl
     content["authors"] = _authors(feed.authors)
-    # it is repeated with each item
+    # the title is repeated with each item
     feed_title = title and _cut(title, limits.text_chars // max(len(feed.items), 1), feed)
     found_links: list[Link] = []
     nested: list[dict[str, Any]] = []
@@ -216,7 +216,7 @@ def _dates(item: FeedItem) -> dict[str, str | None]:
 
 
 def _media(media: Media, about: Media) -> dict[str, Any]:
-    """A media object; what is said of the whole item counts where it says nothing itself."""
+    """Returns a media object; its empty fields are filled with those of the whole item."""
     said = media._asdict()
     return said | {name: said[name] or getattr(about, name) for name in _OF_ALL_MEDIA}
 
@@ -249,7 +249,7 @@ def _links(links: list[FeedLink], rel: str) -> list[dict[str, str | None]] | Non
 
 
 def _stripped(text: str | None) -> str | None:
-    """Text without tags, as the 2012 document has titles and descriptions; ``None`` for none."""
+    """Returns a text without tags, as titles and descriptions in the 2012 document; ``None`` for an empty one."""
     return (_TAG.sub("", text).strip() or None) if text else None
 
 

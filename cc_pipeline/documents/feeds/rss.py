@@ -31,12 +31,12 @@ RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 
 _TTL = re.compile(r"\s*(\d{1,10})")
 _TTL_MAX = 2**31
-#: Where an item's date is looked for when it has no pubDate.
+#: The elements that give the date of an item without a pubDate, in this order.
 _PUBLISHED_ORDER = ("published", "issued", "dc", "created")
 
 
 def read_rss(root: Element, limits: Limits, base: str) -> Feed:
-    """Reads from the root element (``rss``, ``RDF`` or a bare ``channel``); ``base`` is the feed's own URL."""
+    """Reads a feed from its root element (``rss``, ``RDF`` or a bare ``channel``); ``base`` is the feed's own URL."""
     feed = Feed("rss-feed", version=root.get("version"))
     channels = [root] if local_name(root)[1] == "channel" else [e for e in root if local_name(e)[1] == "channel"]
     for channel in channels[:1]:
@@ -120,12 +120,12 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
 
 
 def _own_links_first(into: Feed | FeedItem, links: list[FeedLink]) -> None:
-    """RSS's own link is the page; a link of another format, or a guid, is so only where there is none."""
+    """Puts RSS's own links first: they are the page. A link of another format, or a guid, is so only without one."""
     into.links[:0] = links
 
 
 def _own_namespaces(element: Element) -> frozenset[str]:
-    """The namespaces whose elements are RSS's own inside ``element``: none, or the one it is in itself."""
+    """Returns the namespaces of RSS's own elements inside ``element``: the empty one, and the element's own."""
     return frozenset({"", local_name(element)[0]})
 
 
@@ -153,14 +153,14 @@ def _read_channel_element(feed: Feed, child: Element, name: str, text: str | Non
 
 
 def _read_image(feed: Feed, element: Element, base: str) -> None:
-    """The feed's picture; RSS 0.90 and 1.0 have it beside the channel."""
+    """Reads the feed's image; RSS 0.90 and 1.0 have it beside the channel."""
     found = next((text for each in element if local_name(each)[1] == "url" and (text := element_text(each))), None)
     found = found or element.get("href") or element.get(f"{{{RDF}}}resource")
     feed.image = feed.image or (absolute(element, found, base) if found else None)
 
 
 def _read_dublin_core(into: Feed | FeedItem, name: str, text: str | None) -> None:
-    """Dublin Core says what the format's own elements do not."""
+    """Fills fields that the format's own elements left empty from Dublin Core; authors and categories add up."""
     if not text:
         return
     if name in ("creator", "author"):
@@ -250,7 +250,7 @@ def _read_item_element(item: FeedItem, child: Element, name: str, text: str | No
 
 
 def _read_atom_element(item: FeedItem, child: Element, name: str, text: str | None, base: str) -> None:
-    """What an element of Atom says inside an item of RSS, where RSS's own say nothing; links and authors add up."""
+    """Fills fields that RSS's own elements left empty from an element of Atom; links and authors add up."""
     if name == "link" and (link := atom_link(child, base)):
         add_link(item, child, link)
     elif name in ("updated", "modified"):

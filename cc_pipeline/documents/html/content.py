@@ -1,5 +1,5 @@
-"""Menus and footers drown what a page has to say. The main content of a page: its text, on request as Markdown, and who
-found it; a small model takes out what the extractor left."""
+"""The main content of a page, without menus and footers: its text, on request as Markdown, and the extractor's name. A
+small model removes the boilerplate that the extractor left."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from cc_pipeline.documents.html.urls import Resolved, browser_resolver
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits
 
-#: One tag of resiliparse's minimal markup: quotes stand in attributes alone there, text has them escaped.
+#: One tag of resiliparse's minimal markup: quotes occur only in attributes there, text has them escaped.
 _TAG = re.compile(r'<(?:[^<>"]++|"[^"]*+")*+>')
 _KIND = re.compile(r"\s*<(p|h[1-6]|li|pre)\b")
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f\"\u201d\u2019\u00bb')]:;\u0964")
 _SIGNS = ("|", "\u00a9", "\u2022", "\u00bb")
-#: Characters outside links from which a block counts as prose; the second where no block has as many.
+#: Characters outside links from which a block counts as prose; the second if no block has as many.
 _PROSE = 60
 _PROSE_LESS = 25
-#: A page of more blocks than this is no article, and is kept as it is.
+#: A page of more blocks is no article, and all of it is kept.
 _MAX_BLOCKS = 5_000
-#: Blocks likelier than this are kept.
+#: Blocks of a greater likelihood are kept.
 _THRESHOLD = 0.35
-#: Where less of the text than this would be kept, the page is none that the model was made for, and all is kept.
+#: If a smaller share of the text would be kept, the model does not fit the page, and all of it is kept.
 _LEAST_KEPT = 0.5
-#: So many headlines that are links, each with a text to be kept behind it, make a list of articles: all is kept.
+#: So many headlines that are links, each followed by a kept text, make a list of articles: all of it is kept.
 _TEASERS = 3
 #: Every feature of a block and its weight, fitted on the gold articles (docs/documents.md).
 WEIGHTS: dict[str, float] = {
@@ -71,8 +71,8 @@ _WEIGHTS = np.array(list(WEIGHTS.values()))
 
 Extractor = Literal["fast", "auto", "quality"]
 
-#: Pages of more characters than this are left to the fast extractor by ``auto``: trafilatura needs a second for each
-#: ten megabytes of plain markup, and far longer for odd ones.
+#: ``auto`` uses only the fast extractor for pages of more characters: trafilatura needs a second for each ten megabytes
+#: of plain markup, and far longer for unusual markup.
 _AUTO_CHARS = 2_000_000
 _LIMITS = Limits()
 _NO_BASE = browser_resolver("")
@@ -80,8 +80,8 @@ _T = TypeVar("_T")
 
 
 class Block(NamedTuple):
-    """A line of the main content: ``kind`` is its tag (empty outside of paragraphs, headings and lists), ``linked``
-    the characters of ``text`` that are link texts, ``links`` how many."""
+    """A line of the main content: ``kind`` is its tag (empty outside of paragraphs, headings and lists), ``linked`` the
+    characters of ``text`` in links, ``links`` the number of links."""
 
     kind: str
     text: str
@@ -90,15 +90,15 @@ class Block(NamedTuple):
 
 
 def minimal_markup(markup: str, *, main_content: bool = True) -> str:
-    """The main content as resiliparse finds it (or all of the page's text), with paragraphs, headings, lists and links
-    left as tags."""
+    """Returns the main content by resiliparse (or all of the page's text), with paragraphs, headings, lists and links
+    as tags."""
     return extract_plain_text(
         markup, "minimal_html", main_content=main_content, alt_texts=False, links=True, comments=False, post_meta=False
     )
 
 
 def blocks_of(minimal: str) -> list[Block]:
-    """The lines with text of ``minimal_markup``'s answer."""
+    """Returns the lines with text in the markup of ``minimal_markup``."""
     found: list[Block] = []
     append, as_block = found.append, tuple.__new__  # a third of the time of Block(...)
     inside = ""
@@ -127,7 +127,7 @@ def blocks_of(minimal: str) -> list[Block]:
 
 
 def _plain(text: str) -> str:
-    """What resiliparse escapes in text, as it was."""
+    """Undoes resiliparse's escapes in text."""
     if "&" not in text:
         return text
     text = text.replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u00a0")
@@ -135,7 +135,7 @@ def _plain(text: str) -> str:
 
 
 def weighed(blocks: list[Block]) -> NDArray[np.float64]:
-    """One row a block, one column a key of ``WEIGHTS``."""
+    """Returns the features: one row a block, one column a key of ``WEIGHTS``."""
     own = [len(block.text) - block.linked for block in blocks]
     total = sum(own) or 1
     share = [block.linked / len(block.text) for block in blocks]
@@ -191,13 +191,13 @@ def _prose(blocks: list[Block], own: list[int], share: list[float], least: int) 
 
 
 def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> str:
-    """The text of the article in ``minimal_markup``'s answer, one block a line; all of it where it does not look like
-    one. ``weights`` in place of ``WEIGHTS`` are for who fits new ones."""
+    """Returns the text of the article in the markup of ``minimal_markup``, one block a line; all of its text if it does
+    not look like an article. ``weights`` replace ``WEIGHTS``, to fit new ones."""
     blocks = blocks_of(minimal)
     everything = "\n".join(block.text for block in blocks)
     if not everything or len(blocks) > _MAX_BLOCKS:
         return everything
-    # not by @: a product of matrices wakes threads that spin when it is done
+    # not by @: a product of matrices wakes threads that spin after it
     likely = 1 / (1 + np.exp(-(weighed(blocks) * (_WEIGHTS if weights is None else weights)).sum(1)))
     sizes = np.array([len(block.text) for block in blocks])
     kept = likely > _THRESHOLD
@@ -211,9 +211,9 @@ def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> str:
 
 
 class MainContent(NamedTuple):
-    """``text`` has paragraphs on lines of their own; ``markdown`` is filled where it was asked for. Both are ``None``
-    where nothing was found. ``extractor`` is library and version. ``whole`` is false where a library failed on the
-    page, so that what it finds is missing here; ``cut`` says that there was more text than the bound."""
+    """The main content. ``text`` has one paragraph a line; ``markdown`` is set only on request. Both are ``None`` if
+    nothing was found. ``extractor`` is library and version. ``whole`` is false if a library failed on the page, so that
+    its part is missing; ``cut`` is true if the text was longer than the limit."""
 
     text: str | None
     markdown: str | None
@@ -231,14 +231,14 @@ def extracted(
     tree: LexborHTMLParser | None = None,
     limits: Limits = _LIMITS,
 ) -> MainContent:
-    """The main content of a page. ``resolve`` makes absolute addresses of the Markdown's links; ``tree`` is the page's,
-    with nothing taken out but scripts and styles, where the caller has it.
+    """Returns the main content of a page. ``resolve`` makes the Markdown's links absolute; ``tree`` is the page's tree,
+    if the caller has it, complete but for scripts and styles.
 
-    ``fast`` asks the trees of ``model.py``, and in doubt resiliparse too; ``auto`` then asks trafilatura as well.
-    ``quality`` is trafilatura alone, ten times slower. Readers' comments, by-lines and alternative texts of pictures
-    are furniture to all.
+    ``fast`` uses the trees of ``model.py``, and for uncertain pages resiliparse too; ``auto`` then uses trafilatura as
+    well. ``quality`` is only trafilatura, ten times slower. All of them leave out readers' comments, by-lines and
+    alternative texts of images.
 
-    Raises nothing: where a library fails on a page, the result says so.
+    Never raises: if a library fails on a page, ``whole`` is false.
     """
     if extractor == "quality":
         found = _held(partial(_quality, markup, tree, resolve, markdown, limits))
@@ -249,7 +249,7 @@ def extracted(
 
 
 def _held(find: Callable[[], _T | None]) -> _T | None:
-    """What a library finds, ``None`` where it fails: a page has more than its main content."""
+    """Returns the result of a library; ``None`` if it fails: the page's other columns do not depend on it."""
     try:
         return find()
     except Exception:
@@ -274,7 +274,7 @@ def _kept(
 
 
 def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
-    """Who is asked about a page in doubt. What they count was chosen by cross-validation."""
+    """Returns the other extractors for an uncertain page. Their weights were chosen by cross-validation."""
     asks_both = extractor == "auto" and len(markup) <= _AUTO_CHARS
     asked: list[Opinion] = [(0.5 if asks_both else 1.0, lambda: _held(lambda: article_of(minimal_markup(markup))))]
     if asks_both:
@@ -283,7 +283,7 @@ def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
 
 
 def main_content(markup: str, extractor: Extractor) -> str | None:
-    """The text alone."""
+    """Returns only the text."""
     return extracted(markup, extractor).text
 
 
@@ -301,7 +301,7 @@ def _quality(
     tree = tree or LexborHTMLParser(markup)
     if tree.body is None:
         return found
-    # its own has neither the lines of code nor formulas as they were
+    # trafilatura's own Markdown changes the lines of code and loses formulas
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
     return _with_markdown(found, tree, said_in(seen, text), resolve, limits)
 

@@ -1,4 +1,4 @@
-"""Title, description and site stand in OpenGraph, JSON-LD and plain tags, and are taken from whichever says it best."""
+"""Title, description and site of a page: from OpenGraph, JSON-LD and plain tags, the best source first."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 from cc_pipeline.documents.about.nodes import Node, word
 from cc_pipeline.documents.page import Limits
 
-#: Characters at which something may begin that is no JSON, or that a comma's fate hangs on.
+#: Characters that may begin something that is no JSON, or that decide whether a comma stays.
 _NEXT = re.compile(r'["/<,;\-\]}]')
-#: A string; one that nothing ends goes to the end. No start is ever looked at twice, so time grows with length alone.
+#: A string; an unfinished one extends to the end. No start is read twice, so time grows only with the length.
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _CDATA = re.compile(r"(?://\s*|/\*\s*)?(?:<!\[CDATA\[|\]\]>)(?:\s*\*/)?")
-#: A semicolon behind which nothing stands but the end of a wrapping.
+#: A semicolon that only the end of a wrapping follows.
 _TO_THE_END = re.compile(r";(?=\s*(?:(?://\s*|/\*\s*)?(?:\]\]>|-->)[\s*/]*)?\Z)")
 _LINE = re.compile(r"[^\n]*")
-#: Characters of a comment of HTML in front of JSON.
+#: Characters of an HTML comment before JSON.
 _COMMENT_CHARS = 500
 
 _OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_TYPES = 64
-#: Objects and lists in a page's scripts: values take fifty times the text of empty ones.
+#: Objects and lists in a page's scripts: in memory, empty ones take fifty times their text.
 _MOST_VALUES = 200_000
 
 _TITLE = tuple("dc:title dcterm:title dcterms:title og:title weibo:article:title parsely-title twitter:title".split())
@@ -37,11 +37,11 @@ _SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.D
 
 
 def repaired(text: str) -> str:
-    """``text`` without the wrappings of scripts, comments of HTML and JavaScript, a semicolon or comma at the end, and
-    commas before a closing bracket. What stands in strings stays. Takes time in proportion to the text."""
+    """Returns ``text`` without the wrappings of scripts, comments of HTML and JavaScript, a semicolon or comma at the
+    end, and commas before a closing bracket. Strings stay unchanged. Takes time in proportion to the text."""
     kept: list[str] = []
-    comma = False  # one was read and waits for what follows it
-    unended = False  # a comment began that nothing ends
+    comma = False  # a comma was read; the next sign decides whether it stays
+    unended = False  # a comment began that has no end
     at = done = 0
     while found := _NEXT.search(text, at):
         start = found.start()
@@ -94,7 +94,7 @@ def repaired(text: str) -> str:
 
 
 def meta_description(meta_tags: Iterable[Mapping[str, Any]]) -> str | None:
-    """The content of the page's ``meta name=description``."""
+    """Returns the content of the page's ``meta name=description``."""
     for tag in meta_tags:
         if (tag["attributes"].get("name") or "").strip().lower() == "description" and tag["content"]:
             return str(tag["content"])
@@ -102,7 +102,7 @@ def meta_description(meta_tags: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def open_graph(meta_tags: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The OpenGraph properties of a page in order, repetitions kept."""
+    """Returns the OpenGraph properties of a page in order, with repetitions."""
     found = []
     for tag in meta_tags:
         attributes = tag["attributes"]
@@ -113,7 +113,7 @@ def open_graph(meta_tags: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 class JsonLd(NamedTuple):
-    """A page's JSON-LD: each script as compact JSON, every ``@type`` in them once, in order, and the values."""
+    """A page's JSON-LD: each script as compact JSON, every distinct ``@type`` in order, and the values."""
 
     documents: list[str]
     types: list[str]
@@ -121,7 +121,7 @@ class JsonLd(NamedTuple):
 
 
 def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
-    """Reads the page's JSON-LD scripts; those that are no JSON are left out and flagged."""
+    """Reads the page's JSON-LD scripts; invalid scripts are left out and flagged."""
     documents: list[str] = []
     values: list[Any] = []
     room = _MOST_VALUES
@@ -158,12 +158,12 @@ def _loads(text: str) -> Any:
 
 
 def _storable(text: str) -> str:
-    """JSON's escapes can name half a surrogate pair, which no UTF-8 has."""
+    """Replaces half surrogate pairs, which JSON's escapes can name and UTF-8 cannot encode."""
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def types_of(value: Any) -> list[str]:
-    """Every ``@type`` in a JSON-LD value, once, in order, as far as a bound allows."""
+    """Returns the distinct ``@type`` names in a JSON-LD value, in order, at most ``_MAX_TYPES``."""
     types: dict[str, None] = {}
     waiting = [value]
     while waiting and len(types) < _MAX_TYPES:
@@ -180,7 +180,7 @@ def types_of(value: Any) -> list[str]:
 
 
 class PageFacts(NamedTuple):
-    """What a page says about itself; ``None`` where it says nothing."""
+    """A page's description of itself; ``None`` for a missing fact."""
 
     title: str | None
     description: str | None
@@ -188,7 +188,7 @@ class PageFacts(NamedTuple):
 
 
 def page_facts(title: str | None, meta_tags: Iterable[Mapping[str, Any]], article: Node) -> PageFacts:
-    """Picks the facts. ``title`` is the title element's text, ``article`` what JSON-LD says of the page's."""
+    """Chooses the facts. ``title`` is the title element's text, ``article`` the JSON-LD node of the page's article."""
     meta = _index(meta_tags)
     site = _first(meta, _SITE) or _name(article.get("publisher"))
     return PageFacts(
@@ -199,7 +199,7 @@ def page_facts(title: str | None, meta_tags: Iterable[Mapping[str, Any]], articl
 
 
 def _index(meta_tags: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Key to the first non-empty content, ``property`` before ``name``. A ``property`` may hold several keys;
+    """Returns the first non-empty content by key, ``property`` before ``name``. A ``property`` may hold several keys;
     names may have dots for colons."""
     properties: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -229,16 +229,16 @@ def _first(meta: Mapping[str, str], keys: Iterable[str]) -> str | None:
 
 
 def _name(value: Any) -> str | None:
-    """The name of a person or organisation, or the names of several."""
+    """Returns the name of a person or organisation, or the names of several."""
     if isinstance(value, list):
         return ", ".join(name for each in value[:20] if (name := _name(each))) or None
     return word(value.get("name")) if isinstance(value, dict) else word(value)
 
 
 def _own_title(title: str | None, site: str | None) -> str | None:
-    """The title element without the site's name behind a separator."""
+    """Returns the title element without the site's name after a separator."""
     tidy = word(title)
-    # a title that nothing ends is all of the page, and each of its separators is tried with all that follows
+    # an unclosed title is the rest of the page, and each of its separators is tried with all text after it
     found = _SEPARATED.match(tidy) if tidy and len(tidy) <= _TITLE_CHARS else None
     if tidy is None or found is None:
         return tidy

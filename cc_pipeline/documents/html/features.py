@@ -1,5 +1,5 @@
-"""What each block of a page looks like, in numbers: itself, its neighbours, what holds it, and where it lies in the
-page. The trees of ``model.py`` decide by them."""
+"""The features of each block of a page, in numbers: the block itself, its neighbours, its ancestors, and its position.
+The trees of ``model.py`` decide by them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 _Numbers = NDArray[Any]
 
-#: Characters outside links from which a block counts as prose; the second where no block has as many.
+#: Characters outside links from which a block counts as prose; the second if no block has as many.
 _PROSE, _PROSE_LESS = 60, 25
 
 
@@ -29,13 +29,13 @@ def _bits(names: str, of: dict[str, int]) -> int:
 
 _BESIDE = _bits("sidebar related ad newsletter share cookie modal pager account search", HINT)
 _COMMENT = HINT["comment"]
-#: Hints of what is no content, whatever it says.
+#: Hints that mark an element as no content, whatever its text.
 FURNITURE = _BESIDE | _COMMENT
 _GOOD = _bits("content article main", HINT)
 
 
 def among(names: str) -> NDArray[np.bool_]:
-    """By number of a tag whether it is one of these."""
+    """Returns an array by the numbers of tags: whether the tag is one of ``names``."""
     marks = np.zeros(max(NUMBER.values()) + 1, np.bool_)
     marks[[NUMBER[name] for name in names.split()]] = True
     return marks
@@ -48,10 +48,10 @@ _ABOVE = np.array([bit for name, bit in HINT.items() if name not in ("math", "qu
 _INSIDE = np.array([bit for name, bit in IN.items() if name not in ("math", "link", "code")])
 _OWN_HINTS = np.array([FURNITURE | _bits("nav footer header teaser tool meta user", HINT), _GOOD])
 _ANCESTORS = 4
-#: Prose, links, size, number and closed blocks of an element, by their places in its look.
+#: Prose, links, size, number and closed blocks of an element, by their columns in the features of elements.
 _OF_NEAR = [1, 2, 0, 4, 5]
 _WINDOWS = np.array([2, 5, 12])
-#: What ``_model.c`` is to know of these: by tag whether it is a heading, a unit, named for content, for furniture.
+#: The tables for ``_model.c``: by tag whether it is a heading, a unit, named for content, for furniture.
 NUMBERS = (
     (np.stack((_HEADINGS, _UNITS, _NAMED, _UNNAMED), 1) @ (1, 2, 4, 8)).astype(np.uint8),
     _KINDS.astype(np.uint8),
@@ -73,23 +73,23 @@ def _log(values: _Numbers) -> _Floats:
 
 
 def _sums(values: _Numbers) -> _Floats:
-    """Prefix sums: ``sums[last] - sums[first]`` is that of a range."""
+    """Returns prefix sums: ``sums[last] - sums[first]`` is the sum of a range."""
     return np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
 
 
 def units_of(walk: Walk) -> NDArray[np.int32]:
-    """For each block the row of the list, table or definitions nearest around it, -1 for none."""
+    """Returns for each block the row of the nearest list, table or definition list around it, -1 for none."""
     return nearest(walk, _UNITS[walk.elements.tag])[walk.blocks.element]
 
 
 def covered(first: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[np.bool_]:
-    """Which of so many blocks lie in any of the ranges."""
+    """Returns for each of ``count`` blocks whether it is in any of the ranges."""
     steps = np.bincount(first, minlength=count + 1) - np.bincount(last, minlength=count + 1)
     return np.asarray(np.cumsum(steps)[:count] > 0)
 
 
 def nearest_plainly(parents: NDArray[np.int32], wanted: NDArray[np.bool_]) -> bytes:
-    """For each row, by int32, the nearest one up its parents, or itself, that is wanted; -1 for none."""
+    """Returns for each row, as int32, itself or its nearest ancestor that is wanted; -1 for none."""
     found: list[int] = []
     for row, (parent, is_wanted) in enumerate(zip(parents.tolist(), wanted.tolist(), strict=True)):
         found.append(row if is_wanted else found[parent] if parent >= 0 else -1)
@@ -100,13 +100,13 @@ _nearest: Callable[..., bytes] = compiled("documents.html._model", "nearest") or
 
 
 def nearest(walk: Walk, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """For each element the nearest one around it, or itself, that is wanted; -1 for none."""
+    """Returns for each element itself or the nearest element around it that is wanted; -1 for none."""
     return np.frombuffer(_nearest(walk.elements.parent, wanted), np.int32)
 
 
 def holders(walk: Walk) -> _Ints:
-    """For each block the elements that hold it and stand for themselves, a row the inmost ones, the next those around
-    them; the root again and again where there are no more."""
+    """Returns for each block the elements around it that are their own holders: a row the inmost ones, the next row
+    those around them; filled up with the root."""
     element = walk.elements
     around = element.holder[np.maximum(element.parent, 0)].astype(np.int64)
     around[0] = 0
@@ -117,7 +117,7 @@ def holders(walk: Walk) -> _Ints:
 
 
 def beside(values: Array) -> list[Array]:
-    """The values of the block three before each, two before it, and so on to three behind it; -1 where is none."""
+    """Returns for each block the values of its six neighbours, three before to three after it; -1 for none."""
     count, most = len(values), max(_BESIDE_IT)
     padded = np.full((count + 2 * most, *values.shape[1:]), -1, np.float32)
     padded[most : most + count] = values
@@ -125,13 +125,13 @@ def beside(values: Array) -> list[Array]:
 
 
 def windows(count: int, reaches: _Ints) -> tuple[_Ints, _Ints]:
-    """For each block, by reach, where the blocks begin and end that are no further from it."""
+    """Returns for each block and reach the first and the end of the blocks within that distance."""
     at = np.arange(count)[:, None]
     return np.maximum(at - reaches, 0), np.minimum(at + reaches + 1, count)
 
 
 def features(walk: Walk, title: str = "") -> Array:
-    """A row a block; what a column is only the order in here says, and the model goes by it."""
+    """Returns one row of features a block. The order of the columns is defined here, and the model depends on it."""
     block, element = walk.blocks, walk.elements
     count = len(block.chars)
     chars, linked = block.chars.astype(np.float64), block.linked.astype(np.float64)
@@ -178,7 +178,7 @@ def features(walk: Walk, title: str = "") -> Array:
     above, inside = element.above[block.element], element.inside[block.element]
     columns += [(above[:, None] & _ABOVE) != 0, (inside[:, None] & _INSIDE) != 0]
 
-    # what holds it
+    # the elements around a block
     e_read, e_size, e_links, e_closed, e_prose = sums.take(last, 1) - sums.take(first, 1)
     e_count = (last - first).astype(np.float64)
     chain = holders(walk)
@@ -192,7 +192,7 @@ def features(walk: Walk, title: str = "") -> Array:
     columns.append(looks.take(chain.T, 0).reshape(count, -1))
     columns += [at - first[chain[2]], last[chain[2]] - at, _parted(at - first[chain[2]], e_count[chain[2]])]
 
-    # the list, the table, the one that is named for content
+    # the list or table around it, the nearest elements marked as content and as furniture
     named = _NAMED[element.tag] | ((element.hints & _GOOD) != 0)
     unnamed = _UNNAMED[element.tag] | ((element.hints & FURNITURE) != 0)
     around = [nearest(walk, wanted) for wanted in (_UNITS[element.tag], named & stands, unnamed & stands)]
@@ -261,12 +261,12 @@ def features(walk: Walk, title: str = "") -> Array:
 
 
 def side_by_side(columns: list[_Numbers]) -> Array:
-    """Columns and tables of columns as one."""
+    """Joins columns and tables of columns into one table."""
     tables = [column.reshape(len(column), -1) for column in columns]
     return np.concatenate(tables, 1, dtype=np.float32, casting="unsafe")
 
 
 def _smallest(within: _Floats, stands: NDArray[np.bool_], least: float) -> int:
-    """The last element in the order of the document that has so much: the inmost, where it is more than half."""
+    """Returns the last element in document order with at least so much prose: the inmost one, if that is over half."""
     found = np.flatnonzero(stands & (within >= least))
     return int(found[-1]) if len(found) else 0

@@ -1,7 +1,7 @@
 """A page's kept text as Markdown: CommonMark with GitHub's tables, from the page's own tree.
 
-The tree is walked once, without recursion. What a text is, its ancestors say: headings, lists, quotes, tables, code.
-Ways to lay out that are none of these leave no trace. Pictures stay where texts on both sides do.
+The tree is walked once, without recursion. The form of a text depends on its ancestors: headings, lists, quotes,
+tables, code. Any other layout is dropped. Images stay if the texts on both sides do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCKS: Final = frozenset(
     " figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu nav ol optgroup option p pre search"
     " section plaintext summary table tbody td tfoot th thead tr ul xmp".split()
 )
-#: Elements whose text is none of the page's.
+#: Elements whose text does not belong to the page's text.
 _UNREAD: Final = frozenset(
     "audio base canvas datalist embed frame frameset head iframe input link map meta meter noembed noframes"
     " noscript object progress rp rt rtc script select style svg template textarea title video".split()
@@ -37,34 +37,34 @@ _STYLES: Final[dict[str, Callable[[Style], Style]]] = {
 }
 _CODE_BLOCKS: Final = frozenset(("pre", "listing", "xmp", "plaintext"))
 _CODE: Final = frozenset(("code", "kbd", "samp", "tt"))
-#: What readers do not see, links to edit a section, and what programs that draw formulas put beside a formula.
+#: Hidden elements, links to edit a section, and the output of programs that draw formulas.
 _UNSEEN: Final = (
     "[hidden], [aria-hidden=true], [style*='display:none'], [style*='display: none'], .editsection, .mw-editsection,"
     " .MathJax, .MathJax_Preview, .MathJax_Display, .MathJax_SVG, .MathJax_CHTML,"
     " .mwe-math-fallback-image-inline, .mwe-math-fallback-image-display"
 )
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]{1,40})", re.ASCII)
-#: What annotations of formulas in TeX are called.
+#: The encodings of annotations with a formula in TeX.
 _TEX: Final = frozenset(("application/x-tex", "application/x-latex", "text/x-tex", "text/x-latex", "tex", "latex"))
 _OF_WIKIPEDIA = re.compile(r"\{\\displaystyle (.*)\}", re.DOTALL)
-#: Tables that hold one of these, and no head, lay out a page.
+#: A table with one of these elements and no head is layout.
 _RICH: Final = frozenset("blockquote dl form h1 h2 h3 h4 h5 h6 ol pre table ul".split())
 _LISTS: Final = frozenset(("ul", "menu", "dir", "dl"))
 #: Lists and quotes nested deeper than this are written as if they were this deep.
 _DEEPEST: Final = 12
 _MOST_COLUMNS: Final = 200
-#: Groups of rows, beyond which no cell reaches, and the rows that one may span.
+#: Groups of rows, which no cell exceeds, and the maximum number of rows of a cell.
 _GROUPS: Final = frozenset(("thead", "tbody", "tfoot"))
 _MOST_ROWS: Final = 65_534
 _LONGEST_ADDRESS: Final = 2_048
 
 _T = TypeVar("_T")
-#: An attribute's address made absolute, ``None`` where it is none that the web has.
+#: Makes an attribute's address absolute; ``None`` if it is no web address.
 Absolute = Callable[[str], str | None]
 
 
 class Markdown(NamedTuple):
-    """``cut`` says whether there was more than the bound."""
+    """The Markdown of a page. ``cut``: the text was longer than the limit."""
 
     text: str
     cut: bool
@@ -72,8 +72,8 @@ class Markdown(NamedTuple):
 
 @dataclass(slots=True)
 class _Table:
-    """``head``: it has cells that head others, or a caption; ``rich``: cells with more than a line of text; ``columns``
-    of the widest row, ``cells`` of the row that is read."""
+    """A table. ``head``: it has header cells or a caption; ``rich``: cells with more than a line of text; ``columns``
+    of the widest row, ``cells`` of the current row."""
 
     head: bool = False
     rich: bool = False
@@ -83,14 +83,14 @@ class _Table:
 
     @property
     def laid_out(self) -> bool:
-        """Whether it places parts of the page, and is no table to its readers."""
+        """Whether the table only lays out parts of the page."""
         return self.layout or (not self.head and (self.rich or self.columns < 2))
 
 
 @dataclass(slots=True)
 class _Run:
-    """What stands between two beginnings or ends of blocks. ``said``: it has text; ``heading`` is a level;
-    ``language`` is that of code, ``None`` where it is none."""
+    """The inline content between two boundaries of blocks. ``said``: it has text; ``heading`` is a level; ``language``
+    is that of code, ``None`` for other text."""
 
     pieces: list[Piece] = field(default_factory=list)
     said: bool = False
@@ -110,15 +110,15 @@ class _Begin(NamedTuple):
     span: tuple[int, int] = (1, 1)
 
 
-#: ``None`` is the end of what began last.
+#: ``None`` is the end of the event that began last.
 _Event = _Begin | _Run | None
 
 
 def markdown(
     tree: LexborHTMLParser, absolute: Absolute, most_chars: int, kept: Container[int] | None = None
 ) -> Markdown:
-    """The Markdown of the blocks whose ``mem_id`` is in ``kept`` (of the text that is directly in them, not in further
-    blocks), of all where that is ``None``. ``most_chars`` bounds the answer, and what it takes to make it."""
+    """Returns the Markdown of the blocks with a ``mem_id`` in ``kept`` (only text directly in them, not in nested
+    blocks), or of all if that is ``None``. ``most_chars`` limits the Markdown and the work."""
     if tree.body is None:
         return Markdown("", False)
     walk = _Walk(tree, absolute, most_chars, kept)
@@ -130,7 +130,7 @@ def markdown(
 
 
 class _Entered(NamedTuple):
-    """An element whose end is to come, and what held before it began. ``begins`` counts its events."""
+    """An open element, with the state before it began. ``begins`` counts its events."""
 
     node: LexborNode
     tag: str
@@ -141,7 +141,7 @@ class _Entered(NamedTuple):
 
 
 class _Walk:
-    """Makes events of a tree."""
+    """Turns a tree into events."""
 
     def __init__(
         self, tree: LexborHTMLParser, absolute: Absolute, most_chars: int, kept: Container[int] | None
@@ -157,7 +157,7 @@ class _Walk:
         self._number = 0
 
     def through(self, root: LexborNode) -> None:
-        """All below ``root``, until there is no room for more."""
+        """Reads all nodes below ``root``, up to the limit on characters."""
         entered: list[_Entered] = []
         self._owned = self._owns(root)
         node = root.child
@@ -210,11 +210,11 @@ class _Walk:
             self._run = _Run()
 
     def _enter(self, node: LexborNode) -> _Entered | None:
-        """Takes an element into account; ``None`` where nothing below it is to be read."""
+        """Enters an element; returns ``None`` if nothing below it is read."""
         tag = node.tag or ""
         if self._unseen and node.mem_id in self._unseen:
             if tag != "img" and (formula := node.css_first("math")) is not None:
-                self.formula(formula)  # there for those who do not see its picture
+                self.formula(formula)  # the accessible copy of a drawn formula
             return None
         if tag in _LEAVES:
             _LEAVES[tag](self, node)
@@ -311,7 +311,7 @@ class _Walk:
         return url if url and url.startswith(("http:", "https:", "mailto:")) else None
 
     def break_line(self, node: LexborNode) -> None:
-        """The second in a row ends the paragraph."""
+        """Breaks the line; a second break in a row ends the paragraph."""
         pieces = self._run.pieces
         if self._code:
             self._say("\n")
@@ -324,11 +324,11 @@ class _Walk:
             self._add(Piece("", self._style, "break"))
 
     def rule(self, node: LexborNode) -> None:
-        """A rule parts blocks, and has no text."""
+        """Ends the block: a rule separates blocks, and has no text."""
         self._flush()
 
     def picture(self, node: LexborNode) -> None:
-        """Without an alternative text a picture says nothing."""
+        """Adds an image that has an alternative text; others are dropped."""
         attributes = node.attributes
         alt = " ".join((attributes.get("alt") or "").split())
         if not alt or self._code or self._style.code:
@@ -341,13 +341,13 @@ class _Walk:
             self._add(Piece(picture(alt, url), self._style, "raw"))
 
     def script(self, node: LexborNode) -> None:
-        """Formulas as MathJax takes them."""
+        """Adds a formula in a script for MathJax."""
         kind = (node.attributes.get("type") or "").replace(" ", "").lower()
         if kind.startswith("math/tex"):
             self._tex(node.text() or "", block="mode=display" in kind)
 
     def formula(self, node: LexborNode) -> None:
-        """MathML that says what it was written as; its text where it does not."""
+        """Adds the TeX source of MathML; its text if it has no source."""
         notes = node.css("annotation, annotation-xml")
         source = next((each for each in notes if (each.attributes.get("encoding") or "").lower() in _TEX), None)
         tex = (source.text() if source else "") or node.attributes.get("alttext") or ""
@@ -373,10 +373,10 @@ class _Walk:
 
 
 def _nothing(walk: _Walk, node: LexborNode) -> None:
-    """What is not read."""
+    """Ignores the element."""
 
 
-#: Elements below which nothing is read, and what they come to.
+#: Elements below which nothing is read, and their readers.
 _LEAVES: Final[dict[str, Callable[[_Walk, LexborNode], None]]] = {
     **dict.fromkeys(_UNREAD, _nothing),
     "br": _Walk.break_line,
@@ -388,13 +388,13 @@ _LEAVES: Final[dict[str, Callable[[_Walk, LexborNode], None]]] = {
 
 
 def _number(node: LexborNode, name: str, otherwise: _T) -> int | _T:
-    """An attribute's whole number, if Markdown can write it."""
+    """Returns an attribute's whole number, if Markdown can write it."""
     value = (node.attributes.get(name) or "").strip()
     return int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else otherwise
 
 
 def _language(pre: LexborNode) -> str:
-    """What those who colour code call its language."""
+    """Returns the language of a code block, by the class names of syntax highlighters."""
     parent = pre.parent
     around = [parent, parent.parent if parent is not None else None]
     names = [each.attributes.get("class") or "" for each in (pre, pre.css_first("code")) if each is not None]
@@ -406,7 +406,7 @@ def _language(pre: LexborNode) -> str:
 
 
 def _keep_pictures(events: Sequence[_Event]) -> None:
-    """Of runs without text, those between two that are kept."""
+    """Keeps the runs without text between two kept runs."""
     within = False
     waiting: list[_Run] = []
     for run in events:
@@ -421,8 +421,8 @@ def _keep_pictures(events: Sequence[_Event]) -> None:
 
 @dataclass(slots=True)
 class _Frame:
-    """A page, a list, an item, or a quote. ``first`` begins its first line, ``rest`` the others. ``last`` is what was
-    written in it last: a text, an item, a list by its sign. ``number`` is that of a list's next item."""
+    """A page, a list, an item, or a quote. ``first`` begins its first line, ``rest`` the others. ``last`` is the kind
+    of the last block in it: a text, an item, a list by its sign. ``number`` is the number of a list's next item."""
 
     kind: str
     first: str = ""
@@ -433,7 +433,7 @@ class _Frame:
 
 
 class _Writer:
-    """Lines, each behind what the frames around it begin lines with."""
+    """Writes lines, each after the prefixes of the frames around it."""
 
     def __init__(self, most_chars: int) -> None:
         self.lines: list[str] = []
@@ -450,7 +450,7 @@ class _Writer:
             frame = _Frame("quote", "> ", "> ")
         elif event.kind == "list":
             frame = _Frame("list", number=event.number)
-            if around.kind == "list" and around.last == "item":  # in no item of its own, so in the one before
+            if around.kind == "list" and around.last == "item":  # outside any item: it belongs to the previous one
                 frame.first = frame.rest = " " * len(_marker(around))
             other = around.last
             frame.sign = ("*" if other == "-" else "-") if event.number is None else (")" if other == "." else ".")
@@ -470,7 +470,7 @@ class _Writer:
             self._frames.pop()
 
     def write(self, lines: list[str], ends: str | None = None) -> None:
-        """A block. ``ends`` is its last line even where others are cut."""
+        """Writes a block. ``ends`` is its last line even if other lines are cut."""
         self.cut = self.cut or 2 * len(ends or "") > self._room
         if self.cut:
             return
@@ -499,14 +499,14 @@ class _Writer:
         self.lines.append(line)
 
     def _tight(self, new: int) -> bool:
-        """Whether no empty line goes before a block in frames of which those from ``new`` on are new."""
+        """Whether a block follows without an empty line. The frames from ``new`` on are new."""
         frames = self._frames
         if new == len(frames):
             return False
         begun, around = frames[new], frames[new - 1]
         if begun.kind == "item":
             return around.last == "item"
-        # a text is interrupted by a list that begins at one, and by no other
+        # only a list that begins at one can interrupt a text
         listed = (
             begun.kind == "list" and len(frames) > new + 1 and frames[new + 1].first[:2] in ("- ", "* ", "1.", "1)")
         )
@@ -547,12 +547,12 @@ def _write_run(run: _Run, writer: _Writer) -> None:
 
 
 def _write_table(events: Sequence[_Event], at: int, writer: _Writer) -> int:
-    """A table with all that is in it; the answer is where it ends. Tables in it are texts of its cells."""
+    """Writes a table with all its content; nested tables become texts of its cells. Returns the position of its end."""
     table = events[at].table  # type: ignore[union-attr]  # the beginning of one
     rows: list[list[str]] = []
-    below: dict[int, int] = {}  # columns that cells reach into from above, and in how many further rows
+    below: dict[int, int] = {}  # by column, the further rows that a cell from above spans
     reached: set[int] = set()
-    cells: list[bool] = []  # whether what is open is a cell of this table
+    cells: list[bool] = []  # for each open event, whether it is a cell of this table
     cell = 0
     while True:
         event = events[at]

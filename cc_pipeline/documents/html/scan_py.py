@@ -1,5 +1,5 @@
-"""What is asked of every node of a page, by selectolax's own nodes: used where the compiled scan is missing, and to
-test it. It takes scripts and styles out of the tree on the way, and what is no text of the page before reading that."""
+"""The passes over every node of a page, by selectolax's own nodes: used if the compiled scan is missing, and to test
+it. The first pass removes scripts and styles from the tree; before the text is read, hidden texts are removed too."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ LINK_KEYS: dict[str, tuple[str, ...]] = {
 }
 WITH_SRCSET = frozenset({"img", "source"})
 WITH_TEXT = frozenset({"a", "area"})
-#: Elements whose text is no part of the page's: the first are never read, the others only for links within.
+#: Elements whose text is not part of the page's: the first are never read, the others only for links inside them.
 REMOVED = frozenset({"script", "style"})
 UNREAD = frozenset({"noscript", "template", "title", "iframe"})
-#: What a title of the page is in.
+#: The possible parents of a page's title.
 HOLDS_TITLE = frozenset(
     "head body html article aside center div footer form header main nav p section span table tbody td tr".split()
 )
 WANTED = (*LINK_KEYS, "meta", "style", "title", "html", "base")
 
-#: Tag, attribute, its value, the other attributes, text (``None`` beyond the bound); of a srcset no attributes.
+#: Tag, attribute, its value, the other attributes, text (``None`` beyond the limit); a srcset has no attributes.
 RawLink = tuple[str, str, str, dict[str, str] | None, str | None]
-#: Absolute URL, host, domain, and host as it is shown.
+#: Absolute URL, host, domain, and host as browsers show it.
 Place = tuple[str | None, str | None, str | None, str | None]
 Bounded = Callable[[dict[str, Any]], dict[str, str]]
 
 
 class Collected(NamedTuple):
-    """What stands in a page's tags, in document order: links, attributes of ``meta``, the page's title if it has one,
+    """The content of a page's tags, in document order: links, attributes of ``meta``, the page's title if it has one,
     attributes of ``base`` and ``html``, type and text of scripts with a long type, whether there were more links and
-    meta tags than was asked for, and the depth of its elements (the root's is 1; templates' contents are not in it)."""
+    meta tags than the limits, and the depth of its elements (the root's is 1; templates' contents do not count)."""
 
     links: list[RawLink]
     metas: list[dict[str, str]]
@@ -56,8 +56,8 @@ class Collected(NamedTuple):
 
 
 class Most(NamedTuple):
-    """Bounds of ``Collected``: links and meta tags, attributes of a tag and their characters (those of a tag beyond go
-    through ``bounded``), and characters of the texts of links."""
+    """Limits of ``Collected``: links and meta tags, attributes of a tag and their characters (``bounded`` cuts those of
+    a larger tag), and characters of the texts of links."""
 
     links: int
     metas: int
@@ -66,14 +66,14 @@ class Most(NamedTuple):
     text_chars: int
 
 
-#: ``:is`` ends at the first name that fits, and gives an element once.
+#: ``:is`` ends at the first name that fits, and selects an element once.
 _SELECTOR = f":is({','.join(WANTED)})"
-#: A shorter type is not JSON-LD's.
+#: The type of JSON-LD is at least so long.
 _LONG_TYPE = 19
 
 
 def collected_plainly(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> Collected:
-    """``scan.collected`` by the nodes of selectolax."""
+    """Does the same as ``scan.collected`` with the nodes of selectolax."""
     found = Collected([], [], [], [], [], [], links_cut=False, metas_cut=False, depth=_depth(tree))
     pending: list[tuple[LexborNode, str, str, str, dict[str, str] | None]] = []
     removed = []
@@ -141,7 +141,7 @@ def links_plainly(
     most: int,
     bound: int,
 ) -> tuple[list[Link], bool, bool]:
-    """``scan.links_of`` in Python."""
+    """Does the same as ``scan.links_of`` in Python."""
     made: list[Link] = []
     text_cut = False
     for tag, key, href, attributes, text in raw:
@@ -152,7 +152,7 @@ def links_plainly(
             continue
         if len(made) >= most:
             return made, True, text_cut
-        # links can nest by way of other elements, each with the text of all inside it
+        # links can nest through other elements, and each has the text of all elements inside it
         text_cut |= text is None or len(text) > bound
         absolute, host, domain, shown = places.get(href) or place(href)
         cut, rel = (text or "")[:bound], attributes.get("rel")
@@ -161,7 +161,7 @@ def links_plainly(
 
 
 def _within(attributes: dict[str, Any], most: Most, bounded: Bounded) -> dict[str, str]:
-    """Every value a text (lexbor has ``None`` for no value), and within bounds."""
+    """Returns attributes with every value a text (lexbor has ``None`` for no value), within the limits."""
     values = {name: value or "" for name, value in attributes.items()}
     if len(values) > most.attributes or len("".join(values.values())) > most.attribute_chars:
         return bounded(values)
@@ -174,12 +174,12 @@ def _is_page_title(node: LexborNode) -> bool:
 
 
 def remove(nodes: list[LexborNode]) -> None:
-    """Takes nodes out of the tree; the last first, because a node goes with all that is inside it."""
+    """Removes nodes from the tree; the last first, because a node is removed with its descendants."""
     for node in reversed(nodes):
         node.decompose()
 
 
 def body_text_plainly(tree: LexborHTMLParser) -> str:
-    """``scan.body_text`` by the nodes of selectolax."""
+    """Does the same as ``scan.body_text`` with the nodes of selectolax."""
     remove(tree.css(f":is({','.join(UNREAD)})"))
     return "" if tree.body is None else collapsed(tree.body.text(deep=True, separator=" ", skip_empty=True))

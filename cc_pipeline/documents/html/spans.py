@@ -1,7 +1,7 @@
-"""Text with its styles as CommonMark: emphasis, code, links, mathematics, and what has to be escaped.
+"""Text with its styles as CommonMark: emphasis, code, links, mathematics, and escapes.
 
-Styles belong to pieces of text, not to a tree: markup that overlaps or repeats comes out once. Signs that would not be
-read as emphasis where they stand (before a mark, within a Chinese sentence) become tags, which CommonMark allows.
+Styles belong to pieces of text, not to a tree: overlapping or repeated markup is written once. If signs would not be
+read as emphasis at their position (before a mark, inside a Chinese sentence), tags are used, which CommonMark allows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ Kind = Literal["text", "raw", "break"]
 
 
 class Style(NamedTuple):
-    """``link`` is an address and a number of its own, ``code`` the number of its element, 0 for none."""
+    """The style of a text. ``link`` is an address and a number of its own, ``code`` the number of its element, 0 for
+    none."""
 
     link: tuple[str, int] | None = None
     strong: bool = False
@@ -27,7 +28,7 @@ class Style(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """``raw`` is Markdown already: a picture, mathematics. A ``break`` ends a line."""
+    """A piece of text in one style. ``raw`` is Markdown already: an image, mathematics. A ``break`` ends a line."""
 
     text: str
     style: Style
@@ -54,8 +55,8 @@ _LAST_SIGNS = re.compile(r"(^|\s)(#+)$")
 
 
 def written(pieces: Iterable[Piece], *, cell: bool = False, line: bool = False) -> list[str]:
-    """The lines of a paragraph. A ``line`` (a heading) has its breaks as spaces, a ``cell`` of a table as tags, and
-    its bars escaped."""
+    """Returns the lines of a paragraph. In a ``line`` (a heading) breaks become spaces, in a ``cell`` of a table tags;
+    there bars are escaped."""
     between = " " if line else "<br>" if cell else "\n"
     text = _joined(_nested(_spaced(pieces)), between)
     if cell:
@@ -75,7 +76,8 @@ def _begun(line: str) -> str:
 
 
 def _spaced(pieces: Iterable[Piece]) -> list[Piece]:
-    """White space collapsed and taken out of styles that end at it; pieces alike made one; breaks only between."""
+    """Collapses white space and moves it out of styles that end at it; merges pieces of one style; drops breaks at the
+    start and end."""
     found: list[Piece] = []
     space = broken = False
     for piece in pieces:
@@ -100,7 +102,7 @@ def _spaced(pieces: Iterable[Piece]) -> list[Piece]:
             elif space:
                 found.append(Piece(" ", _common(last.style, style)))
             elif last.style.code and style.code:
-                # two spans that touch would be read as one that is not ended
+                # two adjacent spans would be read as one unclosed span
                 style = style._replace(code=last.style.code)
         found.append(Piece(text, style, piece.kind))
         space, broken = after, False
@@ -134,7 +136,7 @@ def _common(one: Style, other: Style) -> Style:
 
 
 class _Sign(NamedTuple):
-    """Where a style begins or ends; ``mate`` is the place of the other."""
+    """The beginning or end of a style; ``mate`` is the index of its partner."""
 
     level: str
     opens: bool
@@ -143,7 +145,7 @@ class _Sign(NamedTuple):
 
 
 def _nested(pieces: Sequence[Piece]) -> list[str | _Sign | None]:
-    """Styles as signs that enclose one another, text between them escaped; ``None`` is a break."""
+    """Returns styles as nested signs with escaped text between them; ``None`` is a break."""
     items: list[str | _Sign | None] = []
     open_signs: list[tuple[str, object, int]] = []
     for piece in pieces:
@@ -200,8 +202,8 @@ def _joined(items: Sequence[str | _Sign | None], between: str) -> str:
 
 
 def _signs(items: Sequence[str | _Sign | None], at: int, last: str, chosen: dict[int, str]) -> tuple[str, str]:
-    """What begins and ends a style here: the first signs that are read as such, else tags. Styles around this one have
-    chosen; those within and behind it go by this choice."""
+    """Chooses the beginning and end of a style: the first signs that are read as such, else tags. Outer styles were
+    chosen before; inner and later styles depend on this choice."""
     opening = items[at]
     assert isinstance(opening, _Sign)
     inside, within = _first(items, at + 1, chosen), _last(items, opening.mate - 1)
@@ -215,7 +217,7 @@ def _signs(items: Sequence[str | _Sign | None], at: int, last: str, chosen: dict
 
 
 def _joins(inside: str, outside: str, sign: str) -> bool:
-    """Whether a sign between the two is read as belonging to what is inside."""
+    """Whether a sign between the two characters is read as belonging to the inner one."""
     if inside.isspace():
         return False
     if sign[0] == "_" and not (outside.isspace() or outside in _ASCII_MARKS):
@@ -229,7 +231,7 @@ def _may_be_mark(character: str) -> bool:
 
 
 def _first(items: Sequence[str | _Sign | None], at: int, chosen: dict[int, str]) -> str:
-    """The character that comes first from here; any mark for a style that has not chosen."""
+    """Returns the first character from an index on; any mark for a style without a choice yet."""
     item = items[at] if at < len(items) else None
     if isinstance(item, _Sign):
         return "]" if item.level == "link" else chosen.get(at, "<")[0]
@@ -249,12 +251,12 @@ def _code(text: str) -> str:
 
 
 def fence(text: str) -> str:
-    """What encloses a block of code: longer than any run of ticks in it."""
+    """Returns the fence around a block of code: longer than any run of ticks in it."""
     return "`" * max(3, 1 + max((len(run) for run in _RUN_OF_TICKS.findall(text)), default=0))
 
 
 def picture(alt: str, address: str) -> str:
-    """A picture as Markdown."""
+    """Returns an image as Markdown."""
     return f"![{_escaped(alt, linked=True)}]({_address(address)})"
 
 
@@ -264,7 +266,7 @@ def _address(url: str) -> str:
 
 
 def _escaped(text: str, *, linked: bool = False) -> str:
-    """The least that keeps a text from being read as markup, whatever stands before and behind it."""
+    """Escapes as little as possible so that a text is not read as markup, whatever precedes and follows it."""
     if linked:
         text = text.replace("\\", "\\\\")
         if not _balanced(text):
@@ -294,7 +296,7 @@ def _escaped(text: str, *, linked: bool = False) -> str:
 
 
 def _balanced(text: str, brackets: str = "[]") -> bool:
-    """Whether each bracket has its other one."""
+    """Whether each bracket has its partner."""
     depth = 0
     for each in text if brackets[0] in text or brackets[1] in text else "":
         depth += (each == brackets[0]) - (each == brackets[1])

@@ -1,4 +1,4 @@
-"""The walk over a page in plain Python: used where the compiled one is missing, and to test the compiled one."""
+"""The walk over a page in plain Python: used if the compiled one is missing, and to test it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cc_pipeline.documents.html.tags import (
     TEMPLATE,
 )
 
-# what a character is
+# classes of characters
 _COMMAS = frozenset(",;\u060c\u061b\u3001\uff0c\uff1b")
 _ENDS = frozenset(".!?\u061f\u2026\u3002\uff01\uff1f\u0964")
 _SIGNS = frozenset("|\u00a9\u2022\u203a\u00b7\u2192\u00bb")
@@ -43,7 +43,7 @@ _VALUE, _LONGEST_WORD = 512, 24
 
 
 class _Element:
-    """A row of the table of elements as it is made, and what its children inherit."""
+    """A row of the table of elements while it is built, and the state that its children inherit."""
 
     __slots__ = ("address", "column", "link", "path", "state")
 
@@ -65,7 +65,7 @@ _NOTHING, _A_SPACE, _A_BREAK = range(3)
 
 
 class _Plain:
-    """The walk of ``_walk.c``, by pieces of text in place of characters."""
+    """The walk of ``_walk.c``, by pieces of text instead of characters."""
 
     def __init__(self, chars: int, elements: int) -> None:
         self.most_chars, self.most_elements = chars, elements
@@ -268,7 +268,7 @@ def _is_hidden(attributes: dict[str, bytes]) -> bool:
 
 
 def walked_plainly(root: LexborNode, chars: int, elements: int) -> Raw:
-    """The tables of all below an element, as ``_walk.c`` makes them."""
+    """Returns the tables of all nodes below an element, as ``_walk.c`` does."""
     state = _Plain(chars, elements)
     stack: list[tuple[LexborNode | None, int, bool]] = []
     state.enter(root, -1, stack)
@@ -284,7 +284,7 @@ def walked_plainly(root: LexborNode, chars: int, elements: int) -> Raw:
         elif node.is_element_node:
             state.enter(node, element, stack)
     made = state.elements
-    for each in made:  # it may have shared a block that came to nothing
+    for each in made:  # it may share a block that stayed empty
         each.column["last"] = min(each.column["last"], len(state.blocks))
     return (
         "\n".join(state.texts),

@@ -1,4 +1,4 @@
-"""What ``_signals.c`` computes, in Python, for builds without a compiler and for who wants to read the definition."""
+"""The functions of ``_signals.c`` in Python: for builds without a compiler, and as their definition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HAS_ALONE = re.compile("[{}]".format("".join(f"{chr(first)}-{chr(last)}" for fi
 
 
 def _mixed(value: int) -> int:
-    """The end of splitmix64."""
+    """Returns the final mix of splitmix64."""
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
     return value ^ (value >> 31)
@@ -38,7 +38,7 @@ _NUMBERS = tuple(_numbers())
 
 
 def _word_hash(word: str) -> int:
-    """FNV-1a over code points, mixed."""
+    """Returns FNV-1a over code points, mixed."""
     found = 0xCBF29CE484222325
     for character in word:
         found = ((found ^ ord(character)) * 0x100000001B3) & _MASK
@@ -57,7 +57,7 @@ def _alone(character: str) -> bool:
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits; in scripts without spaces each character."""
+    """Returns the runs of letters and digits; in scripts without spaces each character."""
     found = []
     for alphanumeric, characters in groupby(text, str.isalnum):
         if alphanumeric:
@@ -68,14 +68,14 @@ def words_of(text: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """What white space parts; where a part has characters of a script without spaces, ``words_of`` it."""
+    """Splits at white space; a part with characters of a script without spaces is split by ``words_of``."""
     if text.isascii() or not _HAS_ALONE.search(text):
         return text.split()
     return [word for part in text.split() for word in (words_of(part) if _HAS_ALONE.search(part) else (part,))]
 
 
 def minhash(text: str) -> list[int] | None:
-    """The least value of every function over all shingles, as signed 32 bits; ``None`` for a text without words."""
+    """Returns the least value of every hash function over all shingles, as signed 32 bits; ``None`` without words."""
     hashes = [_word_hash(word) for word in words_of(text)]
     if not hashes:
         return None
@@ -86,8 +86,9 @@ def minhash(text: str) -> list[int] | None:
 
 
 def repetition(text: str) -> tuple[int, ...]:
-    """How many ``words``, their characters, how many have a letter; then characters of the most frequent run of 2, 3, 4
-    words in all its places (0 where none repeats), and those in runs of 5 to 10 words that occurred before."""
+    """Returns the numbers of words, of their characters, and of words with a letter; then the characters of all
+    occurrences of the most frequent run of 2, 3, 4 words (0 if none repeats), and those in repeated runs of 5 to 10
+    words."""
     found = words(text)
     letters = sum(any(map(str.isalpha, word)) for word in found)
     return (

@@ -14,7 +14,7 @@ from cc_pipeline.testing.mini_crawl.spec import PRESETS, spec_for
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; gives the exit code: 0, or 2 for input that cannot be used."""
+    """Runs the command line; returns the exit code: 0, or 2 for unusable input."""
     parser = argparse.ArgumentParser(prog="python -m cc_pipeline.testing.mini_crawl", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the bucket; must be new or empty")
     parser.add_argument("--preset", choices=sorted(PRESETS), default="demo", help="what to generate (default: demo)")

@@ -1,5 +1,5 @@
-"""Tests need archives of which every byte is known: a crawl's servers, the WARC or ARC files of their answers, and
-where every capture lies."""
+"""Generates archives with known bytes: a crawl's servers, the WARC or ARC files of their answers, and the location of
+every capture."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Servers:
         self._counts = page_counts(spec.pages, spec.sites)
 
     def answer(self, visit: Visit) -> Exchange:
-        """The exchange of this visit."""
+        """Returns the exchange of this visit."""
         steady = drawn_number(self.spec.seed, "steady", visit.url) % 100 < 40
         version = "steady" if steady else self.crawl.id
         rng = generator(self.spec.seed, "body", visit.url, version)
@@ -112,7 +112,7 @@ class Servers:
         return self._exchange(visit, self._answer(rng, wire, visit), wire)
 
     def link(self, visit: Visit, number: int) -> str:
-        """Some other page: mostly of the same site, now and then of another."""
+        """Returns the URL of another page: mostly of the same site, sometimes of another one."""
         if number % 9 == 0:
             rank = number % self.spec.sites
             return page_url(self.spec.seed, site(rank), number % self._counts[rank])
@@ -269,7 +269,8 @@ def _headers(rng: Random, visit: Visit, answer: _Answer, encoding: str | None) -
 
 
 def segment_id(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int) -> str:
-    """The folder of a segment: milliseconds, with a dot and a number in WARC crawls; a time in supplemental ones."""
+    """Returns the folder of a segment: milliseconds, in WARC crawls with a dot and a number; in supplemental ones a
+    time."""
     if crawl.is_supplemental:
         return f"{segment_start(crawl, segment):%Y%m%d%H%M%S}"
     milliseconds = int(segment_start(crawl, segment).timestamp()) * 1000
@@ -280,7 +281,7 @@ def segment_id(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int) -> str:
 
 
 def warc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, subset: str, file: int) -> str:
-    """The key of a WARC file."""
+    """Returns the key of a WARC file."""
     begin = segment_start(crawl, segment)
     prefix = crawl.id if crawl.is_supplemental else "CC-MAIN"
     name = f"{prefix}-{begin:%Y%m%d%H%M%S}-{begin + SEGMENT_SPAN:%Y%m%d%H%M%S}-{file:05d}.warc.gz"
@@ -288,7 +289,7 @@ def warc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, subset: s
 
 
 def arc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, file: int) -> str:
-    """The key of an ARC file; the milliseconds in its name are when it was made, months after the fetches."""
+    """Returns the key of an ARC file; its name has its time of creation in milliseconds, months after the fetches."""
     made = int(segment_start(crawl, segment).timestamp() * 1000) + 18_000_000_000 + file * 61_007
     return arc_key(ArcFile(crawl.id, int(segment_id(spec, crawl, segment)), made, file))
 
@@ -407,7 +408,7 @@ def _arc_capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[in
 
 
 def _capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int], **told: Any) -> Capture:
-    """A capture of either format; ``told`` are the columns in which they differ."""
+    """Returns a capture of either format; ``told`` are the columns in which the formats differ."""
     host = exchange.url.split("/", 3)[2].partition(":")[0]
     return Capture(
         crawl=crawl.id,

@@ -1,5 +1,5 @@
-"""Parsers meet every kind of body on the web, so a mini crawl has all of them: HTML in many languages, feeds, pictures,
-PDF, text, and nothing at all."""
+"""Generates bodies of every kind that parsers meet on the web: HTML in many languages, feeds, images, PDF, text, and
+empty bodies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INDEX_CHARSETS: dict[str, str] = {
     "gb18030": "GB18030",
 }
 
-#: Content types the three formats are served with.
+#: The content types of the three formats.
 MIME_TYPES: dict[str, str] = {
     "rss": "application/rss+xml",
     "rdf": "application/rdf+xml",
@@ -36,7 +36,7 @@ MIME_TYPES: dict[str, str] = {
 
 Entry = tuple[str, str, str, datetime]
 
-#: How a page says which charset it is in.
+#: The ways in which a page declares its charset.
 DECLARATIONS: tuple[str, ...] = ("header", "meta", "http-equiv", "both", "bom", "none")
 
 _EXTRAS = (
@@ -159,7 +159,7 @@ LANGUAGES: dict[str, Language] = {
 
 
 def feed(rng: Random, kind: str, url: str, language: Language, now: datetime, link: Callable[[int], str]) -> bytes:
-    """A feed of 2 to 8 items; ``kind`` is a key of ``MIME_TYPES``, ``now`` (aware) the newest possible date."""
+    """Generates a feed of 2 to 8 items; ``kind`` is a key of ``MIME_TYPES``, ``now`` (aware) the last possible date."""
     entries = []
     for number in range(rng.randrange(2, 9)):
         title = html.escape(language.headline(rng))
@@ -219,7 +219,7 @@ def _atom(heading: str, url: str, language: Language, entries: list[Entry]) -> s
 
 @dataclass(frozen=True, slots=True)
 class HtmlPage:
-    """A page's bytes and what a reader should find in it. ``charset`` is a Python codec name."""
+    """A page's bytes and the values that a parser should read. ``charset`` is a Python codec name."""
 
     body: bytes
     title: str
@@ -237,9 +237,9 @@ def html_page(
     paragraphs: int | None = None,
     scale: int = 1,
 ) -> HtmlPage:
-    """A page in one of the language's charsets. ``link`` gives the URL of some other page for any number.
+    """Generates a page in one of the language's charsets. ``link`` returns the URL of another page for any number.
 
-    The page has ``paragraphs`` paragraphs, or a drawn number of them times ``scale``.
+    The page has ``paragraphs`` paragraphs, or a random number of them times ``scale``.
     """
     charset = language.charsets[0] if rng.random() < 0.7 else rng.choice(language.charsets)
     declared_in = rng.choice(DECLARATIONS if charset == "utf-8" else (*DECLARATIONS[:4], "none"))
@@ -347,7 +347,7 @@ def _origin(url: str) -> str:
 
 
 def other_body(rng: Random, kind: str, language: Language) -> tuple[str | None, str, bytes]:
-    """Declared content type (``None``: no header), detected type and body.
+    """Generates declared content type (``None``: no header), detected type and body.
 
     Kinds: ``empty``, ``pdf``, ``image``, ``text``, ``json``, ``untyped`` (HTML served without a type). Raises
     ``ValueError`` for another kind: a mistake of the caller.
