@@ -63,21 +63,21 @@ def parse_header(data: bytes, source: str, offset: int) -> ArcHeader:
 
     Raises ``DataFault`` if there is none.
     """
-    odd: list[str] = []
+    flags: list[str] = []
     start = 0
     if data[:1] in (b"\n", b"\r"):
         start = len(data) - len(data.lstrip(_BLANK))
-        odd.append(flag.BLANK_BEFORE)
+        flags.append(flag.BLANK_BEFORE)
     end = data.find(b"\n", start, start + MAX_LINE)
     fields = None if end < 0 else split_line(data[start:end])
     if fields is None:
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, f"no ARC record line: {data[start : start + 64]!r}")
     if data[start:end].split(b" ")[-2:-1] == [fields[2][1].encode("latin-1")] != [b"-"]:
-        odd.append(flag.ODD_DATE)
+        flags.append(flag.ODD_DATE)
     length = int(fields[-1][1])
     if length < 0:
-        odd.append(flag.UNUSABLE_LENGTH)
-    return ArcHeader(fields, end + 1, length, tuple(odd))
+        flags.append(flag.UNUSABLE_LENGTH)
+    return ArcHeader(fields, end + 1, length, tuple(flags))
 
 
 def begins_record(data: bytes) -> bool:
@@ -149,29 +149,29 @@ def _is_date(word: str) -> bool:
 
 
 def build_record(
-    header: ArcHeader, block: bytes, odd: tuple[str, ...] = (), end: RecordEnd = "apart"
+    header: ArcHeader, block: bytes, flags: tuple[str, ...] = (), end: RecordEnd = "apart"
 ) -> ArchivedRecord:
-    """Builds the record of a URL record line and its complete content; ``odd`` are the flags so far.
+    """Builds the record of a URL record line and its complete content; ``flags`` are those so far.
 
     Common Crawl's writer of 2012 put an LF after each record and counted it: if ``end`` is not ``apart``, the
     content's final LF may be that one and is then not part of the payload.
     """
     values = dict(header.fields)
-    found = [*header.flags, *odd]
-    url, odd_url = decode_url(values["URL"])
-    if odd_url:
-        found.append(flag.ODD_URL)
+    all_flags = [*header.flags, *flags]
+    url, is_unusual_url = decode_url(values["URL"])
+    if is_unusual_url:
+        all_flags.append(flag.ODD_URL)
     time, plain = digits_date(values["Archive-date"])
     if not plain:
-        found.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
+        all_flags.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
     if header.is_filedesc and block[:1] not in (b"1", b"2"):
-        found.append(flag.UNKNOWN_VERSION)
+        all_flags.append(flag.UNKNOWN_VERSION)
     message = parse_response(block) if url.partition(":")[0].lower() in ("http", "https") else None
     payload = block
     http: dict[str, str] = {}
     status = None
     if message is not None:
-        found += message.flags
+        all_flags += message.flags
         http = first_values(message.headers)
         payload = message.body
         result = values.get("Result-code", "")
@@ -194,7 +194,7 @@ def build_record(
         declared_digest=None,
         truncated=http.get("x-commoncrawl-contenttruncated"),
         declared_mime=media_type(http.get("content-type")) or media_type(values["Content-type"]),
-        flags=tuple(dict.fromkeys(found)),
+        flags=tuple(dict.fromkeys(all_flags)),
     )
 
 
@@ -215,18 +215,18 @@ def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LI
     bytes, the first line is no URL record line, or uncompressed content ends too early.
     """
     if member[:3] == GZIP_MAGIC:
-        content, odd = inflate_run(member, source, offset, limit, wanted)
-        return parse_record(content, source, offset, odd, sound=True)
+        content, flags = inflate_run(member, source, offset, limit, wanted)
+        return parse_record(content, source, offset, flags, sound=True)
     if not member or member[:2] == GZIP_MAGIC[:2]:
-        kind, why = describe_non_gzip(member)
-        raise DataFault(kind, source, offset, why)
+        kind, reason = describe_non_gzip(member)
+        raise DataFault(kind, source, offset, reason)
     return parse_record(member, source, offset)
 
 
 def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
     """Yields every record of a complete ARC file, the ``filedesc`` too, as ``warc.iter_records`` for a WARC file."""
-    for found in iter_located(stream, source, limit):
-        yield found.record if isinstance(found, StoredRecord) else found
+    for stored in iter_located(stream, source, limit):
+        yield stored.record if isinstance(stored, StoredRecord) else stored
 
 
 def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[StoredRecord | DataFault]:
@@ -235,7 +235,7 @@ def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) ->
 
 
 def parse_record(
-    content: bytes, source: str, offset: int, odd: tuple[str, ...] = (), sound: bool = False
+    content: bytes, source: str, offset: int, flags: tuple[str, ...] = (), sound: bool = False
 ) -> ArchivedRecord:
     """Returns the first record of ``content``; bytes after its end are flagged. Raises ``DataFault``.
 
@@ -244,23 +244,23 @@ def parse_record(
     header = parse_header(content, source, offset)
     start = header.block_start
     if header.block_length < 0:
-        return build_record(header, content[start:], odd)
+        return build_record(header, content[start:], flags)
     end = start + header.block_length
     if end > len(content):
         block = content[start:]
         if sound:
-            return build_record(header, block, (*odd, flag.WRONG_LENGTH))
+            return build_record(header, block, (*flags, flag.WRONG_LENGTH))
         if lost_carriage_returns(block, header.block_length):
-            return build_record(header, block.rstrip(b"\n"), (*odd, flag.WRONG_LENGTH))
-        why = f"record declares {header.block_length} bytes, {len(block)} are there"
-        raise DataFault(DataKind.LENGTH_MISMATCH, source, offset, why)
+            return build_record(header, block.rstrip(b"\n"), (*flags, flag.WRONG_LENGTH))
+        reason = f"record declares {header.block_length} bytes, {len(block)} are there"
+        raise DataFault(DataKind.LENGTH_MISMATCH, source, offset, reason)
     tail = content[end:]
-    behind = tail.lstrip(_BLANK)
-    if behind and sound and not begins_record(behind):
-        return build_record(header, content[start:], (*odd, flag.WRONG_LENGTH))
-    if behind:
-        odd += (flag.BYTES_AFTER_RECORD,)
-    return build_record(header, content[start:end], odd, "apart" if tail else "member")
+    trailing = tail.lstrip(_BLANK)
+    if trailing and sound and not begins_record(trailing):
+        return build_record(header, content[start:], (*flags, flag.WRONG_LENGTH))
+    if trailing:
+        flags += (flag.BYTES_AFTER_RECORD,)
+    return build_record(header, content[start:end], flags, "apart" if tail else "member")
 
 
 class ArcGrammar:
@@ -279,9 +279,11 @@ class ArcGrammar:
     def lost_line_ends(self, header: ArcHeader, block: bytes) -> bool:
         return lost_carriage_returns(block, header.block_length)
 
-    def build(self, header: ArcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
-        apart = tail[:1] in (b"\n", b"\r") or flag.WRONG_LENGTH in odd
-        return build_record(header, block, odd, "apart" if apart else "adjacent")
+    def build(
+        self, header: ArcHeader, block: bytes, source: str, flags: tuple[str, ...], tail: bytes
+    ) -> ArchivedRecord:
+        is_separated = tail[:1] in (b"\n", b"\r") or flag.WRONG_LENGTH in flags
+        return build_record(header, block, flags, "apart" if is_separated else "adjacent")
 
     def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
         try:
@@ -289,7 +291,7 @@ class ArcGrammar:
         except DataFault:
             return None
         end = header.block_start + max(header.block_length, 0)
-        more = header.block_length < 0 or content[end:].strip(_BLANK)
-        if more and next(record_starts(content[header.block_start - 1 :]), None) is not None:
+        has_trailing_bytes = header.block_length < 0 or content[end:].strip(_BLANK)
+        if has_trailing_bytes and next(record_starts(content[header.block_start - 1 :]), None) is not None:
             return None
         return parse_record(content, source, offset, sound=True)

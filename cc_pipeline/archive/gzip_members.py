@@ -165,15 +165,15 @@ class Window:
             self._base += count
 
     def search(
-        self, find: Callable[[bytes], Iterable[int]], offset: int, longest: int, within: int | None = None
+        self, find: Callable[[bytes], Iterable[int]], offset: int, longest: int, max_distance: int | None = None
     ) -> int:
         """Returns the lowest offset, at or after ``offset``, that ``find`` reports; -1 if there is none.
 
         ``find`` gets pieces of the source, each but the first with one byte of the previous piece, and returns
         positions in them, ascending; it may need up to ``longest`` bytes after a position to recognize it. Searched
-        bytes are released, but for the last ``longest``. With ``within``, only so many bytes are searched, and kept.
+        bytes are released, but for the last ``longest``. Only ``max_distance`` bytes, if given, are searched and kept.
         """
-        stop = None if within is None else offset + within
+        stop = None if max_distance is None else offset + max_distance
         size = _FIRST_PIECE
         while stop is None or offset < stop:
             piece = self.slice(offset, size + longest)
@@ -196,10 +196,10 @@ class Window:
         if offset + _PEEK <= self.seen:
             return self.slice(offset - 1, _PEEK)
         stream: io.IOBase = self._stream  # type: ignore[assignment]  # callers check ``seekable``
-        here = stream.tell()
+        position = stream.tell()
         stream.seek(offset - 1)
         data: bytes = stream.read(_PEEK)
-        stream.seek(here)
+        stream.seek(position)
         return data
 
     def jump(self, offset: int) -> None:

@@ -59,18 +59,18 @@ def digits_date(text: str) -> tuple[datetime | None, bool]:
     count, since the archives with 16 and 18 digits pad them with zeros. Text after 14 digits is ignored. Month and day
     are swapped if only that gives a date.
     """
-    found = _DIGITS.fullmatch(text.strip())
-    if found is None:
+    match = _DIGITS.fullmatch(text.strip())
+    if match is None:
         return None, False
-    odd = bool(found[1])
-    text = found[1] or found[0]
-    whole = text[:14].ljust(14, "0") if len(text) % 2 == 0 or len(text) > 14 else text[:-1].ljust(14, "0")
+    is_unusual = bool(match[1])
+    text = match[1] or match[0]
+    digits = text[:14].ljust(14, "0") if len(text) % 2 == 0 or len(text) > 14 else text[:-1].ljust(14, "0")
     try:
-        hour, minute, second = int(whole[8:10]), int(whole[10:12]), int(whole[12:])
-        year, month, day = int(whole[:4]), int(whole[4:6]), int(whole[6:8])
+        hour, minute, second = int(digits[8:10]), int(digits[10:12]), int(digits[12:])
+        year, month, day = int(digits[:4]), int(digits[4:6]), int(digits[6:8])
         if month > 12 >= day:
-            month, day, odd = day, month, True
-        return datetime(year, month, day, hour, minute, second, tzinfo=UTC), len(text) == 14 and not odd
+            month, day, is_unusual = day, month, True
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC), len(text) == 14 and not is_unusual
     except ValueError:
         return None, False
 
@@ -122,8 +122,8 @@ def _split_odd_fields(text: str) -> FieldLines:
         if line[:1] in (" ", "\t"):
             folded = True
             if fields:
-                last, before = fields[-1]
-                fields[-1] = (last, f"{before} {line.strip()}".strip())
+                last, previous_value = fields[-1]
+                fields[-1] = (last, f"{previous_value} {line.strip()}".strip())
                 continue
         name, colon, value = line.partition(":")
         if colon and name.strip():
@@ -184,13 +184,13 @@ def parse_response(data: bytes, start: int = 0, stop: int | None = None) -> Http
     stop = len(data) if stop is None else stop
     status = _STATUS.match(data, start, min(stop, start + 256))
     if status is not None:
-        odd: tuple[str, ...] = ()
+        flags: tuple[str, ...] = ()
         for _ in range(_MOST_INTERIM):
             following = _behind_interim(data, start, stop) if status[1].startswith(b"1") else None
             if following is None:
                 break
-            start, status, odd = following.start(), following, (flag.INTERIM,)
-        return _parse(data, start, stop, int(status[1]), odd)
+            start, status, flags = following.start(), following, (flag.INTERIM,)
+        return _parse(data, start, stop, int(status[1]), flags)
     if _STATUS_START.match(data, start, min(stop, start + 256)) is not None:
         return _parse(data, start, stop, None, (flag.NO_STATUS_LINE,))
     if _FIELD_START.match(data, start, min(stop, start + 4096)) is not None:
@@ -200,8 +200,8 @@ def parse_response(data: bytes, start: int = 0, stop: int | None = None) -> Http
 
 def _behind_interim(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
     """Returns the status line of the response after an interim one; ``None`` if no response follows."""
-    end, behind = header_end(data, start, stop)
-    return None if end < 0 else _STATUS.match(data, behind, min(stop, behind + 256))
+    end, next_start = header_end(data, start, stop)
+    return None if end < 0 else _STATUS.match(data, next_start, min(stop, next_start + 256))
 
 
 def parse_request(data: bytes, start: int = 0, stop: int | None = None) -> HttpMessage:
@@ -212,18 +212,18 @@ def parse_request(data: bytes, start: int = 0, stop: int | None = None) -> HttpM
     return _parse(data, start, stop, None, ())
 
 
-def _parse(data: bytes, start: int, stop: int, status: int | None, odd: tuple[str, ...]) -> HttpMessage:
+def _parse(data: bytes, start: int, stop: int, status: int | None, flags: tuple[str, ...]) -> HttpMessage:
     end, body = header_end(data, start, stop)
     if end < 0:
-        odd += (flag.NO_HEADER_END,)
+        flags += (flag.NO_HEADER_END,)
         end = body = stop
     lines = split_fields(data[start:end])
     if lines.lf_only:
-        odd += (flag.HTTP_LF_ONLY,)
+        flags += (flag.HTTP_LF_ONLY,)
     if lines.cr_cr_lf:
-        odd += (flag.HTTP_CR_CR_LF,)
+        flags += (flag.HTTP_CR_CR_LF,)
     if lines.folded:
-        odd += (flag.HTTP_FOLDED,)
+        flags += (flag.HTTP_FOLDED,)
     if lines.malformed:
-        odd += (flag.HTTP_MALFORMED_LINE,)
-    return HttpMessage(lines.first.strip() or None, status, lines.fields, data[body:stop], odd)
+        flags += (flag.HTTP_MALFORMED_LINE,)
+    return HttpMessage(lines.first.strip() or None, status, lines.fields, data[body:stop], flags)

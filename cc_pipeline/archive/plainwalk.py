@@ -57,7 +57,7 @@ class Grammar(Protocol[HeaderT]):
         """Whether ``block`` is shorter than declared because CR LF was converted to LF."""
         ...
 
-    def build(self, header: HeaderT, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
+    def build(self, header: HeaderT, block: bytes, source: str, flags: tuple[str, ...], tail: bytes) -> ArchivedRecord:
         """Builds the record of a header and its block; ``tail`` are the next bytes, at least the line breaks."""
         ...
 
@@ -139,8 +139,8 @@ class PlainWalk(Generic[HeaderT]):
         if self._partial:
             record = replace(record, flags=(*record.flags, flag.DAMAGED_MEMBER))
         if self._place is not None:
-            offset, length, inner, several = self._place(position, end)
-            if several:
+            offset, length, inner, spans_members = self._place(position, end)
+            if spans_members:
                 record = replace(record, flags=(*record.flags, flag.SEVERAL_MEMBERS))
             return StoredRecord(offset, length, inner, record)
         if self._member is None:
@@ -172,9 +172,9 @@ class PlainWalk(Generic[HeaderT]):
             return self._elastic(position, body, header)
         if fits:
             block = window.slice(body, header.block_length)
-            behind = end + len(tail) - len(following)
+            next_position = end + len(tail) - len(following)
             record = grammar.build(header, block, self._source, (), tail[:8])
-            return _Step(-1 if is_last else behind, record, behind, last=is_last)
+            return _Step(-1 if is_last else next_position, record, next_position, last=is_last)
         return self._unfit(position, header, end, tail, short)
 
     def _unfit(self, position: int, header: HeaderT, end: int, tail: bytes, short: bool) -> _Step:
@@ -193,9 +193,11 @@ class PlainWalk(Generic[HeaderT]):
         if record is None or 0 <= start < end:
             return self._overrun(position, header, block[: start - body] if start >= 0 else block, start)
         stop = start if start >= 0 else window.seen
-        stray = end + len(tail) - len(tail.lstrip(_BLANK))
-        fault = self._fault(DataKind.NOT_A_RECORD, stray, f"{stop - stray} bytes that belong to no record")
-        return _Step(start, record, stray, fault, last=start < 0)
+        garbage_start = end + len(tail) - len(tail.lstrip(_BLANK))
+        fault = self._fault(
+            DataKind.NOT_A_RECORD, garbage_start, f"{stop - garbage_start} bytes that belong to no record"
+        )
+        return _Step(start, record, garbage_start, fault, last=start < 0)
 
     def _begins(self, following: bytes, end: int, tail: bytes) -> bool:
         if self._grammar.begins(following):
@@ -227,8 +229,8 @@ class PlainWalk(Generic[HeaderT]):
             return _Step(self._next_start(body + self._limit), fault=fault)
         end = window.seen if start < 0 else start
         block = window.slice(body, end - body).rstrip(_BLANK)
-        odd = () if header.block_length < 0 else (flag.WRONG_LENGTH,)
-        record = self._grammar.build(header, block, self._source, odd, b"\n\n")
+        flags = () if header.block_length < 0 else (flag.WRONG_LENGTH,)
+        record = self._grammar.build(header, block, self._source, flags, b"\n\n")
         return _Step(start, record, end, last=start < 0)
 
     def _too_large(self, position: int, body: int, length: int) -> _Step:
@@ -243,24 +245,26 @@ class PlainWalk(Generic[HeaderT]):
                 return _Step(end, fault=fault)
         return _Step(self._next_start(body), fault=fault)
 
-    def _overrun(self, position: int, header: HeaderT, there: bytes, start: int) -> _Step:
+    def _overrun(self, position: int, header: HeaderT, present_block: bytes, start: int) -> _Step:
         """Handles a declared length that reaches into the next record (at ``start``) or past the end of the file. A
         file whose line ends were converted to LF lost a byte a line: its records are given, flagged."""
-        if self._grammar.lost_line_ends(header, there):
-            record = self._grammar.build(header, there.rstrip(b"\n"), self._source, (flag.WRONG_LENGTH,), b"\n\n")
+        if self._grammar.lost_line_ends(header, present_block):
+            record = self._grammar.build(
+                header, present_block.rstrip(b"\n"), self._source, (flag.WRONG_LENGTH,), b"\n\n"
+            )
             return _Step(start, record, self._window.seen if start < 0 else start, last=start < 0)
         words = "are there" if start < 0 else "lie before the next record"
-        reason = f"record declares {header.block_length} bytes, {len(there)} {words}"
+        reason = f"record declares {header.block_length} bytes, {len(present_block)} {words}"
         return _Step(start, fault=self._fault(DataKind.LENGTH_MISMATCH, position, reason))
 
-    def _next_start(self, offset: int, within: int | None = None) -> int:
-        """Returns the next record start at or after ``offset`` (which is not 0); -1 if there is none ``within`` so many
-        bytes."""
+    def _next_start(self, offset: int, max_distance: int | None = None) -> int:
+        """Returns the next record start at or after ``offset`` (which is not 0); -1 if there is none within
+        ``max_distance`` bytes."""
 
         def find(piece: bytes) -> Iterator[int]:
             return (place for place in self._grammar.starts(piece) if place)
 
-        reach = None if within is None else within + 1
+        reach = None if max_distance is None else max_distance + 1
         return self._window.search(find, offset - 1, self._grammar.max_start, reach)
 
     def _skip_blank(self, position: int) -> int:

@@ -35,19 +35,19 @@ _VAIN_WORK: Final = 4 << 30
 class _Search:
     """Searches the next member after damage, and counts the bytes spent on it."""
 
-    def __init__(self, window: Window, promising: Callable[[int], bool]) -> None:
+    def __init__(self, window: Window, is_record_start: Callable[[int], bool]) -> None:
         self._window = window
-        self._promising = promising
+        self._promising = is_record_start
         self.vain = 0
 
     def after(self, offset: int) -> int:
         """Returns the offset of the next member that begins a record, at or after ``offset``; -1 if there is none."""
-        at = offset
+        position = offset
         while self.vain < _VAIN_WORK:
-            at = self._window.search(_magic_places, at, len(GZIP_MAGIC))
-            if at < 0 or self._promising(at):
-                return at
-            at += 1
+            position = self._window.search(_magic_places, position, len(GZIP_MAGIC))
+            if position < 0 or self._promising(position):
+                return position
+            position += 1
         return -1
 
     @property
@@ -72,8 +72,8 @@ def iter_stored(
     with open_window(stream) as window:
         head = window.slice(window.begin, _PROBE)
         if not head.strip(_BLANK):
-            why = "no record: nothing but line breaks" if head else "no record: no bytes"
-            yield DataFault(DataKind.NOT_A_RECORD, source, window.begin, why)
+            message = "no record: nothing but line breaks" if head else "no record: no bytes"
+            yield DataFault(DataKind.NOT_A_RECORD, source, window.begin, message)
         elif name := _other_compression(head, grammar):
             reason = f"the file is compressed with {name}, which is not supported: compress it with gzip, by record"
             yield DataFault(DataKind.UNSUPPORTED, source, window.begin, reason)
@@ -106,47 +106,47 @@ def _begins_compressed(head: bytes, grammar: Grammar[HeaderT]) -> bool:
 def _compressed(
     window: Window, source: str, grammar: Grammar[HeaderT], limit: int
 ) -> Iterator[StoredRecord | DataFault]:
-    def promising(at: int) -> bool:
-        content = salvage(window, at, _PROBE)
+    def is_record_start(member_offset: int) -> bool:
+        content = salvage(window, member_offset, _PROBE)
         search.vain += len(content) + 64
         return grammar.begins(content.lstrip(_BLANK))
 
-    search = _Search(window, promising)
+    search = _Search(window, is_record_start)
     position = window.begin
-    found = False
+    has_records = False
     while position >= 0 and not window.at_end(position):
         window.release(position)
-        if found and window.ends_in_padding(position):
+        if has_records and window.ends_in_padding(position):
             break
         outcome = inflate_at(window, position, limit)
         if isinstance(outcome, InflatedMember):
             record = grammar.single(outcome.content, source, outcome.offset) if outcome.content else None
             sound = record is not None and flag.WRONG_LENGTH not in record.flags
             if sound or not outcome.content or not _goes_on(outcome, window, grammar):
-                for one in _of_member(outcome, record, source, grammar, limit):
-                    found = True
-                    yield one
+                for stored in _of_member(outcome, record, source, grammar, limit):
+                    has_records = True
+                    yield stored
                 position += outcome.consumed
                 continue
             run = RunReader(window, position, lambda content: grammar.begins(content.lstrip(_BLANK)))
-            for one in PlainWalk(Window(run), grammar, source, limit, position, place=run.place).run():
-                found = True
-                yield one
+            for stored in PlainWalk(Window(run), grammar, source, limit, position, place=run.place).run():
+                has_records = True
+                yield stored
             if run.fault is not None:
                 kind, reason = run.fault
                 yield DataFault(kind, source, position, reason)
             position = run.position if run.fault is None else search.after(run.position)
         elif isinstance(outcome, LargeMember):
             reader = MemberReader(window, position)
-            for one in PlainWalk(Window(reader), grammar, source, limit, position).run():
-                found = True
-                yield one
+            for stored in PlainWalk(Window(reader), grammar, source, limit, position).run():
+                has_records = True
+                yield stored
             if reader.fault is not None:
                 kind, reason = reader.fault
                 yield DataFault(kind, source, position, reason)
             position = reader.position if reader.ended else search.after(reader.position)
         else:
-            found = True
+            has_records = True
             content = salvage(window, position, limit)
             if grammar.begins(content.lstrip(_BLANK)):
                 yield from PlainWalk(Window(io.BytesIO(content)), grammar, source, limit, position, partial=True).run()
@@ -155,7 +155,7 @@ def _compressed(
             position = search.after(position + 1)
     if search.given_up:
         yield DataFault(DataKind.TOO_LARGE, source, None, "too much damage, the rest was not read")
-    if not found:
+    if not has_records:
         yield DataFault(
             DataKind.NOT_A_RECORD, source, window.begin, "no record: nothing but line breaks in the gzip members"
         )
@@ -165,10 +165,10 @@ def _goes_on(member: InflatedMember, window: Window, grammar: Grammar[HeaderT]) 
     """Whether the next member does not begin with a record, so that it may hold the rest of this member's."""
     if not grammar.wanted(member.content):
         return False
-    at = member.offset + member.consumed
-    if window.slice(at, len(GZIP_MAGIC)) != GZIP_MAGIC:
+    next_offset = member.offset + member.consumed
+    if window.slice(next_offset, len(GZIP_MAGIC)) != GZIP_MAGIC:
         return False
-    following = salvage(window, at, _PROBE)
+    following = salvage(window, next_offset, _PROBE)
     return bool(following.strip(_BLANK)) and not grammar.begins(following.lstrip(_BLANK))
 
 
@@ -185,29 +185,29 @@ def _of_member(
 
 
 def inflate_run(
-    data: bytes, source: str, offset: int, limit: int, wanted: Callable[[bytes], int]
+    data: bytes, source: str, offset: int, limit: int, measure: Callable[[bytes], int]
 ) -> tuple[bytes, tuple[str, ...]]:
     """Returns the content of the first gzip member of ``data`` and of the next ones that its record needs, and flags.
 
-    ``wanted`` returns the size of the record at the beginning of content: 0 without one, -1 if more content is needed.
+    ``measure`` returns the size of the record at the beginning of content: 0 without one, -1 if more content is needed.
     A later member that begins its own record is ignored. Raises as ``inflate_member`` does.
     """
     first = inflate_member(data, source, offset, limit)
     content, consumed = first.content, first.consumed
-    need = wanted(content) if consumed < len(data) else 0
+    need = measure(content) if consumed < len(data) else 0
     parts, size, window = [content], len(content), Window(io.BytesIO(data))
     while (need < 0 or size < need) and size < limit:
         following = inflate_at(window, consumed, limit - size)
-        if not isinstance(following, InflatedMember) or wanted(following.content) > 0:
+        if not isinstance(following, InflatedMember) or measure(following.content) > 0:
             break
         parts.append(following.content)
         size += len(following.content)
         consumed += following.consumed
         if need < 0 and size >= 2 * len(content):
             content = b"".join(parts)
-            parts, need = [content], wanted(content)
-    behind = () if consumed == len(data) else (flag.BYTES_AFTER_MEMBER,)
-    return b"".join(parts), (*behind, *((flag.SEVERAL_MEMBERS,) if consumed > first.consumed else ()))
+            parts, need = [content], measure(content)
+    trailing_flags = () if consumed == len(data) else (flag.BYTES_AFTER_MEMBER,)
+    return b"".join(parts), (*trailing_flags, *((flag.SEVERAL_MEMBERS,) if consumed > first.consumed else ()))
 
 
 class RunReader:
@@ -238,20 +238,20 @@ class RunReader:
             if part := self._member.read(size):
                 self._read += len(part)
                 return part
-            at = self._member.position
-            head = b"" if self.fault else self._window.slice(at, len(GZIP_MAGIC))
-            if head != GZIP_MAGIC or self._ends(salvage(self._window, at, _PROBE)):
+            next_offset = self._member.position
+            head = b"" if self.fault else self._window.slice(next_offset, len(GZIP_MAGIC))
+            if head != GZIP_MAGIC or self._ends(salvage(self._window, next_offset, _PROBE)):
                 self._done = True
                 break
-            self._member = MemberReader(self._window, at)
-            self._begins.append((self._read, at))
+            self._member = MemberReader(self._window, next_offset)
+            self._begins.append((self._read, next_offset))
         return b""
 
     def place(self, begin: int, end: int) -> tuple[int, int, int, bool]:
         """Locates bytes of the contents: returns offset and length of their member (or of all their members), the
         position of the first byte in it, and whether they are in several."""
-        first = bisect_right(self._begins, begin, key=lambda each: each[0]) - 1
-        last = max(first, bisect_left(self._begins, end, key=lambda each: each[0]) - 1)
+        first = bisect_right(self._begins, begin, key=lambda member_start: member_start[0]) - 1
+        last = max(first, bisect_left(self._begins, end, key=lambda member_start: member_start[0]) - 1)
         inner, offset = self._begins[first]
         stop = self._begins[last + 1][1] if last + 1 < len(self._begins) else self.position
         return offset, stop - offset, begin - inner, last > first

@@ -26,18 +26,18 @@ _HOP_FIELDS: Final = {
 URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 
-def warcinfo_record(filename: str | None, fields: Mapping[str, str], when: datetime) -> ArcWarcRecord:
+def warcinfo_record(filename: str | None, fields: Mapping[str, str], created_at: datetime) -> ArcWarcRecord:
     """Returns the ``warcinfo`` record that opens a WARC file: ``fields`` such as software, format, isPartOf.
 
-    ``when`` is aware; line breaks inside a value become blanks. ``filename`` is ``None`` for a file that is named after
-    its bytes, which cannot contain their own name; then ``fields`` must differ from those of any other file.
+    ``created_at`` is aware; line breaks inside a value become blanks. ``filename`` is ``None`` for a file that is named
+    after its bytes, which cannot contain their own name; then ``fields`` must differ from those of any other file.
     """
     lines = (f"{name}: {' '.join(value.split())}\r\n" for name, value in fields.items())
     block = "".join(lines).encode("utf-8")
-    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(when))]
+    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(created_at))]
     if filename is not None:
         headers.append(("WARC-Filename", filename))
-    identity = f"{filename or block.decode()}\n{_date(when)}"
+    identity = f"{filename or block.decode()}\n{_date(created_at)}"
     return _record("warcinfo", headers, block, block, "application/warc-fields", identity)
 
 
@@ -122,9 +122,9 @@ def _record(
     )
     if record_type != "warcinfo":
         fields += (("WARC-Payload-Digest", f"sha1:{sha1_base32(payload)}"),)
-    own = StatusAndHeaders("", list(fields), protocol="WARC/1.0")
-    return ArcWarcRecord("warc", record_type, own, io.BytesIO(block), None, content_type, len(block))
+    warc_headers = StatusAndHeaders("", list(fields), protocol="WARC/1.0")
+    return ArcWarcRecord("warc", record_type, warc_headers, io.BytesIO(block), None, content_type, len(block))
 
 
-def _date(when: datetime) -> str:
-    return f"{when.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat()}Z"
+def _date(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat()}Z"

@@ -194,10 +194,10 @@ def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
 
 def news_month(crawl_id: str) -> tuple[int, int] | None:
     """Returns year and month of ``CC-NEWS-YYYY-MM``; ``None`` for every other id."""
-    found = _NEWS.fullmatch(crawl_id)
-    if found is None or int(found[1]) not in _NEWS_YEARS or not 1 <= int(found[2]) <= 12:
+    match = _NEWS.fullmatch(crawl_id)
+    if match is None or int(match[1]) not in _NEWS_YEARS or not 1 <= int(match[2]) <= 12:
         return None
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def index_is_built(crawl_id: str) -> bool:
@@ -293,37 +293,37 @@ def age(crawl: Crawl) -> tuple[datetime, str]:
     return moment.replace(tzinfo=UTC) if moment else datetime(1, 1, 1, tzinfo=UTC), crawl.id
 
 
-def is_selection(text: str, listed: Sequence[Crawl]) -> bool:
+def is_selection(text: str, crawls: Sequence[Crawl]) -> bool:
     """Whether ``text`` may select several crawls: ``all``, ``2018..2024``, or a year that is not a crawl's own id."""
     text = text.strip()
     if text.lower() == "all" or ".." in text:
         return True
-    return bool(_YEAR.fullmatch(text)) and validate_crawl_id(text) not in {crawl.id for crawl in listed}
+    return bool(_YEAR.fullmatch(text)) and validate_crawl_id(text) not in {crawl.id for crawl in crawls}
 
 
-def select(text: str, listed: Sequence[Crawl]) -> tuple[Crawl, ...]:
-    """Returns the crawls of ``listed`` (newest first) that match a selection, newest first.
+def select(text: str, crawls: Sequence[Crawl]) -> tuple[Crawl, ...]:
+    """Returns those of ``crawls`` (newest first) that match a selection, newest first.
 
     A selection is ``all``; a year (``2018``); or a range, both ends included, each of which may be a year, a crawl or
     empty (``2018..2024``, ``2012..``, ``CC-MAIN-2018-05..2019``). A crawl belongs to the years that its id names.
     Raises ``UserInputError`` for a crawl that is not listed, for ends in the wrong order, and if no crawl matches.
     """
-    wanted = text.strip()
-    if wanted.lower() == "all":
-        found = tuple(listed)
+    selection = text.strip()
+    if selection.lower() == "all":
+        matching_crawls = tuple(crawls)
     else:
-        first, dots, last = wanted.partition("..")
-        low, high = _bound(first, listed, 0), _bound(last if dots else first, listed, 1)
+        first, dots, last = selection.partition("..")
+        low, high = _bound(first, crawls, 0), _bound(last if dots else first, crawls, 1)
         if low is not None and high is not None and low > high:
             raise UserInputError(f"{text!r} begins after it ends; write the older end first: {last.strip()}..{first}")
-        found = tuple(
+        matching_crawls = tuple(
             crawl
-            for crawl in listed
+            for crawl in crawls
             if (low is None or _last(crawl) >= low) and (high is None or _first(crawl) <= high)
         )
-    if not found:
+    if not matching_crawls:
         raise UserInputError(f"the source lists no crawl of {text.strip()[:80]}. All of them: cc-pipeline crawls")
-    return found
+    return matching_crawls
 
 
 def made_in(crawl: Crawl) -> Span:
@@ -340,18 +340,18 @@ def made_in(crawl: Crawl) -> Span:
     return datetime(years[0], 1, 1, tzinfo=UTC), datetime(years[-1] + 1, 1, 1, tzinfo=UTC)
 
 
-def apart(one: Span, other: Span) -> timedelta:
+def apart(first: Span, second: Span) -> timedelta:
     """Returns the time between two spans: zero if they touch or overlap."""
-    return max(timedelta(0), other[0] - one[1], one[0] - other[1])
+    return max(timedelta(0), second[0] - first[1], first[0] - second[1])
 
 
-def _bound(text: str, listed: Sequence[Crawl], side: int) -> tuple[int, datetime, str] | None:
+def _bound(text: str, crawls: Sequence[Crawl], side: int) -> tuple[int, datetime, str] | None:
     """Returns the least key of the crawls in the range (``side`` 0), or the greatest (1); ``None``: no bound."""
     text = text.strip()
     if not text:
         return None
-    wanted = validate_crawl_id(text)
-    crawl = next((one for one in listed if one.id == wanted), None)
+    crawl_id = validate_crawl_id(text)
+    crawl = next((listed_crawl for listed_crawl in crawls if listed_crawl.id == crawl_id), None)
     if crawl is not None and not _YEAR.fullmatch(text):
         return _first(crawl) if side else _last(crawl)
     if _YEAR.fullmatch(text):
@@ -383,4 +383,4 @@ def known_at_release() -> tuple[Crawl, ...]:
     """Returns all crawls that were published on ``KNOWN_ON``, newest first, with only their ids."""
     years = [line.split() for line in _WEEKS.split("\n") if line]
     ids = [*ARC_CRAWLS, *(f"CC-MAIN-{year}-{week}" for year, *weeks in years for week in weeks)]
-    return tuple(sorted((crawl_of(one) for one in ids), key=age, reverse=True))
+    return tuple(sorted((crawl_of(crawl_id) for crawl_id in ids), key=age, reverse=True))

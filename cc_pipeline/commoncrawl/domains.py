@@ -117,8 +117,8 @@ def _to_ascii(host: str, quoted: str) -> str:
 def _label_reason(label: str) -> str:
     if len(label) > 63:
         return "one part is longer than 63 characters"
-    odd = sorted(set(re.sub(r"[a-z0-9_-]", "", label)))
-    return "it has " + " ".join("a space" if character == " " else repr(character) for character in odd)
+    invalid_characters = sorted(set(re.sub(r"[a-z0-9_-]", "", label)))
+    return "it has " + " ".join("a space" if character == " " else repr(character) for character in invalid_characters)
 
 
 def _read_port(text: str, typed: str) -> int:
@@ -189,13 +189,13 @@ def host_columns(url: str) -> dict[str, str | int | None]:
     ``url_port`` is ``None`` unless the URL has one, ``url_path`` is empty without a path, ``url_query`` is ``None``
     without a question mark; the fragment is in neither.
     """
-    scheme, colon, rest = url.partition(":")
-    if not colon or not rest.startswith("//"):
+    scheme, colon, address = url.partition(":")
+    if not colon or not address.startswith("//"):
         # dns:www.example.com and the like
-        values = _of_host(plain_host(rest)) if scheme == "dns" else _of_host("")
+        values = _of_host(plain_host(address)) if scheme == "dns" else _of_host("")
         return dict(zip(HOST_COLUMNS, (*values, scheme if colon else "", None, "", None), strict=True))
-    rest = rest.lstrip("/").partition("#")[0]
-    before_query, mark, query = rest.partition("?")
+    address = address.lstrip("/").partition("#")[0]
+    before_query, mark, query = address.partition("?")
     authority, slash, path = before_query.partition("/")
     host, port = split_authority(authority)
     name = plain_host(host)
@@ -230,8 +230,8 @@ def _registered(name: str) -> str | None:
     only this one."""
     if not name or is_ip(name.strip("[]")):
         return None
-    found: str | None = _registry_list().privatesuffix(name)
-    return found
+    domain: str | None = _registry_list().privatesuffix(name)
+    return domain
 
 
 @lru_cache(maxsize=1)

@@ -75,14 +75,14 @@ class Filter:
     tree: Node
     perhaps: tuple[str, ...] = ()
 
-    def wrong(self, at: int, why: str) -> NoReturn:
+    def wrong(self, position: int, reason: str) -> NoReturn:
         """Raises ``UserInputError`` that shows the position."""
-        _wrong(self.text, at, why)
+        _wrong(self.text, position, reason)
 
-    def check(self, known: Mapping[str, pa.DataType]) -> None:
-        """Raises ``UserInputError`` for a column that is not ``known``, with the known ones, and for values that cannot
-        be compared or calculated."""
-        columns = _Columns(self.text, known)
+    def check(self, column_types: Mapping[str, pa.DataType]) -> None:
+        """Raises ``UserInputError`` for a column that is not in ``column_types``, with the known ones, and for values
+        that cannot be compared or calculated."""
+        columns = _Columns(self.text, column_types)
         if _kind(_settled(self.tree, columns), columns) != "truth":
             _wrong(self.text, 0, "is no condition: compare a column with something")
 
@@ -96,11 +96,11 @@ class Filter:
 
         ``unread`` marks by column the rows that are null only because nobody read them: there IS NULL is unknown
         too."""
-        known = {field.name: field.type for field in table.schema}
-        self.check(known)
-        columns = _Columns(self.text, known, unread or {})
-        found = _worked_out(_settled(self.tree, columns), table, columns)
-        truth = pa.repeat(found, table.num_rows) if isinstance(found, pa.Scalar) else found
+        column_types = {field.name: field.type for field in table.schema}
+        self.check(column_types)
+        columns = _Columns(self.text, column_types, unread or {})
+        evaluated = _worked_out(_settled(self.tree, columns), table, columns)
+        truth = pa.repeat(evaluated, table.num_rows) if isinstance(evaluated, pa.Scalar) else evaluated
         return truth.combine_chunks() if isinstance(truth, pa.ChunkedArray) else truth
 
 
@@ -123,13 +123,13 @@ def parse_filter(text: str) -> Filter:
 def _named(node: Node, perhaps: bool = False) -> list[str]:
     if node.call == "perhaps" and not perhaps:
         return []
-    own = [node.value] if node.call == "column" else []
-    return own + [name for part in node.parts for name in _named(part, perhaps)]
+    own_names = [node.value] if node.call == "column" else []
+    return own_names + [name for part in node.parts for name in _named(part, perhaps)]
 
 
-def _wrong(text: str, at: int, why: str) -> NoReturn:
-    where = f" at {text[at : at + 30]!r}" if at < len(text.rstrip()) else " at its end"
-    raise UserInputError(f"the filter {text.strip()[:200]!r}{where}: {why}")
+def _wrong(text: str, position: int, reason: str) -> NoReturn:
+    where = f" at {text[position : position + 30]!r}" if position < len(text.rstrip()) else " at its end"
+    raise UserInputError(f"the filter {text.strip()[:200]!r}{where}: {reason}")
 
 
 class _Reader:
@@ -141,17 +141,17 @@ class _Reader:
 
     def at(self) -> int:
         """Returns the position of the next token."""
-        rest = self.text[self.end_of_last :]
-        return self.end_of_last + len(rest) - len(rest.lstrip())
+        remaining_text = self.text[self.end_of_last :]
+        return self.end_of_last + len(remaining_text) - len(remaining_text.lstrip())
 
     def peek(self) -> tuple[str, str, int]:
         """Returns the next token: its kind (empty at the end), text and end."""
-        at = self.at()
-        if at == len(self.text):
-            return "", "", at
-        match = _TOKEN.match(self.text, at)
+        position = self.at()
+        if position == len(self.text):
+            return "", "", position
+        match = _TOKEN.match(self.text, position)
         if match is None or match.lastgroup is None:
-            _wrong(self.text, at, "cannot be read; see docs/targets.md for the words of a condition")
+            _wrong(self.text, position, "cannot be read; see docs/targets.md for the words of a condition")
         return match.lastgroup, match[match.lastgroup], match.end()
 
     def word(self) -> str:
@@ -159,17 +159,17 @@ class _Reader:
         kind, token, _ = self.peek()
         return token if kind == "sign" else token.lower() if kind == "name" and token.lower() in WORDS else ""
 
-    def takes(self, *wanted: str) -> str:
+    def takes(self, *words: str) -> str:
         """Consumes and returns the next token if it is one of these; else returns an empty text."""
-        found = self.word()
-        if found not in wanted or not found:
+        word = self.word()
+        if word not in words or not word:
             return ""
         self.end_of_last = self.peek()[2]
-        return found
+        return word
 
-    def needs(self, wanted: str) -> None:
-        if not self.takes(wanted):
-            _wrong(self.text, self.at(), f"{wanted.upper()} is missing")
+    def needs(self, word: str) -> None:
+        if not self.takes(word):
+            _wrong(self.text, self.at(), f"{word.upper()} is missing")
 
     def end(self) -> None:
         if self.peek()[0]:
@@ -182,63 +182,66 @@ class _Reader:
         return self._joined(self.negated, "and", depth)
 
     def negated(self, depth: int) -> Node:
-        at = self.at()
+        position = self.at()
         if depth > _DEEPEST:
-            _wrong(self.text, at, f"is nested deeper than {_DEEPEST}")
+            _wrong(self.text, position, f"is nested deeper than {_DEEPEST}")
         if self.takes("not"):
-            return Node("invert", (self.negated(depth + 1),), at=at)
+            return Node("invert", (self.negated(depth + 1),), at=position)
         return self.compared(depth)
 
     def compared(self, depth: int) -> Node:
-        left, at = self.sum(depth), self.at()
+        left_operand, position = self.sum(depth), self.at()
         if sign := self.takes(*COMPARED):
-            return Node(COMPARED[sign], (left, self.operand(depth)), at=at)
+            return Node(COMPARED[sign], (left_operand, self.operand(depth)), at=position)
         if self.takes("is"):
-            node = Node("is_null", (left,), at=at)
+            node = Node("is_null", (left_operand,), at=position)
             inverted = self.takes("not")
             self.needs("null")
-            return Node("invert", (node,), at=at) if inverted else node
+            return Node("invert", (node,), at=position) if inverted else node
         inverted = self.takes("not")
         if self.takes("in"):
-            node = self._in(left, at, depth)
+            node = self._in(left_operand, position, depth)
         elif self.takes("between"):
             low = self.operand(depth)
             self.needs("and")
-            bounds = Node("greater_equal", (left, low), at=at), Node("less_equal", (left, self.operand(depth)), at=at)
-            node = Node("and_kleene", bounds, at=at)
-        elif how := self.takes("like", "ilike"):
+            bounds = (
+                Node("greater_equal", (left_operand, low), at=position),
+                Node("less_equal", (left_operand, self.operand(depth)), at=position),
+            )
+            node = Node("and_kleene", bounds, at=position)
+        elif operator := self.takes("like", "ilike"):
             pattern = self.operand(depth)
             if pattern.call not in ("value", "perhaps") or not isinstance(pattern.value, str):
-                _wrong(self.text, pattern.at, f"{how.upper()} takes a text, as in host LIKE '%.example.com'")
-            node = Node(how, (left,), pattern.value, at)
+                _wrong(self.text, pattern.at, f"{operator.upper()} takes a text, as in host LIKE '%.example.com'")
+            node = Node(operator, (left_operand,), pattern.value, position)
         elif inverted:
             _wrong(self.text, self.at(), "IN, BETWEEN or LIKE is missing after NOT")
         else:
-            return left
-        return Node("invert", (node,), at=at) if inverted else node
+            return left_operand
+        return Node("invert", (node,), at=position) if inverted else node
 
-    def _in(self, left: Node, at: int, depth: int) -> Node:
+    def _in(self, left_operand: Node, position: int, depth: int) -> Node:
         self.needs("(")
-        parts = [Node("equal", (left, self.operand(depth)), at=at)]
+        parts = [Node("equal", (left_operand, self.operand(depth)), at=position)]
         while self.takes(","):
-            parts.append(Node("equal", (left, self.operand(depth)), at=at))
+            parts.append(Node("equal", (left_operand, self.operand(depth)), at=position))
         self.needs(")")
-        return Node("or_kleene", tuple(parts), at=at)
+        return Node("or_kleene", tuple(parts), at=position)
 
     def operand(self, depth: int) -> Node:
         """Reads the right side of a comparison: an arithmetic expression, or a text, quoted or not."""
-        at = self.at()
-        match = BARE.match(self.text, at)
+        position = self.at()
+        match = BARE.match(self.text, position)
         if match is None or match[0].lower() in WORDS or NUMBER.fullmatch(match[0]):
             return self.sum(depth)
         try:
-            counted = self.sum(depth)
+            arithmetic = self.sum(depth)
         except UserInputError:
-            counted = None
-        if counted is None or self.end_of_last < match.end():
+            arithmetic = None
+        if arithmetic is None or self.end_of_last < match.end():
             self.end_of_last = match.end()
-            return Node("value", value=match[0], at=at)
-        return Node("perhaps", (counted,), match[0], at) if self.end_of_last == match.end() else counted
+            return Node("value", value=match[0], at=position)
+        return Node("perhaps", (arithmetic,), match[0], position) if self.end_of_last == match.end() else arithmetic
 
     def sum(self, depth: int) -> Node:
         return self._row(self.product, {"+": "add", "-": "subtract"}, depth)
@@ -247,75 +250,75 @@ class _Reader:
         return self._row(self.value, {"*": "multiply", "/": "divide"}, depth)
 
     def value(self, depth: int) -> Node:
-        at = self.at()
+        position = self.at()
         if depth > _DEEPEST:
-            _wrong(self.text, at, f"is nested deeper than {_DEEPEST}")
+            _wrong(self.text, position, f"is nested deeper than {_DEEPEST}")
         if self.takes("("):
             inner = self.either(depth + 1)
             self.needs(")")
             return inner
         if self.takes("-"):
-            return Node("negate", (self.value(depth + 1),), at=at)
+            return Node("negate", (self.value(depth + 1),), at=position)
         if truth := self.takes("true", "false"):
-            return Node("value", value=truth == "true", at=at)
+            return Node("value", value=truth == "true", at=position)
         kind, token, end = self.peek()
         if not kind or self.word():
-            _wrong(self.text, at, "a column, a number or a text is missing")
+            _wrong(self.text, position, "a column, a number or a text is missing")
         self.end_of_last = end
         if kind == "number":
-            return Node("value", value=self._number(token, at), at=at)
+            return Node("value", value=self._number(token, position), at=position)
         if kind == "text":
-            return Node("value", value=token[1:-1].replace("''", "'"), at=at)
-        return Node("column", value=token[1:-1].replace('""', '"') if token[0] == '"' else token, at=at)
+            return Node("value", value=token[1:-1].replace("''", "'"), at=position)
+        return Node("column", value=token[1:-1].replace('""', '"') if token[0] == '"' else token, at=position)
 
-    def _number(self, token: str, at: int) -> int | float:
+    def _number(self, token: str, position: int) -> int | float:
         if not token.isdigit() and isfinite(number := float(token)):
             return number
         if not token.isdigit() or int(token) >= _INT64:
-            _wrong(self.text, at, "is a larger number than any fact")
+            _wrong(self.text, position, "is a larger number than any fact")
         return int(token)
 
     def _row(self, part: Callable[[int], Node], signs: Mapping[str, str], depth: int) -> Node:
         """Reads parts that are calculated from left to right."""
         node = part(depth)
         for _ in range(_DEEPEST):
-            at = self.at()
+            position = self.at()
             sign = self.takes(*signs)
             if not sign:
                 return node
-            node = Node(signs[sign], (node, part(depth)), at=at)
+            node = Node(signs[sign], (node, part(depth)), at=position)
         _wrong(self.text, self.at(), f"has more than {_DEEPEST} terms in one calculation")
 
     def _joined(self, part: Callable[[int], Node], word: str, depth: int) -> Node:
         """Reads conditions of which all (``and``) or any (``or``) must be true, into one flat node."""
-        at = self.at()
+        position = self.at()
         parts = [part(depth)]
         while self.takes(word):
             parts.append(part(depth))
-        return parts[0] if len(parts) == 1 else Node(f"{word}_kleene", tuple(parts), at=at)
+        return parts[0] if len(parts) == 1 else Node(f"{word}_kleene", tuple(parts), at=position)
 
 
 class _Columns:
     """The columns that an expression may name: as written, or in any case if that is unambiguous."""
 
     def __init__(
-        self, text: str, known: Mapping[str, pa.DataType], unread: Mapping[str, pa.Array] | None = None
+        self, text: str, column_types: Mapping[str, pa.DataType], unread: Mapping[str, pa.Array] | None = None
     ) -> None:
         self.text = text
-        self.known = known
+        self.known = column_types
         self.unread = unread or {}
         self._folded: dict[str, list[str]] = {}
-        for name in known:
+        for name in column_types:
             self._folded.setdefault(name.lower(), []).append(name)
 
     def name(self, node: Node) -> str:
-        wanted: str = node.value
-        if wanted in self.known:
-            return wanted
-        alike = self._folded.get(wanted.lower(), [])
-        if len(alike) == 1:
-            return alike[0]
-        _wrong(self.text, node.at, no_such("column", wanted, self.known))
+        name: str = node.value
+        if name in self.known:
+            return name
+        spellings = self._folded.get(name.lower(), [])
+        if len(spellings) == 1:
+            return spellings[0]
+        _wrong(self.text, node.at, no_such("column", name, self.known))
 
     def has(self, name: str) -> bool:
         """Whether ``name`` is the name of a column."""
@@ -337,8 +340,8 @@ def _settled(node: Node, columns: _Columns) -> Node:
     """Resolves each ``perhaps``: a column's name is the column, else next to a text it is a text."""
     if node.call in COMPARED.values() and node.parts[1].call == "perhaps":
         left, right = node.parts[0], node.parts[1]
-        named = right.parts[0].call == "column" and columns.has(right.parts[0].value)
-        if not named and left.call != "value" and _kind(_settled(left, columns), columns) == "text":
+        is_column = right.parts[0].call == "column" and columns.has(right.parts[0].value)
+        if not is_column and left.call != "value" and _kind(_settled(left, columns), columns) == "text":
             right = Node("value", value=right.value, at=right.at)
         return replace(node, parts=(_settled(left, columns), _settled(right, columns)))
     if node.call == "perhaps":
@@ -366,11 +369,11 @@ def _kind(node: Node, columns: _Columns) -> Kind:
     return "truth"
 
 
-def _only(wanted: Kind, kinds: Sequence[Kind], node: Node, columns: _Columns) -> Kind:
+def _only(expected: Kind, kinds: Sequence[Kind], node: Node, columns: _Columns) -> Kind:
     for part, kind in zip(node.parts, kinds, strict=True):
-        if kind != wanted:
-            _wrong(columns.text, part.at, f"is a {kind} where a {wanted} is needed")
-    return wanted
+        if kind != expected:
+            _wrong(columns.text, part.at, f"is a {kind} where a {expected} is needed")
+    return expected
 
 
 def _like(pattern: str) -> str:
@@ -381,10 +384,10 @@ def _like(pattern: str) -> str:
 
 def _worked_out(node: Node, table: pa.Table, columns: _Columns) -> Any:
     if node.call == "column":
-        found = table[columns.name(node)]
-        if pa.types.is_floating(found.type):
-            return _known(found)
-        return found.cast(pa.string()) if pa.types.is_large_string(found.type) else found
+        column = table[columns.name(node)]
+        if pa.types.is_floating(column.type):
+            return _known(column)
+        return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
     if node.call == "value":
         return pa.scalar(node.value)
     parts = [_worked_out(part, table, columns) for part in node.parts]

@@ -41,46 +41,49 @@ def port_of(url: str) -> int | None:
 def reversed_url(url: str, host: str | None = None) -> str:
     """Returns ``com.nytimes.www/a?b``: reversed host, path and query as in the 2012 index, without port and scheme."""
     name = plain_host(host if host else host_of(url))
-    rest = url.partition("#")[0].partition("://")[2]
-    cut = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
-    tail = rest[cut:]
+    path_and_query = url.partition("#")[0].partition("://")[2]
+    cut = min(
+        (position for position in (path_and_query.find("/"), path_and_query.find("?")) if position >= 0),
+        default=len(path_and_query),
+    )
+    tail = path_and_query[cut:]
     labels = name if ":" in name else ".".join(reversed(name.split(".")))
     return labels + (tail if tail.startswith("/") else "/" + tail)
 
 
 def _authority(url: str) -> str:
-    rest = url.partition("://")[2]
+    authority = url.partition("://")[2]
     for mark in "/?#":
-        rest = rest.partition(mark)[0]
-    return rest
+        authority = authority.partition(mark)[0]
+    return authority
 
 
 def starts_with(url: str, prefix: str) -> bool:
     """Whether the URL starts with the prefix, both in the form of ``resolved_parts``."""
-    found, wanted = resolved_parts(url), _prefix_parts(prefix)
-    if found is None or wanted is None or found[0] != wanted[0]:
+    url_parts, prefix_parts = resolved_parts(url), _prefix_parts(prefix)
+    if url_parts is None or prefix_parts is None or url_parts[0] != prefix_parts[0]:
         return False
-    if wanted[2] is None:
-        return found[1].startswith(wanted[1])
-    return found[1] == wanted[1] and (found[2] or "").startswith(wanted[2])
+    if prefix_parts[2] is None:
+        return url_parts[1].startswith(prefix_parts[1])
+    return url_parts[1] == prefix_parts[1] and (url_parts[2] or "").startswith(prefix_parts[2])
 
 
 def spellings(url: str, whole: bool) -> tuple[str, ...]:
     """Returns the possible keys of ``url`` in a B-tree as prefixes, complete up to the port if ``whole``."""
     authority, _, tail = url.partition("://")[2].partition("/")
     host, _ = split_authority(authority)
-    label, _, above = host.partition(".")
-    other = above if label == "www" or (label[:3] == "www" and label[3:].isdigit()) else f"www.{host}"
+    label, _, parent_host = host.partition(".")
+    www_variant = parent_host if label == "www" or (label[:3] == "www" and label[3:].isdigit()) else f"www.{host}"
     typed = "/" + tail
     canonical = surt_key(url).partition(")")[2] if whole else typed
     tails = [typed, typed.lower(), canonical]
     if whole:
         tails = [spelling for tail in tails for spelling in _with_and_without_slash(tail)]
-    found = []
-    for name in (host,) if is_ip(host) else (host, other):
+    prefixes = []
+    for name in (host,) if is_ip(host) else (host, www_variant):
         head = host_prefixes(name)[0].removesuffix("/") if name else ""
-        found += [head + tail for tail in tails if head]
-    return tuple(dict.fromkeys(found))
+        prefixes += [head + tail for tail in tails if head]
+    return tuple(dict.fromkeys(prefixes))
 
 
 def _with_and_without_slash(tail: str) -> tuple[str, ...]:
@@ -108,14 +111,14 @@ class PrefixIndex:
 
     def of(self, text: str) -> list[int]:
         """Returns the numbers of the prefixes that ``text`` begins with, each once."""
-        found: list[int] = []
+        numbers: list[int] = []
         # the prefix that sorts just before the text begins with every prefix of the text
         place = bisect_right(self._prefixes, text) - 1
         while place >= 0:
-            if found or text.startswith(self._prefixes[place]):
-                found += self._numbers[place]
+            if numbers or text.startswith(self._prefixes[place]):
+                numbers += self._numbers[place]
             place = self._shorter[place]
-        return found
+        return numbers
 
 
 class MemberIndex:
@@ -132,8 +135,8 @@ class MemberIndex:
         self._whatever: list[int] = []
         for number, member in enumerate(members):
             if member.place is not None:
-                alone = member.kind == "host" or member.place.is_ip
-                by_port = (self._alone if alone else self._under).setdefault(member.place.host, {})
+                is_host_only = member.kind == "host" or member.place.is_ip
+                by_port = (self._alone if is_host_only else self._under).setdefault(member.place.host, {})
                 by_port.setdefault(member.place.port, []).append(number)
             elif member.kind == "url":
                 self._keys.setdefault(member.ranges[0].start, []).append(number)
@@ -159,23 +162,23 @@ class MemberIndex:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             by_host = self._known[written] = self._of_host(plain_host(written))
-        found: list[int] = []
+        numbers: list[int] = []
         for ports in by_host:
-            found += ports.get(None, ())
+            numbers += ports.get(None, ())
             if len(ports) > (None in ports) and (port := port_of(url)) is not None:
-                found += ports.get(port, ())
+                numbers += ports.get(port, ())
         if self._keys:
-            found += self._keys.get(surt_key(url).encode("ascii"), ())
+            numbers += self._keys.get(surt_key(url).encode("ascii"), ())
         if self._paths and (parts := resolved_parts(url)) is not None and parts[0] in self._paths:
-            found += self._paths[parts[0]].of(f"{parts[1]}?{parts[2] or ''}")
+            numbers += self._paths[parts[0]].of(f"{parts[1]}?{parts[2] or ''}")
         if self._reverses is not None:
-            found += self._reverses.of(reversed_url(url, host))
-        return found + self._whatever
+            numbers += self._reverses.of(reversed_url(url, host))
+        return numbers + self._whatever
 
     def _of_host(self, name: str) -> tuple[_Ports, ...]:
         places = [self._alone.get(name), self._under.get(name)]
-        above = name
-        while "." in above:
-            above = above.partition(".")[2]
-            places.append(self._under.get(above))
+        parent = name
+        while "." in parent:
+            parent = parent.partition(".")[2]
+            places.append(self._under.get(parent))
         return tuple(place for place in places if place)

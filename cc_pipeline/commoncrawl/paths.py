@@ -301,50 +301,50 @@ def _listed_key(written: bytes, source: str, offset: int) -> str:
         ) from fault
 
 
-def refuse_odd_list(odd: Sequence[DataFault], good: int) -> None:
-    """Raises the first of ``odd``, faults of single lines, if they are more than one and more than a tenth of the
+def refuse_odd_list(faults: Sequence[DataFault], good: int) -> None:
+    """Raises the first of ``faults``, faults of single lines, if they are more than one and more than a tenth of the
     number of ``good`` lines: then it is no list, or a list of something else."""
-    if odd and (not good or len(odd) > max(1, good // 10)):
-        raise odd[0]
+    if faults and (not good or len(faults) > max(1, good // 10)):
+        raise faults[0]
 
 
-def describe_odd_lines(odd: Sequence[DataFault], source: str) -> tuple[str, ...]:
+def describe_odd_lines(faults: Sequence[DataFault], source: str) -> tuple[str, ...]:
     """Returns a note with the first lines that were left out of the list ``source``; none if all were read."""
-    if not odd:
+    if not faults:
         return ()
-    lines = "1 line" if len(odd) == 1 else f"{len(odd):,} lines"
-    named = "; ".join(str(fault) for fault in odd[:_NAMED_LINES])
-    return (f"{lines} of {source} cannot be used and are left out: {named}",)
+    lines = "1 line" if len(faults) == 1 else f"{len(faults):,} lines"
+    examples = "; ".join(str(fault) for fault in faults[:_NAMED_LINES])
+    return (f"{lines} of {source} cannot be used and are left out: {examples}",)
 
 
 def _lines(
-    pieces: Iterable[bytes], source: str, limit: int, odd: list[DataFault] | None
+    pieces: Iterable[bytes], source: str, limit: int, faults: list[DataFault] | None
 ) -> Iterator[tuple[int, bytes]]:
     """Yields each line with its byte offset, of at most ``limit`` bytes of text. Too long a line is a fault."""
-    rest = b""
+    partial_line = b""
     offset = size = 0
     passed = 0  # bytes of a line that is too long, and was reported
     for piece in pieces:
         size += len(piece)
         if size > limit:
             raise DataFault(DataKind.TOO_LARGE, source, None, f"has more than {limit} bytes of text")
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
+        *complete_lines, partial_line = (partial_line + piece).split(b"\n")
+        for line in complete_lines:
             if not passed:
                 yield offset, line
             offset += passed + len(line) + 1
             passed = 0
-        if passed or len(rest) > _MAX_LINE:
+        if passed or len(partial_line) > _MAX_LINE:
             if not passed:
-                reason = f"a line of more than {_MAX_LINE} bytes is no key: {rest[:100]!r}"
+                reason = f"a line of more than {_MAX_LINE} bytes is no key: {partial_line[:100]!r}"
                 fault = DataFault(DataKind.MALFORMED, source, offset, reason)
-                if odd is None:
+                if faults is None:
                     raise fault
-                odd.append(fault)
-            passed += len(rest)
-            rest = b""
-    if rest:
-        yield offset, rest
+                faults.append(fault)
+            passed += len(partial_line)
+            partial_line = b""
+    if partial_line:
+        yield offset, partial_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,15 +416,15 @@ def _moment(digits: str) -> datetime | None:
 def inflated(data: bytes, source: str) -> Iterator[bytes]:
     """Yields the text of all members of a gzipped list, in pieces of at most ``_PIECE`` bytes. Raises ``DataFault``."""
     view = memoryview(data)
-    at = members = 0
-    while at < len(data):
-        if members and data[at] == 0 and not data[at:].strip(b"\0"):
+    position = members = 0
+    while position < len(data):
+        if members and data[position] == 0 and not data[position:].strip(b"\0"):
             return  # padding after the last member
         if members == _MAX_MEMBERS:
-            raise DataFault(DataKind.TOO_LARGE, source, at, f"has more than {_MAX_MEMBERS} gzip members")
-        start, engine = at, zlib.decompressobj(wbits=31)
+            raise DataFault(DataKind.TOO_LARGE, source, position, f"has more than {_MAX_MEMBERS} gzip members")
+        start, engine = position, zlib.decompressobj(wbits=31)
         while not engine.eof:
-            stored = engine.unconsumed_tail or view[at : at + _STEP]
+            stored = engine.unconsumed_tail or view[position : position + _STEP]
             if not stored:
                 raise DataFault(DataKind.GZIP_TRUNCATED, source, len(data), "its gzip data ends too early")
             fresh = not engine.unconsumed_tail
@@ -432,10 +432,10 @@ def inflated(data: bytes, source: str) -> Iterator[bytes]:
                 piece = engine.decompress(stored, _PIECE)
             except zlib.error as fault:
                 raise DataFault(DataKind.GZIP_CORRUPT, source, start, f"is not gzip data ({fault})") from fault
-            at += len(stored) if fresh else 0
+            position += len(stored) if fresh else 0
             if piece:
                 yield piece
-        at -= len(engine.unused_data)
+        position -= len(engine.unused_data)
         members += 1
     if not members:
         raise DataFault(DataKind.TRUNCATED, source, 0, "is empty")

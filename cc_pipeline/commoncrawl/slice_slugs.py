@@ -29,15 +29,15 @@ PLAIN: Final = "warc"
 _OTHERS: Final = frozenset(SUBSETS) - {PLAIN}
 
 
-def part_count(members: int, before: int | None = None) -> int:
+def part_count(members: int, previous_parts: int | None = None) -> int:
     """Returns the number of parts of a set of ``members``, 1 for an undivided set.
 
-    A set of ``before`` parts keeps them unless they are much too full or nearly empty, so that a set whose size varies
-    around a bound is not divided again each time.
+    A set of ``previous_parts`` parts keeps them unless they are much too full or nearly empty, so that a set whose size
+    varies around a bound is not divided again each time.
     """
-    if before is not None and _FEWEST_IN_ONE * (before - 1) < members <= _MOST_IN_ONE * before:
-        return before
-    return next((parts for most, parts in _CLASSES if members <= most), _MOST_PARTS)
+    if previous_parts is not None and _FEWEST_IN_ONE * (previous_parts - 1) < members <= _MOST_IN_ONE * previous_parts:
+        return previous_parts
+    return next((parts for max_members, parts in _CLASSES if members <= max_members), _MOST_PARTS)
 
 
 def part_slugs(slug: str, parts: int) -> list[str]:
@@ -76,9 +76,9 @@ def given_slug(slug: str) -> str:
     return with_subset(defined_slug(slug).partition(WHERE_SLUG)[0], subset_of(slug))
 
 
-def subsets_in(crawl: str, asked: Iterable[str]) -> tuple[str, ...]:
-    """Returns the subsets of the slices of ``crawl``, of those ``asked`` for; crawls without subsets have ``warc``."""
-    return tuple(dict.fromkeys(asked)) if has_subsets(crawl) else (PLAIN,)
+def subsets_in(crawl: str, subsets: Iterable[str]) -> tuple[str, ...]:
+    """Returns those of ``subsets`` that slices of ``crawl`` can have; crawls without subsets have ``warc``."""
+    return tuple(dict.fromkeys(subsets)) if has_subsets(crawl) else (PLAIN,)
 
 
 def divided(target: Target, parts: int) -> list[Target]:
@@ -107,8 +107,8 @@ def divided(target: Target, parts: int) -> list[Target]:
 def part_from(slug: str, definition: str) -> Target:
     """Restores the part ``slug`` from its ``written`` definition. Raises ``UserInputError``."""
     definition, _, where = definition.partition(" where ")
-    head, _, listed = definition.partition(" = ")
-    members = tuple(map(parse_target, listed.split(", ") if listed else ()))
+    head, _, member_texts = definition.partition(" = ")
+    members = tuple(map(parse_target, member_texts.split(", ") if member_texts else ()))
     return Target("set", head.removeprefix("set:"), slug, members, where=where)
 
 
@@ -117,11 +117,11 @@ def _neighbourhood(member: Target, domains: set[str]) -> str:
     host = _host(member)
     if host is None:
         return member.slug
-    topmost = above = host
-    while above:
-        if above in domains:
-            topmost = above
-        above = above.partition(".")[2]
+    topmost = parent = host
+    while parent:
+        if parent in domains:
+            topmost = parent
+        parent = parent.partition(".")[2]
     # pages of a www host may be requested by the URL without it
     return topmost.removeprefix("www.")
 

@@ -182,9 +182,9 @@ def split_authority(authority: str) -> tuple[str, str]:
     """Splits ``[user[:password]@]host[:port]`` into host and port text, as written; an IPv6 host without brackets."""
     place = authority.rpartition("@")[2]
     if place.startswith("["):
-        host, bracket, rest = place[1:].partition("]")
-        if bracket and (not rest or rest[0] == ":"):
-            return host, rest[1:]
+        host, bracket, port_text = place[1:].partition("]")
+        if bracket and (not port_text or port_text[0] == ":"):
+            return host, port_text[1:]
     host, _, port = place.partition(":")
     return host, port
 
@@ -199,8 +199,8 @@ def begun_character(path: str) -> str:
     """Returns the escapes at the end of a resolved ``path`` (of today's rule) that may begin a character of UTF-8, or
     an empty text. A longer path has this character, and its key the same escapes; or it has bytes that are no text."""
     end = _LAST_ESCAPES.search(path[-9:])
-    begun = _BEGUN_CHARACTER.search(unescape_fully(end[0])) if end else None
-    return end[0][len(end[0]) - 3 * len(begun[0]) :] if end and begun else ""
+    partial = _BEGUN_CHARACTER.search(unescape_fully(end[0])) if end else None
+    return end[0][len(end[0]) - 3 * len(partial[0]) :] if end and partial else ""
 
 
 def resolved_parts(url: str, rule: KeyRule = KeyRule.TODAY) -> tuple[str, str, str | None] | None:
@@ -260,12 +260,12 @@ def _careful_key(url: str, rule: KeyRule) -> str:
 
 
 def _parts(text: str, rule: KeyRule) -> tuple[str, str, str | None] | None:
-    scheme, rest = _split_scheme(text)
-    if rest is None:
+    scheme, address = _split_scheme(text)
+    if address is None:
         return None
-    rest = rest.partition("#")[0]
-    cut = re.search(r"[/?]", rest)
-    authority, tail = (rest[: cut.start()], rest[cut.start() :]) if cut else (rest, "")
+    address = address.partition("#")[0]
+    cut = re.search(r"[/?]", address)
+    authority, tail = (address[: cut.start()], address[cut.start() :]) if cut else (address, "")
     raw_host, port = split_authority(authority)
     host = _host_of_bytes(raw_host, rule)
     if not host:
@@ -281,11 +281,11 @@ def _split_scheme(text: str) -> tuple[str, str | None]:
     if match is None:
         return "http", text.lstrip("/")
     scheme = match[1].lower()
-    rest = text[match.end() :]
+    address = text[match.end() :]
     if scheme in _DEFAULT_PORTS:
-        return scheme, rest.lstrip("/")
-    if rest.startswith("//"):
-        return scheme, rest[2:]
+        return scheme, address.lstrip("/")
+    if address.startswith("//"):
+        return scheme, address[2:]
     return scheme, None
 
 
@@ -305,9 +305,9 @@ def _resolved_path(path: str, rule: KeyRule) -> str:
             segments.pop()  # also an empty segment: ``/a//../b`` is ``/a/b``
         elif segment != ".":
             segments.append(segment)  # also a first ``..``, which has nothing to climb out of
-    kept = [segment for segment in segments if segment]
-    closing = "/" if kept and raw[-1] in ("", ".", "..") and kept[-1] != ".." else ""
-    return escape("/" + "/".join(kept) + closing, rule=rule).lower()
+    filled_segments = [segment for segment in segments if segment]
+    closing = "/" if filled_segments and raw[-1] in ("", ".", "..") and filled_segments[-1] != ".." else ""
+    return escape("/" + "/".join(filled_segments) + closing, rule=rule).lower()
 
 
 def _sorted_query(query: str) -> str:

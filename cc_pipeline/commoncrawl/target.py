@@ -67,11 +67,11 @@ def _prefix_ranges(value: str, rule: KeyRule) -> tuple[KeyRange, ...]:
     authority, path, query = parts
     ranges = path_prefix_ranges(authority, path, query)
     today = resolved_parts(value)
-    if rule is KeyRule.TODAY or today is None or query is not None or not (begun := begun_character(today[1])):
+    if rule is KeyRule.TODAY or today is None or query is not None or not (partial := begun_character(today[1])):
         return ranges
     # only the bytes after them show whether the last bytes are part of a character
-    before = path.removesuffix(begun.replace("%", "%25"))
-    return merge_ranges([*ranges, *path_prefix_ranges(authority, before + begun, None)])
+    complete_path = path.removesuffix(partial.replace("%", "%25"))
+    return merge_ranges([*ranges, *path_prefix_ranges(authority, complete_path + partial, None)])
 
 
 def host_ranges(place: Place) -> tuple[KeyRange, ...]:
@@ -94,16 +94,16 @@ def domain_ranges(place: Place) -> tuple[KeyRange, ...]:
         plain = key.encode("ascii")
         return (KeyRange(plain + b")", plain + b"-"), KeyRange(plain + b":", plain + b";"))
     first = "," if place.port and place.port not in _PORTS_LEFT_OUT else ")"
-    below = KeyRange(f"{key}{first}".encode("ascii"), f"{key}-".encode("ascii"))
-    return merge_ranges([below, *_of_key(key, place.port), *host_ranges(place)])
+    subdomains = KeyRange(f"{key}{first}".encode("ascii"), f"{key}-".encode("ascii"))
+    return merge_ranges([subdomains, *_of_key(key, place.port), *host_ranges(place)])
 
 
 def reversed_prefix_ranges(host_prefix: str) -> tuple[KeyRange, ...]:
     """Returns the keys of all hosts whose dotted reverse (``com.nytimes.blogs``) starts with ``host_prefix``."""
     ranges = [prefix_range(host_prefix.replace(".", ",").encode("ascii"))]
-    above, dot, last = host_prefix.rpartition(".")
+    parent, dot, last = host_prefix.rpartition(".")
     if dot and MAY_BECOME_WWW.fullmatch(last):
-        ranges += _of_key(surt_host(reverse_dots(above)), None)
+        ranges += _of_key(surt_host(reverse_dots(parent)), None)
     return merge_ranges(ranges)
 
 
@@ -114,14 +114,14 @@ def path_prefix_ranges(authority: str, path: str, query: str | None) -> tuple[Ke
     the path counts only up to a parenthesis. A key has no closing slash: ``/blog/`` itself is found at ``/blog``.
     """
     host = authority + ")"
-    whole = path.partition("(")[0]
-    without_slash = whole[:-1] if whole.endswith("/") and len(whole) > 1 else whole
-    if query is not None and whole == path:
+    stable_path = path.partition("(")[0]
+    without_slash = stable_path[:-1] if stable_path.endswith("/") and len(stable_path) > 1 else stable_path
+    if query is not None and stable_path == path:
         return merge_ranges(
             [exact_range(host + without_slash), prefix_range(f"{host}{without_slash}?".encode("ascii"))]
         )
-    ranges = [prefix_range((host + whole).encode("ascii"))]
-    if without_slash != whole:
+    ranges = [prefix_range((host + stable_path).encode("ascii"))]
+    if without_slash != stable_path:
         ranges += [exact_range(host + without_slash), prefix_range(f"{host}{without_slash}?".encode("ascii"))]
     return merge_ranges(ranges)
 
@@ -158,10 +158,10 @@ _SENTENCES = {
 
 def by_subsets(targets: Iterable[Target], default: Sequence[str]) -> dict[tuple[str, ...], list[Target]]:
     """Groups the targets by the subsets of a crawl that each requests."""
-    found: dict[tuple[str, ...], list[Target]] = {}
+    targets_by_subsets: dict[tuple[str, ...], list[Target]] = {}
     for target in targets:
-        found.setdefault(target.subsets(default), []).append(target)
-    return found
+        targets_by_subsets.setdefault(target.subsets(default), []).append(target)
+    return targets_by_subsets
 
 
 def version_of(definition: str) -> str:
@@ -262,9 +262,9 @@ class Target:
 
     def _described(self) -> str:
         if self.kind == "set":
-            some = "; ".join(member.describe() for member in self.members[:_DESCRIBED])
-            more = len(self.members) - _DESCRIBED
-            return f"{len(self.members)} targets: {some}" + (f"; and {more:,} more" if more > 0 else "")
+            descriptions = "; ".join(member.describe() for member in self.members[:_DESCRIBED])
+            omitted = len(self.members) - _DESCRIBED
+            return f"{len(self.members)} targets: {descriptions}" + (f"; and {omitted:,} more" if omitted > 0 else "")
         sentence = _SENTENCES[self.kind].format(value=self.value)
         return f"the IP address {self.value}" if self.place and self.place.is_ip else sentence
 
@@ -288,8 +288,8 @@ class Target:
             return reversed_url(url, host).startswith(self.value)
         assert self.place is not None, "all other kinds have a host"
         name = plain_host(host if host else host_of(url))
-        wanted = self.place.host
-        if name != wanted and (self.kind == "host" or self.place.is_ip or not name.endswith("." + wanted)):
+        target_host = self.place.host
+        if name != target_host and (self.kind == "host" or self.place.is_ip or not name.endswith("." + target_host)):
             return False
         return self.place.port is None or port_of(url) == self.place.port
 
@@ -309,8 +309,8 @@ class Target:
             prefixes = spellings(self.value, whole=self.kind == "url")
         else:
             assert self.place is not None, "all other kinds have a host"
-            alone = self.kind == "host" or self.place.is_ip
-            prefixes = host_prefixes(self.place.host) if alone else domain_prefixes(self.place.host)
+            is_host_only = self.kind == "host" or self.place.is_ip
+            prefixes = host_prefixes(self.place.host) if is_host_only else domain_prefixes(self.place.host)
         return tuple(dict.fromkeys(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes))
 
     def btree_ranges(self) -> tuple[KeyRange, ...]:

@@ -97,8 +97,8 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
     if match is None or is_ip(text) or _port_follows(match[1], match[2]):
         return _domain(text)
     kind, value = match[1].lower(), match[2].strip()
-    if kind == "set" and (listed := _FILE_SET.fullmatch(value)) is not None:
-        return _set_in_file(listed[1].strip(), listed[2].strip(), folder)
+    if kind == "set" and (file_set := _FILE_SET.fullmatch(value)) is not None:
+        return _set_in_file(file_set[1].strip(), file_set[2].strip(), folder)
     reader = _READERS.get(kind)
     if reader is None:
         if kind in ("http", "https"):
@@ -114,16 +114,16 @@ def parse_target_lines(text: str, folder: Path | None = None) -> tuple[Target, .
 
     ``folder`` as for ``parse_target``. Raises ``UserInputError`` with every wrong line.
     """
-    found, wrong = right_and_wrong_lines(text, folder)
+    targets, wrong = right_and_wrong_lines(text, folder)
     if wrong:
         raise UserInputError("; ".join(wrong))
-    return found
+    return targets
 
 
 def right_and_wrong_lines(text: str, folder: Path | None = None) -> tuple[tuple[Target, ...], tuple[str, ...]]:
     """Does the same as :func:`parse_target_lines`: returns the targets of the readable lines, and the faults of the
     others."""
-    found: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
     wrong: list[str] = []
     for number, content in content_lines(text):
         try:
@@ -131,10 +131,10 @@ def right_and_wrong_lines(text: str, folder: Path | None = None) -> tuple[tuple[
         except UserInputError as refused:
             wrong.append(f"line {number}: {refused}")
             continue
-        other = found.setdefault(target.slug, target)
-        if other is not target and other.version != target.version:
+        earlier_target = targets.setdefault(target.slug, target)
+        if earlier_target is not target and earlier_target.version != target.version:
             wrong.append(f"line {number}: the set {target.value!r} is already defined with other members")
-    return tuple(found.values()), tuple(wrong)
+    return tuple(targets.values()), tuple(wrong)
 
 
 def set_slug_in(line: str) -> str | None:
@@ -148,11 +148,13 @@ def set_slug_in(line: str) -> str | None:
     return None
 
 
-def to_run(slug: str, named: str) -> str:
-    """Returns the shell argument that runs a target which was ``named`` so. The name of a set is enough for look-ups,
-    but not for a run."""
-    only_named = slug.startswith(SET_SLUG) and "=" not in named
-    return shlex.quote(f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else named or slug)
+def to_run(slug: str, target_text: str) -> str:
+    """Returns the shell argument that runs the target of ``target_text``. The name of a set is enough for look-ups, but
+    not for a run."""
+    only_named = slug.startswith(SET_SLUG) and "=" not in target_text
+    return shlex.quote(
+        f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else target_text or slug
+    )
 
 
 def slug_meant(text: str) -> str:
@@ -269,8 +271,8 @@ def _rev(value: str) -> Target:
         raise UserInputError(f"{shown('rev:' + value)} has nothing after rev:")
     if len(members) == 1:
         return members[0]
-    listed = ", ".join(member.value for member in members)
-    return Target("set", listed, hashed_slug("rev", listed), members)
+    value_list = ", ".join(member.value for member in members)
+    return Target("set", value_list, hashed_slug("rev", value_list), members)
 
 
 def _one_rev(value: str) -> Target:
@@ -283,8 +285,8 @@ def _one_rev(value: str) -> Target:
 
 
 def _set(value: str) -> Target:
-    name, equals, listed = (part.strip() for part in value.partition("="))
-    texts = _member_texts(listed)
+    name, equals, member_list = (part.strip() for part in value.partition("="))
+    texts = _member_texts(member_list)
     if not equals or not texts:
         raise UserInputError(
             f"{shown('set:' + value)} has no members; write set:press = bbc.co.uk, host:www.nytimes.com"
@@ -350,11 +352,11 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
     return Target("set", name.lower(), slug, tuple(members.values()), file=file, name=_capitals(name))
 
 
-def _member_texts(listed: str) -> list[str]:
+def _member_texts(member_list: str) -> list[str]:
     texts: list[str] = []
-    for piece in _MEMBER_END.split(listed):
-        whole = piece.lower().startswith(("url:", "prefix:"))
-        texts += [part for part in ([piece] if whole else piece.split(",")) if part]
+    for piece in _MEMBER_END.split(member_list):
+        is_url = piece.lower().startswith(("url:", "prefix:"))
+        texts += [part for part in ([piece] if is_url else piece.split(",")) if part]
     return texts
 
 
@@ -362,9 +364,9 @@ def _distinct(members: tuple[Target, ...]) -> tuple[Target, ...]:
     return tuple({member.slug: member for member in members}.values())
 
 
-def _port_follows(name: str, rest: str) -> bool:
+def _port_follows(name: str, port_text: str) -> bool:
     """Whether a colon precedes a port: ``localhost:8080`` is a host with a port, not a kind."""
-    return name.lower() not in _READERS and re.fullmatch(r"[0-9]+/?", rest) is not None
+    return name.lower() not in _READERS and re.fullmatch(r"[0-9]+/?", port_text) is not None
 
 
 _READERS: dict[str, Callable[[str], Target]] = {

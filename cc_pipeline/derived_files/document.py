@@ -89,11 +89,11 @@ def _number(value: Any, bits: int = 64) -> int | None:
 
 
 def _words(value: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _text(each) or "" for name, each in value.items()}
+    return {name: _text(text) or "" for name, text in value.items()}
 
 
 def _texts(value: Any) -> list[str | None] | None:
-    return None if value is None else [_text(each) for each in _listed(value)]
+    return None if value is None else [_text(text) for text in _listed(value)]
 
 
 def _listed(value: Any) -> list[Any]:
@@ -181,9 +181,9 @@ def _feed(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Link, ...],
         nested |= {name: _moment(item.get(name)) for name in ("published", "updated")}
         bodies = []
         for body in _many(item.get("content")) or ():
-            found = _links(body.get("links"), index)
-            links += found
-            bodies.append({**_html_doc(body), "links": [link._asdict() for link in found] or None})
+            body_links = _links(body.get("links"), index)
+            links += body_links
+            bodies.append({**_html_doc(body), "links": [link._asdict() for link in body_links] or None})
         nested["content"] = bodies or None
         items.append(nested)
         rows.append(_item_row(nested, row, index))

@@ -111,10 +111,10 @@ def _in_order(
         loaded, column = -1, None
         for key in order:
             # equal keys (rows without a location in an archive) take their values one after another
-            found = places.get(key)
+            spill_places = places.get(key)
             value = ""
-            if found:
-                number, place = found.pop(0) if len(found) > 1 else found[0]
+            if spill_places:
+                number, place = spill_places.pop(0) if len(spill_places) > 1 else spill_places[0]
                 if number != loaded:
                     loaded, column = number, spilled.get_batch(number).column(0)
                 assert column is not None
@@ -150,13 +150,13 @@ class ExportOptions:
     compat: Literal["2012"] | None = None
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, choices in (
             ("compression", self.compression, get_args(Compression)),
             ("codec", self.codec, get_args(Codec)),
             ("compat", self.compat, (None, "2012")),
         ):
-            if value not in known:
-                raise UserInputError(f"{name} is {value!r}; choose one of {', '.join(map(str, known))}")
+            if value not in choices:
+                raise UserInputError(f"{name} is {value!r}; choose one of {', '.join(map(str, choices))}")
         if self.records_per_file < 1:
             raise UserInputError(f"records_per_file is {self.records_per_file}; it must be 1 or more")
 
@@ -223,7 +223,7 @@ def export_slices(
     """
     started = time.monotonic()
     options = options or ExportOptions()
-    figures: dict[str, dict[str, int | float | str]] = {slug: {} for slug in slugs}
+    metrics: dict[str, dict[str, int | float | str]] = {slug: {} for slug in slugs}
     fresh = written = size = rows = 0
     notes: list[str] = []
     place = workspace.place
@@ -233,10 +233,10 @@ def export_slices(
         with at_work(workspace, {crawl: [slug]}) as run:
             run.begin([slug])
             pages = pages_digest(workspace, slice_)
-            made = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
-        for kind, (manifest, is_fresh) in made.items():
+            exports = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
+        for kind, (manifest, is_fresh) in exports.items():
             sizes = sum(file["bytes"] for file in manifest["files"])
-            figures[slug] |= {
+            metrics[slug] |= {
                 f"{kind} records": manifest["records"],
                 f"{kind} files": len(manifest["files"]),
                 f"{kind} bytes": sizes,
@@ -256,7 +256,7 @@ def export_slices(
         fresh_slices=fresh,
         reused_slices=len(slugs) * len(kinds) - fresh,
         notes=tuple(notes),
-        per_target=figures,
+        per_target=metrics,
     )
 
 
@@ -301,13 +301,13 @@ def _write(
         records = text_records(workspace, slice_, order, folder)
     header = ((CRAWL_ENTRY, slice_.crawl), (TARGET_ENTRY, slice_.target))
     files: list[ExportedFile] = []
-    done = 0
+    exported_records = 0
     for file, path in write_files(records, kind, folder, options, header):
         place.put(f"{export_prefix(slice_.crawl, slice_.target)}{file.name}", path)
         path.unlink()
         files.append(file)
-        done += file.records
-        progress.report(f"export {kind}", done, len(order))
+        exported_records += file.records
+        progress.report(f"export {kind}", exported_records, len(order))
     return files
 
 
@@ -325,18 +325,18 @@ def read_manifest(place: Transport, prefix: str, kind: ExportKind) -> dict[str, 
 
 def _is_whole(place: Transport, prefix: str, manifest: dict[str, Any]) -> bool:
     for file in manifest["files"]:
-        found = place.head(prefix + file["name"])
-        if found is None or found.size != file["bytes"]:
+        stored = place.head(prefix + file["name"])
+        if stored is None or stored.size != file["bytes"]:
             return False
     return True
 
 
 def _delete_others(place: Transport, prefix: str, kind: ExportKind, files: Sequence[ExportedFile]) -> None:
     """Deletes the further files of an earlier, larger export."""
-    here = {prefix + file.name for file in files}
-    for listed in place.listing(f"{prefix}{kind}-"):
-        if listed.key not in here:
-            place.delete(listed.key)
+    current_keys = {prefix + file.name for file in files}
+    for stored_object in place.listing(f"{prefix}{kind}-"):
+        if stored_object.key not in current_keys:
+            place.delete(stored_object.key)
 
 
 def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
@@ -358,8 +358,8 @@ def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
 def pages_digest(workspace: Workspace, slice_: Slice) -> str:
     """Returns the input digest of the pages, of a divided set over all its parts. Raises ``EnvironmentFault`` if they
     were not parsed, or come from two runs."""
-    made = [_made_from(workspace, part) for part in part_slices(workspace, [slice_])]
-    return made[0] if len(made) == 1 else input_digest({"parts": made})
+    digests = [_made_from(workspace, part) for part in part_slices(workspace, [slice_])]
+    return digests[0] if len(digests) == 1 else input_digest({"parts": digests})
 
 
 def _made_from(workspace: Workspace, slice_: Slice) -> str:

@@ -58,12 +58,12 @@ def size_and_tag(transport: Transport, location: str) -> tuple[int, str] | None:
     """
     if is_local(location):
         try:
-            found = Path(location).stat()
+            file_status = Path(location).stat()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise _unreadable(location, error.strerror or str(error)) from error
-        return found.st_size, f"{found.st_mtime_ns:x}"
+        return file_status.st_size, f"{file_status.st_mtime_ns:x}"
     info = _asked(transport, location)
     return None if info is None else (info[0], info[1] or str(info[0]))
 
@@ -111,15 +111,15 @@ def _download(transport: Transport, key: str, path: Path) -> int:
         raise _unreadable(key, "the source has no such file")
     size, tag = info
     pieces = (ByteRange(key, start, min(_PIECE, size - start), tag, total=size) for start in range(0, size, _PIECE))
-    done = 0
+    downloaded = 0
     with disk_trouble(path), path.open("wb") as file:
         for piece in transport.read_many(pieces):
             if isinstance(piece, RangeFault):
                 raise _unreadable(key, str(piece)) from piece
             file.seek(piece.offset)
             file.write(piece.data)
-            done += len(piece.data)
-            progress.report("download", done, size)
+            downloaded += len(piece.data)
+            progress.report("download", downloaded, size)
     return size
 
 
@@ -135,11 +135,11 @@ def _asked(transport: Transport, key: str) -> tuple[int, str | None] | None:
     return info.size, info.etag
 
 
-def _unreadable(location: str, why: str) -> EnvironmentFault:
-    return EnvironmentFault(f"{location} cannot be read: {why}", "Check the file or the source, then run it again.")
+def _unreadable(location: str, reason: str) -> EnvironmentFault:
+    return EnvironmentFault(f"{location} cannot be read: {reason}", "Check the file or the source, then run it again.")
 
 
-def identify(transport: Transport, named: str, kind: str, crawl: str | None = None) -> SourceFile:
+def identify(transport: Transport, path_or_key: str, kind: str, crawl: str | None = None) -> SourceFile:
     """Identifies a file by a local path or a key (or address) of the source of ``transport``.
 
     Without ``crawl`` the crawl comes from the key, the file's ``warcinfo`` (``isPartOf``) or the header of a
@@ -148,32 +148,34 @@ def identify(transport: Transport, named: str, kind: str, crawl: str | None = No
     """
     if kind not in get_args(FileKind):
         raise UserInputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(FileKind))}")
-    known: FileKind = kind  # type: ignore[assignment]  # checked against the literal's values
-    location = _location(transport, named)
-    return SourceFile(known, location, validate_crawl_id(crawl) if crawl else _crawl_of(transport, location, known))
+    file_kind: FileKind = kind  # type: ignore[assignment]  # checked against the literal's values
+    location = _location(transport, path_or_key)
+    return SourceFile(
+        file_kind, location, validate_crawl_id(crawl) if crawl else _crawl_of(transport, location, file_kind)
+    )
 
 
-def _location(transport: Transport, named: str) -> str:
-    path = Path(named).expanduser()
+def _location(transport: Transport, path_or_key: str) -> str:
+    path = Path(path_or_key).expanduser()
     if path.is_file():
         return str(path.absolute())
     if path.is_absolute():
-        raise UserInputError(f"{named} is not a file on this machine")
+        raise UserInputError(f"{path_or_key} is not a file on this machine")
     try:
-        key = current_key(named)
+        key = current_key(path_or_key)
     except DataFault as fault:
         raise UserInputError(
-            f"{shown(named)!r} is neither a file here nor a key of the source: {fault.reason}"
+            f"{shown(path_or_key)!r} is neither a file here nor a key of the source: {fault.reason}"
         ) from None
     if size_and_tag(transport, key) is None:
-        raise UserInputError(f"{shown(named)!r} is neither a file here nor a key of {transport.source}")
+        raise UserInputError(f"{shown(path_or_key)!r} is neither a file here nor a key of {transport.source}")
     return key
 
 
 def _crawl_of(transport: Transport, location: str, kind: FileKind) -> str:
-    found = _IN_KEY.search(location)
-    if found:
-        return validate_crawl_id(found.group(1))
+    match = _IN_KEY.search(location)
+    if match:
+        return validate_crawl_id(match.group(1))
     head = read_head(transport, location)
     if kind == "sequencefile":
         return _crawl_of_sequencefile(head, location)

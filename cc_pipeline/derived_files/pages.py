@@ -39,8 +39,8 @@ _LIMITS = Limits()
 _WET_PARSER = "commoncrawl-wet"
 
 
-def page_input(file: SourceFile, url: str, **known: Any) -> PageInput:
-    """Returns the keys of a page in ``file``; ``known`` are further fields of ``PageInput``."""
+def page_input(file: SourceFile, url: str, **fields: Any) -> PageInput:
+    """Returns the keys of a page in ``file``; ``fields`` are further fields of ``PageInput``."""
     assert file.kind != ARCHIVE
     domain = host_columns(url)["url_host_registered_domain"]
     return PageInput(
@@ -53,7 +53,7 @@ def page_input(file: SourceFile, url: str, **known: Any) -> PageInput:
         domain=str(domain) if domain is not None else None,
         source_kind=file.kind,
         source_file=file.location,
-        **known,
+        **fields,
     )
 
 
@@ -61,8 +61,8 @@ def text_row(text: str, languages: str | None = None) -> dict[str, Any]:
     """Returns a row of ``page_text`` with only the text; its languages are detected unless they are given."""
     if languages is not None:
         return {"text": text, "content_languages": languages}
-    found = detect_languages(text)
-    return {"text": text, "content_languages": found.codes, "language_reliable": found.reliable}
+    detected = detect_languages(text)
+    return {"text": text, "content_languages": detected.codes, "language_reliable": detected.reliable}
 
 
 def sequencefile_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
@@ -74,11 +74,11 @@ def sequencefile_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
     pairs = iter_pairs(path, file.location)
     metadata = _has_metadata(file.location)
     if metadata is None:
-        ahead = list(_until_first_pair(pairs))
-        first = ahead[-1] if ahead else None
+        leading_pairs = list(_until_first_pair(pairs))
+        first = leading_pairs[-1] if leading_pairs else None
         value = first.value if isinstance(first, SequencePair) else None
         metadata = isinstance(value, str) and value.startswith("{") and '"disposition"' in value
-        pairs = chain(ahead, pairs)
+        pairs = chain(leading_pairs, pairs)
     for pair in pairs:
         if isinstance(pair, DataFault):
             yield pair
@@ -114,8 +114,8 @@ def _metadata_page(file: SourceFile, offset: int, url: str, value: str) -> Sourc
 
 def warc_key(location: str) -> str | None:
     """Returns the key of the WARC file that a WAT or WET file describes, if its own path has the bucket's layout."""
-    found = _DERIVED.search(location)
-    return f"{found.group(1)}/warc/{found.group(2)}.warc.gz" if found else None
+    match = _DERIVED.search(location)
+    return f"{match.group(1)}/warc/{match.group(2)}.warc.gz" if match else None
 
 
 def wat_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
@@ -133,7 +133,7 @@ def wat_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
 
 
 def _page(file: SourceFile, record: WatRecord, described: str | None) -> ParsedPage:
-    own = first_values(record.record_headers)
+    record_fields = first_values(record.record_headers)
     name = record.warc_filename
     if described is not None and name is not None and described.endswith(f"/{name}"):
         name = described
@@ -150,9 +150,9 @@ def _page(file: SourceFile, record: WatRecord, described: str | None) -> ParsedP
         http_status=record.http_status,
         http_status_line=line or None,
         http_headers=record.http_headers,
-        server_ip=own.get("warc-ip-address"),
-        truncated=own.get("warc-truncated"),
-        mime_detected=media_type(own.get("warc-identified-payload-type")),
+        server_ip=record_fields.get("warc-ip-address"),
+        truncated=record_fields.get("warc-truncated"),
+        mime_detected=media_type(record_fields.get("warc-identified-payload-type")),
         record_headers=record.record_headers,
     )
     row = exchange_row(page) | _sizes(page, record.entity_length)
@@ -200,11 +200,11 @@ def _links(url: str, html: WatHtml, flags: set[str]) -> Iterator[Link]:
             resolve = browser_resolver(base)
         else:
             flags.add("base_unusable")
-    found = [link for group in (html.head_links, html.scripts, html.links) for link in group]
-    kept = [link for link in found if link.url and link.url[0] != "#"]
-    if len(kept) > _LIMITS.links:
+    all_links = [link for group in (html.head_links, html.scripts, html.links) for link in group]
+    usable_links = [link for link in all_links if link.url and link.url[0] != "#"]
+    if len(usable_links) > _LIMITS.links:
         flags.add("links_cut")
-    for link in kept[: _LIMITS.links]:
+    for link in usable_links[: _LIMITS.links]:
         absolute, host = resolve(link.url)
         yield _link(link, absolute, host)
 

@@ -284,8 +284,8 @@ class _Walk:
                 yield damage_fault(error, self._source, begin, "a record of the block: ")
 
     def _vint(self, position: int) -> tuple[int, int]:
-        number, used = decode_vint(self._window.slice(position, _MAX_VINT), 0)
-        return number, position + used
+        number, size = decode_vint(self._window.slice(position, _MAX_VINT), 0)
+        return number, position + size
 
     def _next_marker(self, position: int, examined: int) -> int:
         """Returns the next sync marker; -1 if there is none, or too many bytes were ``examined`` in vain."""
@@ -301,17 +301,17 @@ class _Walk:
         return self._window.search(find, position, len(self._marker))
 
 
-def _lengths(listed: bytes, count: int, total: int, name: str) -> array[int]:
-    """Decodes the ``count`` lengths in ``listed``; they must add up to ``total`` bytes."""
+def _lengths(encoded: bytes, count: int, total: int, name: str) -> array[int]:
+    """Decodes the ``count`` lengths in ``encoded``; they must add up to ``total`` bytes."""
     lengths = array("q")
     place = missing = 0
     for _ in range(count):
-        length, place = decode_vint(listed, place)
+        length, place = decode_vint(encoded, place)
         if length < 0:
             raise ValueError(f"a block's {name} have a negative length")
         lengths.append(length)
         missing += length
-    if missing != total or place != len(listed):
+    if missing != total or place != len(encoded):
         raise ValueError(f"a block's {name} do not fit their lengths")
     return lengths
 

@@ -64,7 +64,7 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
     """
     started = time.monotonic()
     files = registered(workspace, slugs)
-    figures: dict[Slice, Figures] = {}
+    metrics: dict[Slice, Figures] = {}
     notes: list[str] = []
     total = _Tally()
     fresh: list[Slice] = []
@@ -77,16 +77,16 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
             total.bytes += tally.bytes
             total.requests += tally.requests
             notes += tally.shown
-        figures[slice_] = rows_of(workspace, slice_)
+        metrics[slice_] = rows_of(workspace, slice_)
     return READ_FILES.report(
-        figures, fresh, started, bytes=total.bytes, requests=total.requests, notes=tuple(notes), counted=PAGE_TABLES
+        metrics, fresh, started, bytes=total.bytes, requests=total.requests, notes=tuple(notes), counted=PAGE_TABLES
     )
 
 
 def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFile]:
     """Registers ``files``, so that a partition key identifies a file afterwards; returns the new ones."""
-    known = set(workspace.lake.read("source_files", columns=["slug"]).column("slug").to_pylist())
-    new = [file for file in {file.slug: file for file in files}.values() if file.slug not in known]
+    registered_slugs = set(workspace.lake.read("source_files", columns=["slug"]).column("slug").to_pylist())
+    new = [file for file in {file.slug: file for file in files}.values() if file.slug not in registered_slugs]
     if new:
         rows = [
             {"slug": file.slug, "source_kind": file.kind, "source_file": file.location, "crawl": file.crawl}
@@ -114,29 +114,31 @@ def _brought_up_to_date(workspace: Workspace, file: SourceFile) -> _Tally | None
     length and time) are stored too: an equal tag means an equal content.
     """
     lake, slice_ = workspace.lake, Slice(file.crawl, file.slug)
-    found = size_and_tag(workspace.transport, file.location)
-    if found is None:
+    size_and_etag = size_and_tag(workspace.transport, file.location)
+    if size_and_etag is None:
         raise EnvironmentFault(f"{file.location} does not exist any more", "Restore it, or do not run its partition.")
-    here = READ_FILES.made_from(lake, [slice_])[slice_]
-    tag = input_digest({"tag": [*found]})
-    kept = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
-    if kept[_TAG.digest_name(slice_)] == tag and here == _digest(file, kept[_CONTENT.digest_name(slice_)]):
+    stored_digest = READ_FILES.made_from(lake, [slice_])[slice_]
+    tag = input_digest({"tag": [*size_and_etag]})
+    stored_digests = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
+    if stored_digests[_TAG.digest_name(slice_)] == tag and stored_digest == _digest(
+        file, stored_digests[_CONTENT.digest_name(slice_)]
+    ):
         return None
     with local_copy(workspace.transport, file.location, workspace.scratch) as copy:
         content = _content(copy.path)
-        wanted = _digest(file, content)
-        beside = {_TAG.digest_name(slice_): tag, _CONTENT.digest_name(slice_): content}
-        if here == wanted:
-            lake.commit(FAULTS, lake.read(FAULTS, slice_.where), [slice_.where], beside)
+        current_digest = _digest(file, content)
+        extra_digests = {_TAG.digest_name(slice_): tag, _CONTENT.digest_name(slice_): content}
+        if stored_digest == current_digest:
+            lake.commit(FAULTS, lake.read(FAULTS, slice_.where), [slice_.where], extra_digests)
             return None
-        tally = _read(workspace, file, copy.path, {slice_: wanted}, beside)
+        tally = _read(workspace, file, copy.path, {slice_: current_digest}, extra_digests)
     tally.bytes, tally.requests = copy.bytes, copy.requests
     return tally
 
 
 def _digest(file: SourceFile, *content: object) -> str:
-    about = [file.kind, file.location, file.crawl, *content]
-    return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=about)
+    file_identity = [file.kind, file.location, file.crawl, *content]
+    return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=file_identity)
 
 
 def _content(path: Path) -> str:
@@ -145,14 +147,18 @@ def _content(path: Path) -> str:
 
 
 def _read(
-    workspace: Workspace, file: SourceFile, path: Path, made_from: Mapping[Slice, str], beside: Mapping[str, str]
+    workspace: Workspace,
+    file: SourceFile,
+    path: Path,
+    input_digests: Mapping[Slice, str],
+    extra_digests: Mapping[str, str],
 ) -> _Tally:
     folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
     folder.mkdir()
     try:
         tally = _spill(workspace, file, path, folder)
         spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
-        READ_FILES.commit(workspace.lake, made_from, spilled, beside={FAULTS: beside})
+        READ_FILES.commit(workspace.lake, input_digests, spilled, beside={FAULTS: extra_digests})
         return tally
     finally:
         rmtree(folder, ignore_errors=True)
@@ -166,9 +172,9 @@ def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> 
     try:
         for faults, batches in _grouped(_pages(file, path), file):
             _note(tally, faults)
-            kept = faults[: max(0, MAX_FAULT_ROWS - tally.rows[FAULTS])]
-            if kept:
-                batches[FAULTS] = _fault_batch(file, kept, schemas[FAULTS])
+            recorded_faults = faults[: max(0, MAX_FAULT_ROWS - tally.rows[FAULTS])]
+            if recorded_faults:
+                batches[FAULTS] = _fault_batch(file, recorded_faults, schemas[FAULTS])
             for table, batch in batches.items():
                 if batch.num_rows:
                     writers[table].write_batch(batch)

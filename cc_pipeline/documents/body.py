@@ -70,9 +70,9 @@ def uncoded(payload: bytes, headers: Headers, limit: int, flags: set[str], *, ar
     """
     if not payload:
         return payload
-    found = decoded(payload, headers, limit)
-    body, complete = found.body, found.complete
-    undone = set(found.codings)
+    decoding = decoded(payload, headers, limit)
+    body, complete = decoding.body, decoding.complete
+    undone = set(decoding.codings)
     if not archived_decoded and set(coding_tokens(headers, "content-encoding")) - undone:
         flags.add("coding_mismatch")
     for _ in range(_HIDDEN_ROUNDS):

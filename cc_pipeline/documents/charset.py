@@ -311,15 +311,15 @@ def determine(payload: bytes, http_label: str | None = None, *, markup: bool = T
     for mark, name in _BOMS:
         if payload.startswith(mark):
             return name, SHAPE
-    named = encoding_for_label(http_label) if http_label else None
-    if named:
-        return named, HEADER
-    if markup and (named := declared(payload)):
-        return named, META
-    found = detect(payload)
-    if found is None:
+    charset = encoding_for_label(http_label) if http_label else None
+    if charset:
+        return charset, HEADER
+    if markup and (charset := declared(payload)):
+        return charset, META
+    detected = detect(payload)
+    if detected is None:
         return "ISO-8859-1", UNDETERMINED
-    return found.charset, SHAPE if found.by_shape else STATISTICS
+    return detected.charset, SHAPE if detected.by_shape else STATISTICS
 
 
 def declared(payload: bytes) -> str | None:
@@ -327,13 +327,13 @@ def declared(payload: bytes) -> str | None:
     ``meta`` tag, for which browsers restart parsing."""
     head = payload[:_PRESCAN_BYTES]
     if xml := _XML_DECLARATION.match(head.lstrip()):
-        found = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
-        if found:
-            return _of_a_page(found)
+        charset = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
+        if charset:
+            return _of_a_page(charset)
     if b"<meta" in head or b"<META" in head or b"<Meta" in head:
         for tag in _META.finditer(_COMMENT.sub(b"", head)):
-            if found := _meta_charset(tag.group(1)):
-                return found
+            if charset := _meta_charset(tag.group(1)):
+                return charset
     if b"charset" in payload[_PRESCAN_BYTES - len(b"charset") : _LATE_BYTES].lower():
         return _declared_late(payload[:_LATE_BYTES])
     return None
@@ -341,22 +341,22 @@ def declared(payload: bytes) -> str | None:
 
 def _declared_late(payload: bytes) -> str | None:
     """Searches tag by tag, so that tags in comments and scripts do not count."""
-    at = tags = 0
-    while (found := _MARKUP.search(payload, at)) and tags < _META_TAGS:
-        at = found.end()
-        name = found.group(1).lower()
+    position = tags = 0
+    while (markup := _MARKUP.search(payload, position)) and tags < _META_TAGS:
+        position = markup.end()
+        name = markup.group(1).lower()
         if name == b"!--":
-            end = payload.find(b"-->", at - 2)
-            at = end + 3
+            end = payload.find(b"-->", position - 2)
+            position = end + 3
         elif name == b"meta":
             tags += 1
-            tag = _META.match(payload, found.start(), found.start() + _META_BYTES)
+            tag = _META.match(payload, markup.start(), markup.start() + _META_BYTES)
             if tag and (charset := _meta_charset(tag.group(1))):
                 return charset
-            end = at
+            end = position
         else:
-            closing = re.compile(b"</" + name, re.IGNORECASE).search(payload, at)
-            end = at = closing.end() if closing else -1
+            closing = re.compile(b"</" + name, re.IGNORECASE).search(payload, position)
+            end = position = closing.end() if closing else -1
         if end < 0:
             return None
     return None
@@ -370,8 +370,8 @@ def _meta_charset(attributes: bytes) -> str | None:
         if name == b"http-equiv":
             pragma = value.lower() == b"content-type"
         elif name == b"content" and content is None:
-            found = _CONTENT_CHARSET.search(value)
-            content = next((part for part in found.groups() if part), None) if found else None
+            match = _CONTENT_CHARSET.search(value)
+            content = next((part for part in match.groups() if part), None) if match else None
         elif name == b"charset" and charset is None:
             charset = value
     label = charset or (content if pragma else None)
@@ -387,7 +387,7 @@ def _of_a_page(name: str) -> str:
 
 def without_mark(payload: bytes, name: str) -> bytes:
     """Returns bytes in the charset ``name`` without their byte order mark."""
-    mark = next((mark for mark, marked in _BOMS if marked == name), b"")
+    mark = next((mark for mark, charset in _BOMS if charset == name), b"")
     return payload.removeprefix(mark)
 
 

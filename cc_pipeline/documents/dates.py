@@ -108,8 +108,8 @@ _MAX_OFFSET = 14 * 60
 
 def parse_date(text: str | None) -> datetime | None:
     """Returns the moment of ``read_date``: aware UTC; ``None`` without a text or a certain reading."""
-    found = read_date(text)
-    return found.moment if found else None
+    date = read_date(text)
+    return date.moment if date else None
 
 
 def read_date(text: str | None) -> ReadDate | None:
@@ -125,18 +125,20 @@ def read_date(text: str | None) -> ReadDate | None:
     if len(text) > _MAX_CHARS:
         return ReadDate(text[:_MAX_CHARS])
     try:
-        found = _read(text)
+        parsed = _read(text)
     except (ValueError, OverflowError):
-        found = None
-    if found is None or found[0].year not in _YEARS:
+        parsed = None
+    if parsed is None or parsed[0].year not in _YEARS:
         return ReadDate(text)
-    return ReadDate(text, *found)
+    return ReadDate(text, *parsed)
 
 
 def first_read(*dates: ReadDate | None) -> ReadDate | None:
     """Returns the first date that could be read; else the first that has a text."""
-    said = [date for date in dates if date is not None]
-    return next((date for date in said if date.moment is not None), said[0] if said else None)
+    present_dates = [date for date in dates if date is not None]
+    return next(
+        (date for date in present_dates if date.moment is not None), present_dates[0] if present_dates else None
+    )
 
 
 def _read(text: str) -> tuple[datetime, Precision] | None:
@@ -155,8 +157,8 @@ def _read(text: str) -> tuple[datetime, Precision] | None:
     if zone and _DATE_WORD.match(zone):
         zone, end = None, clock.start("zone")
     before, after = text[: clock.start()].rstrip(" ,"), text[end:].strip(" ,")
-    found = _day(f"{before} {after.removeprefix('on ').strip()}".strip())
-    return _timed(*found, clock, zone, standard=bool(before) and not after) if found else None
+    day_and_precision = _day(f"{before} {after.removeprefix('on ').strip()}".strip())
+    return _timed(*day_and_precision, clock, zone, standard=bool(before) and not after) if day_and_precision else None
 
 
 def _digits(text: str) -> tuple[datetime, Precision] | None:
@@ -189,9 +191,9 @@ def _day(text: str) -> tuple[datetime, Precision] | None:
             return datetime(int(slashed[4]), min(first, second), max(first, second), tzinfo=UTC), "day"
         return None
     for form in _CALENDAR:
-        if not (found := form.match(text)):
+        if not (match := form.match(text)):
             continue
-        parts = found.groupdict()
+        parts = match.groupdict()
         month = _MONTHS.index(parts["name"][:3].lower()) + 1 if parts.get("name") else int(parts["month"])
         if not (year := _full_year(parts["year"])):
             return None
@@ -227,13 +229,13 @@ def _timed(
     moment = day + timedelta(hours=hour, minutes=minute, seconds=second, microseconds=micros)
     if not zone:
         return moment, "local"
-    known = _zone(zone.strip(), standard=standard)
-    if known is None:
+    zone_offset = _zone(zone.strip(), standard=standard)
+    if zone_offset is None:
         # an unknown word may mean the afternoon in another language
         return (moment, "local") if zone.upper() in _AMBIGUOUS or _OFFSET.match(zone) or zone == "CST" else (day, "day")
-    if isinstance(known, timedelta):
-        return moment - known, "moment"
-    local = moment.replace(tzinfo=known)
+    if isinstance(zone_offset, timedelta):
+        return moment - zone_offset, "moment"
+    local = moment.replace(tzinfo=zone_offset)
     certain = tz.datetime_exists(local) and not tz.datetime_ambiguous(local)
     return (local.astimezone(UTC), "moment") if certain else (moment, "local")
 

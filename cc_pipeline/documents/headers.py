@@ -68,8 +68,8 @@ _MAX_LENGTH_DIGITS = 18
 def is_feed(payload: bytes) -> bool:
     """Whether a feed's root element is within the first bytes; junk may precede it, but no page."""
     head = payload[:_HEAD_BYTES]
-    found = _FEED_ROOT.search(head)
-    return found is not None and _PAGE.search(head, 0, found.start()) is None
+    feed_root = _FEED_ROOT.search(head)
+    return feed_root is not None and _PAGE.search(head, 0, feed_root.start()) is None
 
 
 def is_json_feed(payload: bytes) -> bool:
@@ -87,8 +87,8 @@ def split_content_type(value: str | None) -> tuple[str | None, str | None]:
     """
     if not value:
         return None, None
-    found = _TYPE.match(value)
-    mime = found.group(1).lower() if found else None
+    match = _TYPE.match(value)
+    mime = match.group(1).lower() if match else None
     if mime and not _FULL_TYPE.match(value):
         mime = mime.strip("/")
         if mime == "text" or (kind_of(mime) == "other" and not mime.startswith(_BINARY)):
@@ -102,9 +102,9 @@ def content_type(headers: Headers) -> tuple[str | None, str | None]:
     previous field if that is of the same type (Fetch, 2.2.2)."""
     mime = label = None
     for value in header_values(headers, "content-type"):
-        named, charset = split_content_type(value)
-        if named is not None and named != mime:
-            mime, label = named, None
+        media_type, charset = split_content_type(value)
+        if media_type is not None and media_type != mime:
+            mime, label = media_type, None
         label = charset or label
     return mime, label
 
@@ -131,20 +131,20 @@ def kind_of(mime: str) -> Kind:
 def root_element(payload: bytes) -> str | None:
     """Returns the root element of a document (``rss``, ``feed``, ``rdf``, ``channel``, ``html`` or a sitemap's), if it
     is within the first bytes."""
-    at = 3 if payload.startswith(b"\xef\xbb\xbf") else 0
-    while at < _PROLOGUE_BYTES:
-        space = _SPACE.match(payload, at)
-        at = space.end() if space else at
+    position = 3 if payload.startswith(b"\xef\xbb\xbf") else 0
+    while position < _PROLOGUE_BYTES:
+        space = _SPACE.match(payload, position)
+        position = space.end() if space else position
         for start, end in _PROLOGUE:
-            if payload.startswith(start, at):
-                after = payload.find(end, at + len(start), at + _PROLOGUE_BYTES)
+            if payload.startswith(start, position):
+                prologue_end = payload.find(end, position + len(start), position + _PROLOGUE_BYTES)
                 break
         else:
-            found = _ROOT.match(payload, at)
-            return found.group(1).decode("ascii").lower() if found else None
-        if after < 0:
+            root = _ROOT.match(payload, position)
+            return root.group(1).decode("ascii").lower() if root else None
+        if prologue_end < 0:
             return None
-        at = after + len(end)
+        position = prologue_end + len(end)
     return None
 
 
@@ -169,9 +169,9 @@ def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> Chose
     payload = narrowed(payload)
     if detected in _SAY_NOTHING or (detected is not None and "octet" in detected):
         detected = None
-    chosen = _chosen(mime, detected, payload)
-    kind = _kind_by_root(chosen.kind, detected, payload)
-    return chosen if kind == chosen.kind else ChosenKind(kind, "bytes")
+    choice = _chosen(mime, detected, payload)
+    kind = _kind_by_root(choice.kind, detected, payload)
+    return choice if kind == choice.kind else ChosenKind(kind, "bytes")
 
 
 def _chosen(mime: str | None, detected: str | None, payload: bytes) -> ChosenKind:
@@ -182,8 +182,12 @@ def _chosen(mime: str | None, detected: str | None, payload: bytes) -> ChosenKin
         return ChosenKind(kind, "header")
     is_html = detected in _HTML_TYPES
     follows = mime == "text/plain" or (kind == "other" and ("octet" in mime or (is_html and not is_program(mime))))
-    found = kind_of(detected)
-    return ChosenKind(found, "archive", is_html) if follows and found != kind else ChosenKind(kind, "header")
+    detected_kind = kind_of(detected)
+    return (
+        ChosenKind(detected_kind, "archive", is_html)
+        if follows and detected_kind != kind
+        else ChosenKind(kind, "header")
+    )
 
 
 def is_program(mime: str | None) -> bool:
@@ -243,9 +247,9 @@ def header_values(headers: Headers, name: str) -> list[str]:
 def headers_map(headers: Headers, status_line: str | None) -> dict[str, str]:
     """Returns values by lower-case name, the status line under ``response``. Repeated headers are joined with a comma,
     cookies with a line feed."""
-    found: dict[str, str] = {}
+    header_map: dict[str, str] = {}
     if status_line is not None:
-        found["response"] = status_line
+        header_map["response"] = status_line
     restored = {key.lower().removeprefix(_REWRITTEN) for key, _ in headers if key.lower().startswith(_REWRITTEN)}
     for key, value in headers:
         name = key.lower()
@@ -253,8 +257,8 @@ def headers_map(headers: Headers, status_line: str | None) -> dict[str, str]:
             continue
         name = name.removeprefix(_REWRITTEN)
         glue = "\n" if name == "set-cookie" else ", "
-        found[name] = found[name] + glue + value if name in found else value
-    return found
+        header_map[name] = header_map[name] + glue + value if name in header_map else value
+    return header_map
 
 
 def was_gzip(headers: Headers) -> bool:

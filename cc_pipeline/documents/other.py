@@ -55,7 +55,7 @@ def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[L
     """Returns a link for each entry: type ``url``, or ``sitemap`` in an index, with ``lastmod``, ``changefreq`` and
     ``priority`` as attributes; after it its alternatives in other languages (``link``, with their attributes), images
     and videos. ``item_index`` is the index of the entry."""
-    wanted = _ENTRIES[local_name(root)[1]]
+    entry_name = _ENTRIES[local_name(root)[1]]
     resolve = browser_resolver(url)
     links: list[Link] = []
 
@@ -73,10 +73,10 @@ def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[L
         domain = domain_of(host) if host else None
         links.append(Link(kind, href, absolute, "", attributes.get("rel"), attributes, host, domain, place))
 
-    for place, entry in enumerate(each for each in root if local_name(each)[1] == wanted):
+    for place, entry in enumerate(element for element in root if local_name(element)[1] == entry_name):
         if "links_cut" in flags:
             break
-        location, facts, others = None, {}, []
+        location, facts, extensions = None, {}, []
         for child in entry:
             name, text = local_name(child)[1], (child.text or "").strip()
             if name == "loc":
@@ -84,14 +84,14 @@ def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[L
             elif name in _FACTS:
                 facts[name] = text
             else:
-                others.append(child)
-        add(wanted, location, facts, place)
-        for other in others:
-            if local_name(other)[1] == "link":
-                attributes = {str(name): str(value) for name, value in other.attrib.items() if name != "href"}
-                add("link", other.get("href"), attributes, place)
+                extensions.append(child)
+        add(entry_name, location, facts, place)
+        for extension in extensions:
+            if local_name(extension)[1] == "link":
+                attributes = {str(name): str(value) for name, value in extension.attrib.items() if name != "href"}
+                add("link", extension.get("href"), attributes, place)
                 continue
-            for inner in other:
+            for inner in extension:
                 if kind := _ADDRESSES.get(local_name(inner)[1]):
                     add(kind, (inner.text or "").strip(), {}, place)
     return tuple(links)
@@ -116,10 +116,12 @@ def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
         if text.count("[") + text.count("{") > limits.elements:
             # parsed values would take fifty times the text: the strings are read one by one
             flags.add("elements_cut")
-            found = "\n".join(
-                _unescaped(each[1]) for each in _STRING.finditer(text[: limits.text_chars]) if each[1] and not each[2]
+            texts = "\n".join(
+                _unescaped(string[1])
+                for string in _STRING.finditer(text[: limits.text_chars])
+                if string[1] and not string[2]
             )
-            return Found("json", collapsed(found), flags=flags)
+            return Found("json", collapsed(texts), flags=flags)
         try:
             value = json.loads(text.lstrip("\ufeff"), strict=False)
         except (ValueError, RecursionError):
@@ -127,8 +129,8 @@ def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
         else:
             lines = "\n".join(_strings(value))
             return Found("json", collapsed(_cut(lines, limits, flags)), flags=flags)
-    kept = _cut(text.lstrip("\ufeff"), limits, flags).strip()
-    return Found("text", collapsed(kept), kept or None, "as it is", flags=flags)
+    plain_text = _cut(text.lstrip("\ufeff"), limits, flags).strip()
+    return Found("text", collapsed(plain_text), plain_text or None, "as it is", flags=flags)
 
 
 def _unescaped(written: str) -> str:
@@ -142,11 +144,11 @@ def _strings(value: Any) -> Iterator[str]:
     """Yields the strings of a JSON value in document order, without the names of members. Needs no recursion."""
     waiting = [iter((value,))]
     while waiting:
-        for each in waiting[-1]:
-            if isinstance(each, str):
-                yield each
-            elif isinstance(each, (dict, list)):
-                waiting.append(iter(each.values() if isinstance(each, dict) else each))
+        for member in waiting[-1]:
+            if isinstance(member, str):
+                yield member
+            elif isinstance(member, (dict, list)):
+                waiting.append(iter(member.values() if isinstance(member, dict) else member))
                 break
         else:
             waiting.pop()
@@ -162,11 +164,11 @@ def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> Foun
         return Found("xml", "", flags=flags | {"xml_unreadable"})
     if not well_formed:
         flags.add("xml_malformed")
-    found = collapsed(_cut(" ".join(root.itertext()), limits, flags))
+    full_text = collapsed(_cut(" ".join(root.itertext()), limits, flags))
     if local_name(root)[1] not in _ENTRIES:  # in any namespace
-        return Found("xml", found, flags=flags)
+        return Found("xml", full_text, flags=flags)
     rows = entries(root, url, limits, flags) if links else ()
-    return Found("sitemap", found, links=rows, flags=flags)
+    return Found("sitemap", full_text, links=rows, flags=flags)
 
 
 def _cut(text: str, limits: Limits, flags: set[str]) -> str:
@@ -223,37 +225,37 @@ def _without_large_streams(payload: bytes, limits: Limits, flags: set[str]) -> b
     and streams of objects. Images may be blanked: only text is read."""
     blanked = bytearray()
     view = memoryview(payload)
-    at = done = looked = 0
-    while looked < _LOOKED_BYTES and (found := _STREAM.search(payload, at)) is not None:
-        begin = at = found.end()
-        about = payload[max(0, found.start() - _ABOUT_BYTES) : found.start()].rpartition(b" obj")[2]
-        if (b"/FlateDecode" not in about and b"/Fl " not in about) or _NEEDED.search(about):
+    position = copied = inflated_bytes = 0
+    while inflated_bytes < _LOOKED_BYTES and (stream := _STREAM.search(payload, position)) is not None:
+        begin = position = stream.end()
+        dictionary = payload[max(0, stream.start() - _ABOUT_BYTES) : stream.start()].rpartition(b" obj")[2]
+        if (b"/FlateDecode" not in dictionary and b"/Fl " not in dictionary) or _NEEDED.search(dictionary):
             continue
         inflating = zlib.decompressobj()
         try:
             size = len(inflating.decompress(view[begin : begin + limits.pdf_stream_bytes], limits.pdf_stream_bytes))
         except zlib.error:
             continue
-        looked += size
+        inflated_bytes += size
         if size < limits.pdf_stream_bytes:
             continue
         end = payload.find(b"endstream", begin)
         end = len(payload) if end < 0 else end
-        blanked += payload[done:begin] + bytes(end - begin)
-        at = done = end
-        if b"/Image" not in about:
+        blanked += payload[copied:begin] + bytes(end - begin)
+        position = copied = end
+        if b"/Image" not in dictionary:
             flags.add("text_cut")
-    return bytes(blanked + payload[done:]) if done else payload
+    return bytes(blanked + payload[copied:]) if copied else payload
 
 
 def _text(document: Any, limits: Limits, flags: set[str]) -> str:
     import pypdfium2  # noqa: PLC0415
 
     parts: list[str] = []
-    left = limits.text_chars
+    remaining_chars = limits.text_chars
     until = time.monotonic() + limits.pdf_seconds
     for number in range(len(document)):
-        if number >= limits.pdf_pages or left <= 0 or time.monotonic() > until:
+        if number >= limits.pdf_pages or remaining_chars <= 0 or time.monotonic() > until:
             flags.add("text_cut")
             break
         try:
@@ -261,16 +263,16 @@ def _text(document: Any, limits: Limits, flags: set[str]) -> str:
             try:
                 text = page.get_textpage()
                 count = text.count_chars()
-                if count > left:
+                if count > remaining_chars:
                     flags.add("text_cut")
-                part = text.get_text_range(0, min(count, left)) if count > 0 else ""
+                part = text.get_text_range(0, min(count, remaining_chars)) if count > 0 else ""
             finally:
                 page.close()
         except pypdfium2.PdfiumError:
             flags.add("pdf_page_unreadable")
             continue
-        left -= len(part)
-        parts.append("\n".join(line for each in part.splitlines() if (line := each.strip("\x00 \t\ufffe"))))
+        remaining_chars -= len(part)
+        parts.append("\n".join(line for raw_line in part.splitlines() if (line := raw_line.strip("\x00 \t\ufffe"))))
     return "\n".join(part for part in parts if part)
 
 

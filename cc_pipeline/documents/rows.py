@@ -51,8 +51,8 @@ def _batch(
 ) -> pa.RecordBatch:
     """Returns a batch. Row i takes its shared columns from page ``numbers[i]``, the others from ``rows`` or
     ``ready``."""
-    whole = numbers == range(len(pages))
-    index = None if whole else pa.array(numbers, pa.int32())
+    has_all_pages = numbers == range(len(pages))
+    index = None if has_all_pages else pa.array(numbers, pa.int32())
     columns = []
     for field in schema:
         if field.name in ready:
@@ -94,15 +94,15 @@ class _FlatLinks:
         """Returns one list a page: the page's own links that the 2012 document lists, null if there are none."""
         structs = pa.StructArray.from_arrays([self._columns[field.name] for field in LINK], fields=list(LINK))
         counts = list(self._counts)
-        own = [
+        positions = [
             place
             for place, (item, tag, name) in enumerate(zip(self._items, self._tags, self._names, strict=True))
             if item is None and (name is None or LINK_ATTRIBUTE.get(tag) == name)
         ]
-        if len(own) < len(self._items):
-            structs = structs.take(pa.array(own, pa.int64()))
+        if len(positions) < len(self._items):
+            structs = structs.take(pa.array(positions, pa.int64()))
             counts = [0] * len(counts)
-            for place in own:
+            for place in positions:
                 counts[self.pages[place]] += 1
         offsets: list[int | None] = []
         total = 0
@@ -156,7 +156,7 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(each) for key, each in value.items()}
+        return {_without_surrogates(key): _without_surrogates(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_surrogates(each) for each in value]
+        return [_without_surrogates(member) for member in value]
     return value

@@ -54,8 +54,8 @@ class LocalStore:
         return self._within is not None and not os.path.realpath(path).startswith(self._within)
 
     def _named_link(self, path: Path) -> EnvironmentFault:
-        below = [one for one in (*reversed(path.parents), path) if self.root in one.parents]
-        link = next((one for one in below if self._leads_out(one)), path)
+        paths_below = [ancestor for ancestor in (*reversed(path.parents), path) if self.root in ancestor.parents]
+        link = next((ancestor for ancestor in paths_below if self._leads_out(ancestor)), path)
         return EnvironmentFault(
             f"{link} is a link to {os.path.realpath(link)}, which is not below the folder {self.root}",
             "Put or mount the files there, or name the folder that holds both.",
@@ -81,12 +81,12 @@ class LocalStore:
     def head_now(self, key: str) -> Answer:
         """Does the same as ``head``, without an event loop."""
         try:
-            found = os.stat(self.path(key))
+            file_status = os.stat(self.path(key))
         except OSError as error:
             return _refusal(error)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(file_status.st_mode):
             return Answer(404, {}, b"not a regular file")
-        return Answer(200, {"content-length": str(found.st_size), "etag": _etag(found)}, b"")
+        return Answer(200, {"content-length": str(file_status.st_size), "etag": _etag(file_status)}, b"")
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
         return self.fetch_now(key, span, limit)
@@ -100,11 +100,11 @@ class LocalStore:
         # outside of the try: a file in place of a folder is not an existing object
         make_durable_folder(target.parent)
         try:
-            with written_whole(target, durable=True, new=only_if_absent, make_folder=False) as beside:
+            with written_whole(target, durable=True, new=only_if_absent, make_folder=False) as temporary:
                 if isinstance(data, Path):
-                    shutil.copyfile(data, beside)
+                    shutil.copyfile(data, temporary)
                 else:
-                    beside.write_bytes(data)
+                    temporary.write_bytes(data)
         except FileExistsError:
             return Answer(412, {}, b"the object exists already")
         try:
@@ -133,10 +133,10 @@ class LocalStore:
                 key = path.relative_to(self.root).as_posix()
                 if key.startswith(prefix):
                     try:
-                        found = path.stat()
+                        file_status = path.stat()
                     except FileNotFoundError:
                         continue  # renamed or deleted since the folder was read
-                    yield Listed(key, found.st_size, _etag(found), found.st_mtime)
+                    yield Listed(key, file_status.st_size, _etag(file_status), file_status.st_mtime)
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
         return Answer(200, {}, b""), list(self.listing_now(prefix))
@@ -145,8 +145,8 @@ class LocalStore:
         """Does nothing: no file is kept open."""
 
 
-def _etag(found: os.stat_result) -> str:
-    return f'"{found.st_mtime_ns:x}-{found.st_size:x}-{found.st_ino:x}"'
+def _etag(file_status: os.stat_result) -> str:
+    return f'"{file_status.st_mtime_ns:x}-{file_status.st_size:x}-{file_status.st_ino:x}"'
 
 
 def _refusal(error: OSError) -> Answer:
@@ -155,11 +155,11 @@ def _refusal(error: OSError) -> Answer:
 
 
 def _answer(descriptor: int, span: Span | None, limit: int) -> Answer:
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    file_status = os.fstat(descriptor)
+    if not stat.S_ISREG(file_status.st_mode):
         return Answer(404, {}, b"not a regular file")
-    size = found.st_size
-    etag = _etag(found)
+    size = file_status.st_size
+    etag = _etag(file_status)
     if span is None:
         body = _read(descriptor, 0, min(size, limit + 1))
         return Answer(200, {"content-length": str(size), "etag": etag}, body)
@@ -177,9 +177,9 @@ def _read(descriptor: int, offset: int, length: int) -> bytes:
     if len(body) == length or not body:
         return body
     parts = [body]
-    have = len(body)
+    size = len(body)
     # one pread stops at about 2 GiB on Linux, and may stop early on network file systems
-    while have < length and (more := os.pread(descriptor, length - have, offset + have)):
-        parts.append(more)
-        have += len(more)
+    while size < length and (piece := os.pread(descriptor, length - size, offset + size)):
+        parts.append(piece)
+        size += len(piece)
     return b"".join(parts)

@@ -43,7 +43,7 @@ def open_store(
     ``UserInputError`` for any other text.
     """
     scheme = scheme_of(root)
-    root, own = split_access(root)
+    root, own_access = split_access(root)
     if not scheme:
         if not root:
             raise UserInputError("the place to read from is empty; give a folder, an https:// or an s3:// address")
@@ -60,8 +60,8 @@ def open_store(
         from cc_pipeline.stores.web import HttpClient  # noqa: PLC0415
 
         options = _with_endpoint(s3 or S3Options())
-        asked = options.endpoint or "https://s3.amazonaws.com"
-        client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(asked))
+        endpoint = options.endpoint or "https://s3.amazonaws.com"
+        client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(endpoint))
         return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, client)
     if scheme in ("http", "https"):
         from cc_pipeline.stores.web import HttpClient, HttpStore  # noqa: PLC0415
@@ -72,7 +72,7 @@ def open_store(
                 "is asked; copy it into a folder"
             )
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root), public_only=public_only)
-        return HttpStore(root, client, own or access)
+        return HttpStore(root, client, own_access or access)
     raise UserInputError(f"{shown(root)!r} is not a folder, file://, http(s):// or s3:// address")
 
 
@@ -112,10 +112,10 @@ def may_be_public(host: str) -> bool:
 def is_public(address: object) -> bool:
     """Whether a numeric address is reachable from everywhere, and belongs to one host. Raises ``ValueError`` for a
     name."""
-    found = ipaddress.ip_address(str(address).partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    found = found if mapped is None else mapped
-    return found.is_global and not found.is_multicast
+    ip_address = ipaddress.ip_address(str(address).partition("%")[0])
+    mapped = getattr(ip_address, "ipv4_mapped", None)
+    ip_address = ip_address if mapped is None else mapped
+    return ip_address.is_global and not ip_address.is_multicast
 
 
 def system_proxy(url: str) -> str | None:

@@ -86,11 +86,14 @@ class Bucket:
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool) -> Answer:
         """Writes an object completely or not at all. The status is 412 if ``only_if_absent`` is set and it exists."""
         path = f"{self._name}/{key}"
-        given: dict[str, Any] = {"mode": "create" if only_if_absent else "overwrite", "max_concurrency": _PARTS_AT_ONCE}
+        upload_options: dict[str, Any] = {
+            "mode": "create" if only_if_absent else "overwrite",
+            "max_concurrency": _PARTS_AT_ONCE,
+        }
         if isinstance(data, bytes):
-            return (await self._ask(lambda s3: s3._pipe_file(path, data, chunksize=PART_BYTES, **given)))[0]
+            return (await self._ask(lambda s3: s3._pipe_file(path, data, chunksize=PART_BYTES, **upload_options)))[0]
         part = max(PART_BYTES, math.ceil(data.stat().st_size / _MOST_PARTS))
-        return (await self._ask(lambda s3: s3._put_file(str(data), path, chunksize=part, **given)))[0]
+        return (await self._ask(lambda s3: s3._put_file(str(data), path, chunksize=part, **upload_options)))[0]
 
     async def delete(self, key: str) -> Answer:
         """Removes an object. A missing object is no error for S3."""
@@ -98,10 +101,15 @@ class Bucket:
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
         """Lists the objects whose keys start with ``prefix``; also returns the server's answer, maybe a refusal."""
-        answer, found = await self._ask(lambda s3: s3._find(self._name, prefix=prefix, detail=True))
+        answer, objects = await self._ask(lambda s3: s3._find(self._name, prefix=prefix, detail=True))
         return answer, [
-            Listed(path[len(self._name) + 1 :], one["size"], one.get("ETag"), one["LastModified"].timestamp())
-            for path, one in (found or {}).items()
+            Listed(
+                path[len(self._name) + 1 :],
+                metadata["size"],
+                metadata.get("ETag"),
+                metadata["LastModified"].timestamp(),
+            )
+            for path, metadata in (objects or {}).items()
         ]
 
     async def close(self) -> None:
@@ -166,10 +174,10 @@ def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts
         The limit is per request and not per upload, so that s3fs can delete the parts of an upload that fails.
         """
 
-        async def _call_s3(self, method: str, *given: Any, **named: Any) -> Any:
-            size = len(named.get("Body") or b"")
+        async def _call_s3(self, method: str, *args: Any, **kwargs: Any) -> Any:
+            size = len(kwargs.get("Body") or b"")
             async with asyncio.timeout(timeouts.total + size / timeouts.slowest):
-                return await super()._call_s3(method, *given, **named)
+                return await super()._call_s3(method, *args, **kwargs)
 
     session = {} if options.profile is None else {"profile": options.profile}
     files = Bounded(
@@ -189,14 +197,14 @@ def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts
 
 def _refusal(error: Exception) -> Answer | None:
     """Returns the server's answer in an error of s3fs, its code as in an S3 error document; ``None`` without one."""
-    told = error if isinstance(error, ClientError) else error.__cause__
-    if not isinstance(told, ClientError):
+    client_error = error if isinstance(error, ClientError) else error.__cause__
+    if not isinstance(client_error, ClientError):
         return None
-    code = told.response.get("Error", {}).get("Code", "")  # the status again if the body could not be read
-    about = told.response.get("ResponseMetadata", {})
-    headers = {name.lower(): value for name, value in about.get("HTTPHeaders", {}).items()}
+    code = client_error.response.get("Error", {}).get("Code", "")  # the status again if the body could not be read
+    metadata = client_error.response.get("ResponseMetadata", {})
+    headers = {name.lower(): value for name, value in metadata.get("HTTPHeaders", {}).items()}
     document = "" if code.isdecimal() else f"<Error><Code>{code}</Code></Error>"
-    return Answer(about.get("HTTPStatusCode", 500), headers, document.encode())
+    return Answer(metadata.get("HTTPStatusCode", 500), headers, document.encode())
 
 
 def find_credentials(options: S3Options, place: str) -> Credentials:
@@ -207,12 +215,12 @@ def find_credentials(options: S3Options, place: str) -> Credentials:
     if options.access_key and options.secret_key:
         return Credentials(options.access_key, options.secret_key)
     try:
-        found = botocore.session.Session(profile=options.profile).get_credentials()
+        credentials = botocore.session.Session(profile=options.profile).get_credentials()
     except BotoCoreError as error:
         raise EnvironmentFault(f"S3 credentials cannot be read: {error}", "Check the AWS profile") from error
-    if found is None:
+    if credentials is None:
         raise needs_credentials(place)
-    return found
+    return credentials
 
 
 class S3Store:
@@ -282,9 +290,12 @@ class S3Store:
         return await (await self._opened()).delete(self._prefix + key)
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
-        answer, found = await (await self._opened()).listing(self._prefix + prefix)
+        answer, objects = await (await self._opened()).listing(self._prefix + prefix)
         cut = len(self._prefix)
-        return answer, [Listed(one.key[cut:], one.size, one.etag, one.modified) for one in found]
+        return answer, [
+            Listed(listed_object.key[cut:], listed_object.size, listed_object.etag, listed_object.modified)
+            for listed_object in objects
+        ]
 
     async def close(self) -> None:
         await self._client.close()

@@ -116,11 +116,17 @@ class HttpClient:
                 ) as response,
             ):
                 closed = _watch_end(response)
-                most = (bound if response.status == hoped_for else ERROR_BODY_BYTES) + 1
-                given = response.headers
-                if intake is not None and response.status == hoped_for and intake.begins(response.status, given):
-                    return Answer(response.status, given, b"", await _hand_on(response, most, intake, deadline))
-                return Answer(response.status, given, await _read_bounded(response, most))
+                max_bytes = (bound if response.status == hoped_for else ERROR_BODY_BYTES) + 1
+                response_headers = response.headers
+                if (
+                    intake is not None
+                    and response.status == hoped_for
+                    and intake.begins(response.status, response_headers)
+                ):
+                    return Answer(
+                        response.status, response_headers, b"", await _hand_on(response, max_bytes, intake, deadline)
+                    )
+                return Answer(response.status, response_headers, await _read_bounded(response, max_bytes))
         except TimeoutError as error:
             raise NoAnswer("timeout", str(error) or "the answer took too long") from error
         except aiohttp.ClientPayloadError as error:
@@ -160,10 +166,10 @@ class _PublicResolver(aiohttp.ThreadedResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await super().resolve(host, port, family)
-        if not all(is_public(one["host"]) for one in found):
+        addresses = await super().resolve(host, port, family)
+        if not all(is_public(address["host"]) for address in addresses):
             raise NoAnswer("redirected", f"{host} is a name of a private network's address")
-        return found
+        return addresses
 
 
 def _watch_end(response: aiohttp.ClientResponse) -> asyncio.Future[None] | None:
@@ -184,30 +190,30 @@ def _take_error(closed: asyncio.Future[None]) -> None:
         closed.exception()
 
 
-async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     parts: list[bytes] = []
-    have = 0
-    while have < most:
-        block = await response.content.read(most - have)
+    size = 0
+    while size < max_bytes:
+        block = await response.content.read(max_bytes - size)
         if not block:
             return b"".join(parts)
         parts.append(block)
-        have += len(block)
+        size += len(block)
     if not response.content.at_eof():
         response.close()  # the rest is not needed: close the connection instead of reading it
     return b"".join(parts)
 
 
-async def _hand_on(response: aiohttp.ClientResponse, most: int, intake: Intake, deadline: asyncio.Timeout) -> int:
-    have = 0
-    while have < most and (block := await response.content.read(min(most - have, 1 << 16))):
-        have += len(block)
+async def _hand_on(response: aiohttp.ClientResponse, max_bytes: int, intake: Intake, deadline: asyncio.Timeout) -> int:
+    size = 0
+    while size < max_bytes and (block := await response.content.read(min(max_bytes - size, 1 << 16))):
+        size += len(block)
         intake.take(block)
         if intake.is_full:
             await _wait_for_room(intake, deadline)
     if not response.content.at_eof():
         response.close()
-    return have
+    return size
 
 
 async def _wait_for_room(intake: Intake, deadline: asyncio.Timeout) -> None:
@@ -240,8 +246,8 @@ class HttpStore:
     """
 
     def __init__(self, base: str, client: HttpClient, access: Access = NO_ACCESS) -> None:
-        place, own = split_access(base)
-        self._access = own or access
+        place, own_access = split_access(base)
+        self._access = own_access or access
         self._headers = self._access.headers
         self._base = as_sent(place).rstrip("/") + "/"
         self._client = client
@@ -252,19 +258,19 @@ class HttpStore:
 
     def headers_at(self, address: str) -> Mapping[str, str]:
         """Returns the headers with credentials for an address at this store's own scheme, host and port; else none."""
-        here, there = urlsplit(self._base), urlsplit(address)
-        return self._headers if (here.scheme, here.netloc) == (there.scheme, there.netloc.lower()) else {}
+        base, target = urlsplit(self._base), urlsplit(address)
+        return self._headers if (base.scheme, base.netloc) == (target.scheme, target.netloc.lower()) else {}
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
-        asked = self.url(key) + self._access.suffix
+        request_url = self.url(key) + self._access.suffix
         if span is None:
-            return await self._client.ask("GET", asked, self._headers, hoped_for=_OK, bound=limit, intake=intake)
+            return await self._client.ask("GET", request_url, self._headers, hoped_for=_OK, bound=limit, intake=intake)
         headers = {**self._headers, "Range": span.header}
-        return await self._client.ask("GET", asked, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
+        return await self._client.ask("GET", request_url, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
 
     async def head(self, key: str) -> Answer:
-        asked = self.url(key) + self._access.suffix
-        return await self._client.ask("HEAD", asked, self._headers, hoped_for=_OK, bound=0)
+        request_url = self.url(key) + self._access.suffix
+        return await self._client.ask("HEAD", request_url, self._headers, hoped_for=_OK, bound=0)
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
         raise EnvironmentFault(f"{self._base} cannot be written to", "Use a local folder or an s3:// place")

@@ -43,15 +43,15 @@ def read_rows(workspace: Workspace, table: str) -> list[str]:
     return sorted(map(repr, workspace.lake.read(table, columns=columns).to_pylist()))
 
 
-def assert_same(one: Workspace, other: Workspace, slugs: Iterable[str]) -> None:
+def assert_same(first: Workspace, second: Workspace, slugs: Iterable[str]) -> None:
     """Raises ``AssertionError`` unless two homes have the same tables of ``CRAWL``, and the same digests of them."""
     for table in MADE:
-        assert read_rows(one, table) == read_rows(other, table), table
+        assert read_rows(first, table) == read_rows(second, table), table
     slices = slices_of(CRAWL, slugs)
     for stage in (FETCH, PARSE):
-        assert stage.made_from(one.lake, slices) == stage.made_from(other.lake, slices)
-        assert stage.versions(one.lake, slices) == stage.versions(other.lake, slices)
-    assert _read_fetches(one) == _read_fetches(other)
+        assert stage.made_from(first.lake, slices) == stage.made_from(second.lake, slices)
+        assert stage.versions(first.lake, slices) == stage.versions(second.lake, slices)
+    assert _read_fetches(first) == _read_fetches(second)
 
 
 def _read_fetches(workspace: Workspace) -> list[str]:
@@ -64,14 +64,20 @@ def find_leftovers(workspace: Workspace) -> list[str]:
 
     Journals of committed records are kept for a week and do not count.
     """
-    keys = [one.key for one in workspace.place.listing("records/") if f"/{COMMITTED}/" not in one.key]
+    keys = [
+        stored_object.key
+        for stored_object in workspace.place.listing("records/")
+        if f"/{COMMITTED}/" not in stored_object.key
+    ]
     return [key for key in keys if key.endswith(".jsonl") or "/plans/" in key or "/leases/" in key]
 
 
 def find_unnamed_files(workspace: Workspace) -> set[str]:
     """Returns the stored files that no row refers to."""
-    named = set(workspace.lake.read("records", columns=["stored_file"]).column(0).to_pylist())
-    return {one.key for one in workspace.place.listing("records/") if one.key.endswith(".gz")} - named
+    named_files = set(workspace.lake.read("records", columns=["stored_file"]).column(0).to_pylist())
+    return {
+        stored_object.key for stored_object in workspace.place.listing("records/") if stored_object.key.endswith(".gz")
+    } - named_files
 
 
 class EngineTests:
@@ -126,8 +132,8 @@ class EngineTests:
     ) -> None:
         """Each row has the archived payload, and each capture has a page."""
         expected = {
-            (one.warc_filename, one.warc_record_offset): ("fetched", one.payload_length)
-            for one in source[1].of(CRAWL, subset="warc")
+            (capture.warc_filename, capture.warc_record_offset): ("fetched", capture.payload_length)
+            for capture in source[1].of(CRAWL, subset="warc")
         }
         home = shutil.copytree(located, tmp_path / "home")
         with _opened(source[0], home) as workspace:
@@ -147,14 +153,14 @@ class EngineTests:
         """The digests are equal too, so that the next run of either engine has nothing to do."""
         homes = [shutil.copytree(located, tmp_path / "mine"), shutil.copytree(local, tmp_path / "theirs")]
         slugs = _slugs(targets)
-        with _opened(source[0], homes[0]) as mine, _opened(source[0], homes[1]) as theirs:
-            _finish(mine, targets, engine)
-            assert_same(mine, theirs, slugs)
-            for workspace, by in ((mine, LOCAL), (theirs, engine)):
-                again = _finish(workspace, targets, by)
-                assert all(report.written == 0 for one in again for report in one.reports.values())
-                assert all(one.reports["records"].requests == 0 for one in again)
-            assert_same(mine, theirs, slugs)
+        with _opened(source[0], homes[0]) as engine_home, _opened(source[0], homes[1]) as local_home:
+            _finish(engine_home, targets, engine)
+            assert_same(engine_home, local_home, slugs)
+            for workspace, runner in ((engine_home, LOCAL), (local_home, engine)):
+                second_results = _finish(workspace, targets, runner)
+                assert all(report.written == 0 for partition in second_results for report in partition.reports.values())
+                assert all(partition.reports["records"].requests == 0 for partition in second_results)
+            assert_same(engine_home, local_home, slugs)
 
     def test_each_subset_of_a_target_has_its_rows(self, engine: Engine, source: Bucket, tmp_path: Path) -> None:
         """Web pages and robots.txt files have separate rows of records and pages."""
@@ -170,8 +176,8 @@ class EngineTests:
         with _opened(source[0], tmp_path / "home", subsets=subsets) as workspace:
             workspace.register_targets([parse_target(slug)])
             _finish(workspace, [slug], engine, TABLES)
-            found = workspace.lake.read("records", columns=["target"]).column(0).to_pylist()
-            assert {target: found.count(target) for target in found} == counts
+            record_targets = workspace.lake.read("records", columns=["target"]).column(0).to_pylist()
+            assert {target: record_targets.count(target) for target in record_targets} == counts
             pages = workspace.lake.read("page_metadata", columns=["target"]).column(0).to_pylist()
             assert {*pages} == counts.keys()
             assert not find_leftovers(workspace)
@@ -183,11 +189,11 @@ class EngineTests:
         home = shutil.copytree(located, tmp_path / "home")
         with _opened(source[0], home) as workspace:
             _finish(workspace, ["example.com"], LOCAL)
-            later = _finish(workspace, ["host:www.example.com", "absent.example"], engine)
-            found = {made.slug: made.reports["records"] for made in later}
-            assert found["host_www.example.com"].requests == 0
-            assert found["host_www.example.com"].written > 0
-            assert found["absent.example"].per_target["absent.example"]["rows:records"] == 0
+            later_results = _finish(workspace, ["host:www.example.com", "absent.example"], engine)
+            reports = {partition.slug: partition.reports["records"] for partition in later_results}
+            assert reports["host_www.example.com"].requests == 0
+            assert reports["host_www.example.com"].written > 0
+            assert reports["absent.example"].per_target["absent.example"]["rows:records"] == 0
             assert not find_leftovers(workspace)
 
     def test_what_is_damaged_or_gone_has_a_row_that_says_so(
@@ -198,15 +204,15 @@ class EngineTests:
         captures = source[1].of(CRAWL, subset="warc", domain="example.com")
         _damage(root, captures[len(captures) // 2])
         (root / min(capture.warc_filename for capture in captures)).unlink()
-        with _opened(root, tmp_path / "mine") as mine, _opened(root, tmp_path / "theirs") as theirs:
-            for workspace, by in ((mine, engine), (theirs, LOCAL)):
+        with _opened(root, tmp_path / "mine") as engine_home, _opened(root, tmp_path / "theirs") as local_home:
+            for workspace, runner in ((engine_home, engine), (local_home, LOCAL)):
                 workspace.register_targets([parse_target("example.com")])
-                _finish(workspace, ["example.com"], by, TABLES)
-            assert_same(mine, theirs, ["example.com"])
-            outcomes = mine.lake.read("records", columns=["outcome"]).column(0).to_pylist()
+                _finish(workspace, ["example.com"], runner, TABLES)
+            assert_same(engine_home, local_home, ["example.com"])
+            outcomes = engine_home.lake.read("records", columns=["outcome"]).column(0).to_pylist()
             assert set(outcomes) == {"fetched", "quarantined", "missing"}
             assert len(outcomes) == len(captures)
-            assert not find_leftovers(mine)
+            assert not find_leftovers(engine_home)
 
     def test_a_source_that_has_nothing_for_now_is_asked_again(
         self, engine: Engine, source: Bucket, tmp_path: Path
@@ -218,8 +224,8 @@ class EngineTests:
         with _opened(root, tmp_path / "home") as workspace:
             workspace.register_targets([parse_target("example.com")])
             segments.rename(tmp_path / "away")
-            [made] = _make(workspace, ["example.com"], engine, TABLES)
-            assert isinstance(made.error, Incomplete)
+            [partition] = _make(workspace, ["example.com"], engine, TABLES)
+            assert isinstance(partition.error, Incomplete)
             assert "fetched" not in workspace.lake.read("records", columns=["outcome"]).column(0).to_pylist()
             (tmp_path / "away").rename(segments)
             _finish(workspace, ["example.com"], engine, TABLES)
@@ -257,11 +263,11 @@ def _finish(
     workspace: Workspace, targets: Iterable[str], engine: Engine, tables: Sequence[str] = TABLES[1:]
 ) -> list[Made]:
     """Runs all ``targets``; returns their results, or raises the error of a failed one."""
-    made = _make(workspace, targets, engine, tables)
-    for one in made:
-        if one.error is not None:
-            raise one.error
-    return made
+    partitions = _make(workspace, targets, engine, tables)
+    for partition in partitions:
+        if partition.error is not None:
+            raise partition.error
+    return partitions
 
 
 def _damage(root: Path, capture: Capture) -> None:

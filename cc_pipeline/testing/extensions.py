@@ -59,7 +59,9 @@ class ExtensionTests:
 
     def test_it_is_found_and_says_what_it_is(self, extension: Extension) -> None:
         """It is in use under its own name, with a summary of one line."""
-        assert [one for one in extensions() if one.name == extension.name] == [extension]
+        assert [found_extension for found_extension in extensions() if found_extension.name == extension.name] == [
+            extension
+        ]
         assert extension.summary and "\n" not in extension.summary
 
     def test_its_module_loads_nothing_heavy(self) -> None:
@@ -89,8 +91,10 @@ class ExtensionTests:
             columns = {*table.schema.names}
             assert columns >= {*table.slice_columns, *table.sort_by, *table.apart}, table.name
             assert table in all_tables()
-            has_both = {"crawl", "target"} <= columns
-            assert not has_both or table.has_targets or table.removed_with == "nothing", f"no purge clears {table.name}"
+            has_slice_columns = {"crawl", "target"} <= columns
+            assert not has_slice_columns or table.has_targets or table.removed_with == "nothing", (
+                f"no purge clears {table.name}"
+            )
             assert table.stage is None or not table.has_row_a_slice or table.slice_columns, table.name
 
     def test_each_column_of_a_table_and_a_view_has_a_note(self, extension: Extension, tmp_path: Path) -> None:
@@ -117,9 +121,9 @@ class ExtensionTests:
                 "SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' UNION ALL "
                 "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name = 'main'"
             ).fetchall()
-        own = {view.name for view in extension.views() if "." not in view.name}
-        assert {view for view, comment in views if comment} >= own
-        assert [f"{view}.{column}" for view, column, note in columns if view in own and not note] == []
+        own_views = {view.name for view in extension.views() if "." not in view.name}
+        assert {view for view, comment in views if comment} >= own_views
+        assert [f"{view}.{column}" for view, column, note in columns if view in own_views and not note] == []
 
     def test_each_command_has_help(self, extension: Extension) -> None:
         """Each command has help in the list of commands, and each command of a group too."""
@@ -127,28 +131,32 @@ class ExtensionTests:
         for name in extension.commands():
             command = tree.commands[name]  # type: ignore[attr-defined]
             assert command.get_short_help_str(), name
-            for below, each in getattr(command, "commands", {}).items():
-                assert each.get_short_help_str(), f"{name} {below}"
+            for subcommand_name, subcommand in getattr(command, "commands", {}).items():
+                assert subcommand.get_short_help_str(), f"{name} {subcommand_name}"
 
     def test_its_definitions_build_under_a_prefix(self, extension: Extension) -> None:
         """In a code location of several homes, every asset and job has the name of its home as a prefix."""
-        at = Placement(("books",), alone=False)
-        added = extension.definitions(at)
-        found = definitions(at)
-        dg.Definitions.validate_loadable(found)
+        placement = Placement(("books",), alone=False)
+        added = extension.definitions(placement)
+        built = definitions(placement)
+        dg.Definitions.validate_loadable(built)
         assert _problem(extension) == ""
-        keys = {spec.key for spec in found.resolve_all_asset_specs()}
-        jobs = {job.name for job in found.resolve_all_job_defs()}
+        keys = {spec.key for spec in built.resolve_all_asset_specs()}
+        jobs = {job.name for job in built.resolve_all_job_defs()}
         if added is not None:
-            assert keys >= {at.key(asset.name) for asset in added.assets}
-            assert jobs >= {at.of(job.name) for job in added.jobs}
+            assert keys >= {placement.key(asset.name) for asset in added.assets}
+            assert jobs >= {placement.of(job.name) for job in added.jobs}
 
     def test_what_it_lacks_is_named_with_what_brings_it(self, extension: Extension) -> None:
         """An extension without its libraries is listed with the command that installs them."""
         assert all(extension.needs.values())
-        [listed] = [one for one in list_extensions(load_settings({})) if one.name == extension.name]
-        assert listed.state == ("lacks libraries" if extension.missing else "in use")
-        assert bool(listed.advice) == bool(extension.missing)
+        [listing] = [
+            listed_extension
+            for listed_extension in list_extensions(load_settings({}))
+            if listed_extension.name == extension.name
+        ]
+        assert listing.state == ("lacks libraries" if extension.missing else "in use")
+        assert bool(listing.advice) == bool(extension.missing)
 
     def test_all_else_works_without_it(self, extension: Extension) -> None:
         """If the variable excludes it, the command line and the definitions load none of its modules."""
@@ -157,11 +165,13 @@ class ExtensionTests:
 
 
 def _problem(extension: Extension) -> str:
-    [problem] = [found.problem for found in find_extensions() if found.name == extension.name]
+    [problem] = [
+        found_extension.problem for found_extension in find_extensions() if found_extension.name == extension.name
+    ]
     return problem
 
 
 def _python(code: str, **variables: str) -> str:
-    done = run([sys.executable, "-P", "-c", code], whole_environment(variables))
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    process = run([sys.executable, "-P", "-c", code], whole_environment(variables))
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout.decode()

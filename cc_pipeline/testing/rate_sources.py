@@ -23,14 +23,14 @@ class RateSourceTests:
         """Two processes take slots in turn, for some seconds ahead."""
         sources = [self.open_source("slots.example.org", _LIMITS) for _ in range(2)]
         moments: list[float] = []
-        for turn in range(40):
-            ahead, spacing, count = sources[turn % 2].slots(5, _RATE, 0.0)
+        for round_number in range(40):
+            wait, spacing, count = sources[round_number % 2].slots(5, _RATE, 0.0)
             assert 1 <= count <= 5
-            moments += [time.monotonic() + ahead + number * spacing for number in range(count)]
+            moments += [time.monotonic() + wait + number * spacing for number in range(count)]
         moments.sort()
         assert len(moments) >= 40
         for place, moment in enumerate(moments):
-            assert sum(each < moment + 1.0 for each in moments[place:]) <= _RATE
+            assert sum(other_moment < moment + 1.0 for other_moment in moments[place:]) <= _RATE
         for source in sources:
             source.close()
 
@@ -42,12 +42,12 @@ class RateSourceTests:
 
     def test_one_host_does_not_wait_for_another(self) -> None:
         """The slots of one host do not reduce those of others."""
-        busy, other = self.open_source("busy.example.org", _LIMITS), self.open_source("free.example.org", _LIMITS)
+        busy, free = self.open_source("busy.example.org", _LIMITS), self.open_source("free.example.org", _LIMITS)
         busy.slots(1, _RATE, 30.0)
-        assert other.slots(1, _RATE, 0.0)[0] < 5.0
-        assert (busy.renew(0), other.renew(0)) == (8, 8)
+        assert free.slots(1, _RATE, 0.0)[0] < 5.0
+        assert (busy.renew(0), free.renew(0)) == (8, 8)
         busy.close()
-        other.close()
+        free.close()
 
     def test_requests_under_way_never_exceed_the_limit_and_are_given_back(self) -> None:
         """A share shrinks when other sources open, and grows again when one of them closes."""

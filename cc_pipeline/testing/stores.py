@@ -66,7 +66,7 @@ class StoreTests:
     def test_a_range_is_its_bytes_and_says_where_they_lie(self) -> None:
         """Ranges start at an offset, reach the end of the object, or count from its end."""
         size = len(_DATA)
-        asked = {
+        spans = {
             Span(0, 1): (0, 1),
             Span(70_000, 20_000): (70_000, 90_000),
             Span(0, size): (0, size),
@@ -76,7 +76,7 @@ class StoreTests:
         }
 
         async def work(store: Store) -> None:
-            for span, (start, stop) in asked.items():
+            for span, (start, stop) in spans.items():
                 answer = await store.fetch(_KEY, span)
                 assert (answer.status, answer.body, answer.handed_on) == (206, _DATA[start:stop], 0), span
                 assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{size}"
@@ -175,11 +175,11 @@ class StoreTests:
         """The complete body is in exactly one of them: a store may use the intake, or not."""
 
         async def work(store: Store) -> None:
-            taken = _Taken()
-            answer = await store.fetch(_KEY, Span(1_000, 90_000), intake=taken)
-            assert (answer.status, bytes(taken.body) + answer.body) == (206, _DATA[1_000:91_000])
-            assert answer.handed_on == len(taken.body)
-            assert taken.begun in ([], [206])
+            intake = _Taken()
+            answer = await store.fetch(_KEY, Span(1_000, 90_000), intake=intake)
+            assert (answer.status, bytes(intake.body) + answer.body) == (206, _DATA[1_000:91_000])
+            assert answer.handed_on == len(intake.body)
+            assert intake.begun in ([], [206])
 
         self._at({_KEY: _DATA}, work)
 
@@ -204,8 +204,8 @@ class StoreTests:
 
         async def work(store: Store) -> None:
             for key in _KEYS:
-                for given, data in ((b"first", b"first"), (tmp_path / "file", _DATA), (b"", b"")):
-                    assert (await store.put(key, given)).status == 200
+                for source, data in ((b"first", b"first"), (tmp_path / "file", _DATA), (b"", b"")):
+                    assert (await store.put(key, source)).status == 200
                     assert (await store.fetch(key, limit=len(_DATA))).body == data
 
         self._at({}, work)
@@ -239,17 +239,19 @@ class StoreTests:
         objects = {**{key: key.encode() for key in _KEYS}, **{f"many/{number:03}": b"12" for number in range(30)}}
 
         async def work(store: Store) -> None:
-            async def listed(prefix: str) -> dict[str, int]:
-                answer, found = await store.listing(prefix)
-                assert answer.status == 200 and len({one.key for one in found}) == len(found)
-                return {one.key: one.size for one in found}
+            async def list_sizes(prefix: str) -> dict[str, int]:
+                answer, listed_objects = await store.listing(prefix)
+                assert answer.status == 200 and len({listed_object.key for listed_object in listed_objects}) == len(
+                    listed_objects
+                )
+                return {listed_object.key: listed_object.size for listed_object in listed_objects}
 
-            assert await listed("") == {key: len(data) for key, data in objects.items()}
-            assert await listed("many/01") == {f"many/01{digit}": 2 for digit in range(10)}
-            assert await listed("nothing/") == {}
+            assert await list_sizes("") == {key: len(data) for key, data in objects.items()}
+            assert await list_sizes("many/01") == {f"many/01{digit}": 2 for digit in range(10)}
+            assert await list_sizes("nothing/") == {}
             await store.delete("many/010")
             await store.put("many/01", b"123")
-            assert await listed("many/01") == {"many/01": 3, **{f"many/01{digit}": 2 for digit in range(1, 10)}}
+            assert await list_sizes("many/01") == {"many/01": 3, **{f"many/01{digit}": 2 for digit in range(1, 10)}}
 
         self._at(objects, work)
 

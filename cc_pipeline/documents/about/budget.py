@@ -39,26 +39,26 @@ class Reading:
         self.cut |= self._steps < 0
         return self._steps >= 0
 
-    def take(self, text: str, most: int | None = None) -> str | None:
+    def take(self, text: str, max_chars: int | None = None) -> str | None:
         """Returns the text up to the bound; ``None`` once the budget is spent."""
         if self._chars <= 0:
             self.cut = True
             return None
-        bound = self._value_chars if most is None else most
+        bound = self._value_chars if max_chars is None else max_chars
         self.cut |= len(text) > bound
-        kept = text[:bound]
-        self._chars -= len(kept)
-        return kept
+        excerpt = text[:bound]
+        self._chars -= len(excerpt)
+        return excerpt
 
-    def text(self, node: Node, most: int | None = None, separator: str = "") -> str | None:
+    def text(self, node: Node, max_chars: int | None = None, separator: str = "") -> str | None:
         """Returns the text of an element with white space collapsed and ``separator`` between its parts. The full text
         is charged to the budget."""
         if self._chars <= 0:
             self.cut = True
             return None
-        whole = node.text(deep=True, separator=separator)
-        self._chars -= len(whole)
-        bound = self._value_chars if most is None else most
-        text = collapsed(whole)
+        full_text = node.text(deep=True, separator=separator)
+        self._chars -= len(full_text)
+        bound = self._value_chars if max_chars is None else max_chars
+        text = collapsed(full_text)
         self.cut |= len(text) > bound
         return text[:bound]

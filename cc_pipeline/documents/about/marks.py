@@ -53,16 +53,16 @@ class Metas:
             if not content or content.isspace():
                 continue
             attributes = tag["attributes"]
-            if several := attributes.get("property"):
-                for key in several.split()[:4]:
+            if properties := attributes.get("property"):
+                for key in properties.split()[:4]:
                     _put(self.graph, key, content)
             for attribute in ("name", "http-equiv"):
                 if key := attributes.get(attribute):
                     _put(self.names, key, content)
 
 
-def _put(found: dict[str, list[str]], key: str, content: str) -> None:
-    contents = found.setdefault(plain(key[:100]), [])
+def _put(contents_by_key: dict[str, list[str]], key: str, content: str) -> None:
+    contents = contents_by_key.setdefault(plain(key[:100]), [])
     if len(contents) < _MAX_SAME:
         contents.append(content)
 
@@ -100,16 +100,16 @@ class Marks:
         """Reads the tree."""
         reading = self.reading
         items, subjects = Microdata(reading, resolve), Rdfa(reading, resolve)
-        found = []
+        marked_nodes = []
         for node in selected(tree, _WANTED):
             if not reading.node():
                 break
             attributes = node.attributes
-            found.append((node, node.tag or "", attributes))
+            marked_nodes.append((node, node.tag or "", attributes))
             if "itemscope" in attributes:
                 items.refer(attributes, node)
         level_one = 0
-        for node, tag, attributes in found:
+        for node, tag, attributes in marked_nodes:
             if tag in _HEADINGS:
                 level_one += tag == "h1"
                 self._heading(node, _HEADINGS[tag])
@@ -122,13 +122,13 @@ class Marks:
             if not attributes.keys().isdisjoint(RDFA_ATTRIBUTES) and not _is_page_meta(node, tag, attributes):
                 subjects.add(node, tag, attributes)
         self.microdata, self.loose = items.items[:_MAX_ITEMS], items.loose
-        stated = subjects.items()
-        self.rdfa, self.loose_rdfa = stated[:_MAX_ITEMS], subjects.loose
-        reading.cut |= len(items.items) > _MAX_ITEMS or len(stated) > _MAX_ITEMS
+        rdfa_items = subjects.items()
+        self.rdfa, self.loose_rdfa = rdfa_items[:_MAX_ITEMS], subjects.loose
+        reading.cut |= len(items.items) > _MAX_ITEMS or len(rdfa_items) > _MAX_ITEMS
 
     def structured(self) -> list[Structured]:
         """Returns microdata and RDFa items as JSON texts, in the order of the page."""
-        found = []
+        structured_items = []
         for syntax, items in (("microdata", self.microdata), ("rdfa", self.rdfa)):
             seen: set[int] = set()
             for item in items:
@@ -136,8 +136,8 @@ class Marks:
                     value = json.dumps(
                         written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":")
                     )
-                    found.append(Structured(syntax, item.get("type", []), value))
-        return found
+                    structured_items.append(Structured(syntax, item.get("type", []), value))
+        return structured_items
 
     def _heading(self, node: Node, level: int) -> None:
         if len(self.headings) >= _MAX_HEADINGS:

@@ -27,12 +27,12 @@ _MAX_NODES = 2_000
 
 def kinds_of(node: Node, key: str = "@type") -> list[str]:
     """Returns the types of a node, without their vocabulary."""
-    named = node.get(key)
-    if named is None:
+    types = node.get(key)
+    if types is None:
         return []
     return [
         kind.replace("#", "/").replace(":", "/").rpartition("/")[2]
-        for kind in (named if isinstance(named, list) else [named])[:16]
+        for kind in (types if isinstance(types, list) else [types])[:16]
         if isinstance(kind, str)
     ]
 
@@ -56,7 +56,7 @@ class Nodes:
 
     def __init__(self, values: Iterable[Any]) -> None:
         articles: list[Node] = []
-        rest: list[Node] = []
+        other_nodes: list[Node] = []
         self.named: dict[str, Node] = {}
         for node in _walk(values):
             kinds = kinds_of(node)
@@ -65,9 +65,9 @@ class Nodes:
             if is_article(kinds):
                 articles.append(node)
             elif kinds and not is_other(kinds):
-                rest.append(node)
+                other_nodes.append(node)
         self.article: Node = articles[0] if articles else {}
-        self.about_page = articles[:1] + alone(rest, "@type")
+        self.about_page = articles[:1] + alone(other_nodes, "@type")
 
     def whole(self, value: Any) -> Any:
         """Returns the node that a reference names; any other value unchanged."""
@@ -95,8 +95,8 @@ def _walk(values: Iterable[Any]) -> Iterator[Node]:
             waiting.extend(reversed(node[:_MAX_NODES]))
         elif isinstance(node, dict):
             yield node
-            within = [node[key] for key in _WITHIN if isinstance(node.get(key), (dict, list))]
-            waiting.extend(reversed(within))
+            nested_nodes = [node[key] for key in _WITHIN if isinstance(node.get(key), (dict, list))]
+            waiting.extend(reversed(nested_nodes))
 
 
 def word(value: Any) -> str | None:

@@ -120,11 +120,11 @@ def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bo
         for source, extensive in ((MARKUP, False), (TEXT, True))[: 1 + article]:
             if extensive:
                 bound_texts(tree)
-            found = _find_date()(
+            iso_day = _find_date()(
                 tree, extensive_search=extensive, original_date=True, url=url, min_date=_FIRST_GUESS, max_date=latest
             )
-            if found:
-                return date.fromisoformat(found), source
+            if iso_day:
+                return date.fromisoformat(iso_day), source
     return None
 
 
@@ -151,27 +151,27 @@ class Stated(NamedTuple):
 def stated(text: object, fetched: datetime | None) -> Stated | None:
     """Returns the date in a text. ``None`` if it is no date, an ambiguous one, or impossible for a page fetched at
     ``fetched``."""
-    found = read_date(text) if isinstance(text, str) else None
-    if found is None or found.moment is None or found.precision is None:
+    parsed = read_date(text) if isinstance(text, str) else None
+    if parsed is None or parsed.moment is None or parsed.precision is None:
         return None
-    day = _day_as_written(found.text) if found.precision == "moment" else found.moment.date()
-    if day is None or abs(day - found.moment.date()) > timedelta(days=1):
-        day = found.moment.date()
+    day = _day_as_written(parsed.text) if parsed.precision == "moment" else parsed.moment.date()
+    if day is None or abs(day - parsed.moment.date()) > timedelta(days=1):
+        day = parsed.moment.date()
     if (
         day < _FIRST_MOMENT
         or day in _NO_DATES
-        or found.moment > (fetched + _MOMENTS_AHEAD if fetched is not None else _LAST_MOMENT)
+        or parsed.moment > (fetched + _MOMENTS_AHEAD if fetched is not None else _LAST_MOMENT)
     ):
         return None
-    return Stated(found.moment, found.precision, day)
+    return Stated(parsed.moment, parsed.precision, day)
 
 
 def _day_as_written(text: str) -> date | None:
     if plain := _PLAIN_DAY.match(text):
         with contextlib.suppress(ValueError):
             return date.fromisoformat(plain[0])
-    found = _DAY_AS_WRITTEN.search(text)
-    moment = parse_date(found.group(found.lastindex or 0)) if found else None
+    match = _DAY_AS_WRITTEN.search(text)
+    moment = parse_date(match.group(match.lastindex or 0)) if match else None
     return moment.date() if moment else None
 
 
@@ -180,8 +180,8 @@ def in_url(url: str, fetched: datetime | None) -> Stated | None:
     _, _, path = url[:_URL_CHARS].partition("://")
     for year, _, month, day in _IN_URL.findall(path):
         day_in_path = f"{year}-{month:0>2}-{day:0>2}" if month.isdigit() else f"{day} {month} {year}"
-        if found := stated(day_in_path, fetched):
-            return found
+        if url_date := stated(day_in_path, fetched):
+            return url_date
     return None
 
 
@@ -208,18 +208,18 @@ def published(nodes: Nodes, metas: Metas, marks: Marks, url: str, fetched: datet
     """
     day = in_url(url, fetched)
     for source, text in _published(nodes, metas, marks):
-        found = stated(text, fetched)
-        if found and (day is None or abs((found.day - day.day).days) <= 1):
+        stated_date = stated(text, fetched)
+        if stated_date and (day is None or abs((stated_date.day - day.day).days) <= 1):
             # the moment may be stated in another zone than the page's own
-            return When(found if day is None else found._replace(day=day.day), source)
+            return When(stated_date if day is None else stated_date._replace(day=day.day), source)
     return When(day, "url") if day else None
 
 
 def modified(nodes: Nodes, metas: Metas, marks: Marks, fetched: datetime | None) -> When | None:
     """Returns the first date of the last change that is readable and possible."""
     for source, text in _modified(nodes, metas, marks):
-        if found := stated(text, fetched):
-            return When(found, source)
+        if stated_date := stated(text, fetched):
+            return When(stated_date, source)
     return None
 
 
@@ -242,8 +242,8 @@ def _of_nodes(nodes: Nodes, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]
     for node in nodes.about_page:
         for name in names:
             value = node.get(name)
-            for each in value[:4] if isinstance(value, list) else [value]:
-                yield "json-ld", each.get("@value") if isinstance(each, dict) else each
+            for date_value in value[:4] if isinstance(value, list) else [value]:
+                yield "json-ld", date_value.get("@value") if isinstance(date_value, dict) else date_value
 
 
 def _of_metas(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tuple[str, Any]]:
@@ -258,9 +258,9 @@ def _of_metas(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tupl
 def _of_items(marks: Marks, names: tuple[str, ...], dublin: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     yield from (("microdata", text) for text in _stated_by(marks.microdata, marks.loose, names))
     if marks.rdfa or marks.loose_rdfa:
-        everywhere = [f"{scheme}://schema.org/{name}" for name in names for scheme in ("http", "https")]
-        everywhere += [space + name for name in dublin for space in _IN_DC]
-        yield from (("rdfa", text) for text in _stated_by(marks.rdfa, marks.loose_rdfa, tuple(everywhere)))
+        property_iris = [f"{scheme}://schema.org/{name}" for name in names for scheme in ("http", "https")]
+        property_iris += [space + name for name in dublin for space in _IN_DC]
+        yield from (("rdfa", text) for text in _stated_by(marks.rdfa, marks.loose_rdfa, tuple(property_iris)))
 
 
 def _stated_by(items: list[Item], loose: dict[str, list[Any]], names: tuple[str, ...]) -> Iterator[Any]:
@@ -269,16 +269,16 @@ def _stated_by(items: list[Item], loose: dict[str, list[Any]], names: tuple[str,
             yield from properties.get(name, ())
 
 
-def _of_times(times: list[Time], wanted: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _of_times(times: list[Time], kind_words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for time in times:
-        if any(word in time.kind for word in wanted) and not any(word in time.kind for word in _OTHER_KIND):
+        if any(word in time.kind for word in kind_words) and not any(word in time.kind for word in _OTHER_KIND):
             yield "time", time.datetime
 
 
 def _near_heading(times: list[Time]) -> Iterator[tuple[str, Any]]:
     """Yields the ``time`` elements by their distance from the page's main heading."""
-    own = [time for time in times if not any(word in time.kind for word in (*_OTHER_KIND, *_MODIFIED_KIND))]
-    if len(own) <= _MOST_TIMES:
-        behind = [time for time in own if time.headings == 1]
-        for time in (*behind, *reversed([time for time in own if time.headings == 0])):
+    article_times = [time for time in times if not any(word in time.kind for word in (*_OTHER_KIND, *_MODIFIED_KIND))]
+    if len(article_times) <= _MOST_TIMES:
+        after_heading = [time for time in article_times if time.headings == 1]
+        for time in (*after_heading, *reversed([time for time in article_times if time.headings == 0])):
             yield "time", time.datetime

@@ -47,13 +47,13 @@ _START_SECONDS = 120.0
 _FRUITLESS_STARTS = 3
 
 
-def take(many: int, options: ParseOptions, read: Callable[..., Any]) -> list[Worker]:
-    """Returns at most ``many`` of the waiting workers with these options and reader. Ends the other waiting workers."""
+def take(max_workers: int, options: ParseOptions, read: Callable[..., Any]) -> list[Worker]:
+    """Returns at most ``max_workers`` waiting workers with these options and reader. Ends those with others."""
     with _lock:
         _only([os.getpid(), options, read])
         alive = [worker for worker in _workers if worker.alive]
-        _workers[:] = alive[many:]
-        return alive[:many]
+        _workers[:] = alive[max_workers:]
+        return alive[:max_workers]
 
 
 def keep(worker: Worker, options: ParseOptions, read: Callable[..., Any]) -> bool:
@@ -81,14 +81,14 @@ def end() -> None:
         _only([])
 
 
-def _only(wanted: list[object]) -> None:
-    if _wanted == wanted:
+def _only(purpose: list[object]) -> None:
+    if _wanted == purpose:
         return
     if _wanted[:1] == [os.getpid()]:  # in a fork they belong to the parent
         for worker in _workers:
             worker.end()
     _workers.clear()
-    _wanted[:] = wanted
+    _wanted[:] = purpose
 
 
 atexit.register(end)
@@ -141,20 +141,22 @@ class _Pool:
     def __init__(self, options: ParseOptions, workers: int, read: Callable[[T], Input]) -> None:
         self._options = options
         self._read = read
-        kept = take(workers, options, read)
-        self._workers: list[Worker] = kept + [Worker(options, read) for _ in range(workers - len(kept))]
+        waiting_workers = take(workers, options, read)
+        self._workers: list[Worker] = waiting_workers + [
+            Worker(options, read) for _ in range(workers - len(waiting_workers))
+        ]
         self._tasks: dict[Worker, deque[_Task]] = {worker: deque() for worker in self._workers}
         self._done: dict[int, RecordBatches] = {}
         self._looked = time.monotonic()
 
     def run(self, batches: Iterable[Sequence[T]]) -> Iterator[RecordBatches]:
         source = enumerate(batches)
-        ahead = len(self._workers) * _AHEAD_PER_WORKER
-        wanted = 0
+        max_batches = len(self._workers) * _AHEAD_PER_WORKER
+        next_number = 0
         exhausted = False
         while True:
-            while not exhausted and self._held() < ahead:
-                worker = min(self._workers, key=lambda each: each.load)
+            while not exhausted and self._held() < max_batches:
+                worker = min(self._workers, key=lambda process: process.load)
                 if worker.load >= SLOTS:
                     break
                 number, items = next(source, (-1, ()))
@@ -162,9 +164,9 @@ class _Pool:
                     exhausted = True
                 else:
                     self._give(worker, _Task(number, items))
-            if wanted in self._done:
-                yield self._done.pop(wanted)
-                wanted += 1
+            if next_number in self._done:
+                yield self._done.pop(next_number)
+                next_number += 1
             elif any(self._tasks.values()):
                 self._wait()
             else:
@@ -181,8 +183,8 @@ class _Pool:
         busy = [worker for worker, tasks in self._tasks.items() if tasks]
         ready = _readable(busy)
         limits, now = self._options.limits, time.monotonic()
-        looks = now - self._looked >= _WATCH_SECONDS
-        if looks:
+        checks_memory = now - self._looked >= _WATCH_SECONDS
+        if checks_memory:
             self._looked = now
         for worker in busy:
             if worker in ready:
@@ -193,17 +195,17 @@ class _Pool:
                     self._done[self._tasks[worker].popleft().number] = answer
             elif worker.stuck_for(now) > (limits.seconds if worker.position >= 0 else _START_SECONDS):
                 self._replace(worker, f"no end after {limits.seconds:g} s")
-            elif looks and worker.memory > limits.memory_bytes + _MEMORY_OF_CODE:
+            elif checks_memory and worker.memory > limits.memory_bytes + _MEMORY_OF_CODE:
                 self._replace(worker, f"more than {limits.memory_bytes:,} bytes of memory")
 
     def _replace(self, worker: Worker, cause: str) -> None:
         """Ends a worker and gives its tasks to a new one; the page it was at is marked as broken."""
         tasks = self._tasks.pop(worker)
         task, position = tasks[0], worker.position
-        before = task.broken.get(position)
+        previous_break = task.broken.get(position)
         worker.end()
-        if 0 <= position < len(task.items) and (before is None or before.times == 1):
-            task.broken[position] = Broken(cause, 1 if before is None else 2)
+        if 0 <= position < len(task.items) and (previous_break is None or previous_break.times == 1):
+            task.broken[position] = Broken(cause, 1 if previous_break is None else 2)
         else:
             task.fruitless += 1
             if task.fruitless >= _FRUITLESS_STARTS:
@@ -215,8 +217,8 @@ class _Pool:
         fresh = Worker(self._options, self._read)
         self._workers[self._workers.index(worker)] = fresh
         self._tasks[fresh] = deque()
-        for each in tasks:
-            self._give(fresh, each)
+        for waiting_task in tasks:
+            self._give(fresh, waiting_task)
 
     def close(self) -> None:
         """Keeps the idle workers for the next call; ends the others."""

@@ -26,15 +26,15 @@ def rows_of(
     options: ParseOptions,
     read: Read,
     broken: Mapping[int, Broken],
-    at: Callable[[int], None] | None = None,
+    on_position: Callable[[int], None] | None = None,
 ) -> dict[str, pa.RecordBatch]:
     """Returns the rows of the items. Items in ``broken`` (by position) ended a worker: only their beginning is read. An
-    item that ended two is not read. ``at`` is called with each position before the item is touched."""
+    item that ended two is not read. ``on_position`` is called with each position before the item is touched."""
     pages: list[ParsedPage] = []
     inputs: list[Input] = []
     for place, item in enumerate(items):
-        if at is not None:
-            at(place)
+        if on_position is not None:
+            on_position(place)
         page = read(item)
         inputs.append(page)
         if isinstance(page, ParsedPage):
@@ -64,9 +64,9 @@ def _beginning(page: PageInput, options: ParseOptions) -> ParsedPage:
         depth=_SHORT_DEPTH,
     )
     short = replace(options, main_content="none", language=False, text_simhash=False, limits=limits)
-    found = parse_page(page, short)
-    flags = sorted({*(found.metadata.get("flags") or ()), "parser_ended"})
-    return replace(found, metadata={**found.metadata, "flags": flags})
+    parsed = parse_page(page, short)
+    flags = sorted({*(parsed.metadata.get("flags") or ()), "parser_ended"})
+    return replace(parsed, metadata={**parsed.metadata, "flags": flags})
 
 
 def _fit_for_tables(page: ParsedPage, source: Input) -> ParsedPage:

@@ -29,16 +29,16 @@ def serve(link: socket.socket, position: mmap.mmap, slots: Sequence[int]) -> Non
     """Parses batch after batch until the parent closes the link. A message is a slot and the length of the batch in it;
     the answer is the same slot and the lengths of the tables that are now in it."""
 
-    def at(place: int) -> None:
+    def set_position(place: int) -> None:
         POSITION.pack_into(position, 0, place)
 
     link.settimeout(_IDLE_SECONDS)
     with contextlib.suppress(OSError):
         while message := link.recv(BATCH.size):
             number, length = BATCH.unpack(message)
-            at(-1)
+            set_position(-1)
             options, read, items, broken = pickle.loads(take(slots[number], length))
-            link.sendall(ROWS.pack(number, *pack(slots[number], rows_of(items, options, read, broken, at))))
+            link.sendall(ROWS.pack(number, *pack(slots[number], rows_of(items, options, read, broken, set_position))))
 
 
 def bound_memory(limit: int) -> None:
@@ -49,9 +49,9 @@ def bound_memory(limit: int) -> None:
         return
     # macOS does not enforce this bound; the parent checks the process there (pool.py)
     for name in ("RLIMIT_DATA", "RLIMIT_FSIZE"):
-        if (which := getattr(resource, name, None)) is not None:
+        if (limit_kind := getattr(resource, name, None)) is not None:
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(which, (limit, limit))
+                resource.setrlimit(limit_kind, (limit, limit))
 
 
 def main() -> None:

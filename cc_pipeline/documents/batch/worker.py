@@ -65,9 +65,9 @@ def open_slot() -> int:
 def put(slot: int, data: bytes | pa.Buffer) -> int:
     """Writes ``data`` at the slot's beginning; returns its length. Raises ``OSError`` if memory is exhausted."""
     view = memoryview(data).cast("B")
-    at = 0
-    while at < len(view):
-        at += os.pwrite(slot, view[at:], at)
+    position = 0
+    while position < len(view):
+        position += os.pwrite(slot, view[position:], position)
     return len(view)
 
 
@@ -75,12 +75,12 @@ def take(slot: int, length: int) -> pa.Buffer:
     """Returns the ``length`` bytes that ``put`` wrote, in Arrow's memory: it is mostly reused, and not zeroed first."""
     data = pa.allocate_buffer(length)
     view = memoryview(data)
-    at = 0
-    while at < length:
-        read = os.preadv(slot, [view[at:]], at)
+    position = 0
+    while position < length:
+        read = os.preadv(slot, [view[position:]], position)
         if not read:
             raise EOFError("a slot holds less than was put into it")
-        at += read
+        position += read
     if length > _KEPT:
         os.ftruncate(slot, 0)
     return data
@@ -127,17 +127,17 @@ class Worker:
     def __init__(self, options: ParseOptions, read: Read) -> None:
         self._options = options
         self._read = read
-        self._link, theirs = socket.socketpair()
+        self._link, child_link = socket.socketpair()
         self._slots = [open_slot() for _ in range(SLOTS)]
         self._free = list(range(SLOTS))
         #: The slots of its unfinished batches, the oldest first, with the number of items of each.
         self._given: list[tuple[int, int]] = []
         self._fault = ""
-        with tempfile.TemporaryFile() as shared, theirs:
+        with tempfile.TemporaryFile() as shared, child_link:
             shared.write(POSITION.pack(-1))
             shared.flush()
             self._position = mmap.mmap(shared.fileno(), POSITION.size)
-            passed = (theirs.fileno(), shared.fileno(), *self._slots)
+            passed = (child_link.fileno(), shared.fileno(), *self._slots)
             command = children.python_command(_PROGRAM, options.limits.memory_bytes, *passed, beside=[read.__module__])
             self._process = children.start(
                 command, children.neutral_environment(), pass_fds=passed, stdin=subprocess.DEVNULL, cwd=os.sep
@@ -164,13 +164,13 @@ class Worker:
         """Returns the rows of the oldest batch; ``None`` if the process has ended, or its answer is invalid. Does not
         wait: call it when ``fileno`` is readable."""
         try:
-            told = self._link.recv(ROWS.size, socket.MSG_DONTWAIT)
+            message = self._link.recv(ROWS.size, socket.MSG_DONTWAIT)
         except OSError:
             return None
-        if not told:
+        if not message:
             return None
         try:
-            number, *lengths = ROWS.unpack(told)
+            number, *lengths = ROWS.unpack(message)
             slot, pages = self._given[0]
             if number != slot:
                 raise ValueError("it belongs to another batch")

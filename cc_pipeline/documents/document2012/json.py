@@ -188,8 +188,8 @@ def archive_info(page: PageInput) -> dict[str, int | None] | None:
 
 
 def _name_numbers(name: str) -> tuple[int | None, int | None, int | None]:
-    found = _SEGMENT.search(name)
-    segment = int(found.group(1)) if found else None
+    segment_match = _SEGMENT.search(name)
+    segment = int(segment_match.group(1)) if segment_match else None
     if arc := _ARC_NAME.search(name):
         date, part = (arc.group(2), arc.group(3)) if arc.group(2) else (arc.group(4), arc.group(5))
         return segment, int(date), int(part)
@@ -250,10 +250,10 @@ def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Li
         del out["parsed_as"]  # a text without content to the writer
         return
     if content["type"] == "html-doc":
-        own = content.get("links")
+        link_rows = content.get("links")
         if links is not None:
-            own = [link._asdict() for link in links if link.item_index is None and link.in_document]
-        out["content"] = html_doc(content, own, compat)
+            link_rows = [link._asdict() for link in links if link.item_index is None and link.in_document]
+        out["content"] = html_doc(content, link_rows, compat)
     else:
         out["content"] = _feed(content, compat)
 
@@ -284,10 +284,10 @@ def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
     headers = _pairs(row.get("http_headers"))
     if compat is None:
         return headers
-    for each in row.get("http_header_list") or ():
-        name = each["name"].lower()
+    for header_row in row.get("http_header_list") or ():
+        name = header_row["name"].lower()
         if name in headers:
-            headers[name] = each["value"]
+            headers[name] = header_row["value"]
     return {name: value for name, value in headers.items() if name not in NOT_KEPT_IN_2012}
 
 
@@ -297,7 +297,7 @@ def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | No
     _put(out, "title", content.get("title") or None)
     if meta_tags := content.get("meta_tags"):
         out["meta_tags"] = [_pairs(tag["attributes"]) for tag in meta_tags]
-    written = [each for link in links or () if (each := _link(link, compat)) is not None]
+    written = [written_link for link in links or () if (written_link := _link(link, compat)) is not None]
     if written:
         out["links"] = written
     return out
@@ -311,10 +311,10 @@ def _link(link: Mapping[str, Any], compat: Compat) -> dict[str, Any] | None:
             return None
         # an attribute called type overwrote the tag
         return {"type": link.get("type"), **attributes, "text": link.get("text") or "", "href": href}
-    own, tag = attributes.pop("type", None), link.get("type")
-    if own is not None and tag is not None:
-        attributes[TYPE_ATTRIBUTE] = own
-    return {**attributes, "type": tag or own, "text": link.get("text") or "", "href": href}
+    type_attribute, tag = attributes.pop("type", None), link.get("type")
+    if type_attribute is not None and tag is not None:
+        attributes[TYPE_ATTRIBUTE] = type_attribute
+    return {**attributes, "type": tag or type_attribute, "text": link.get("text") or "", "href": href}
 
 
 def _feed(content: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
@@ -383,5 +383,5 @@ def _one_or_many(values: list[dict[str, Any]]) -> Any:
 
 
 def _authors(authors: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
-    named = [{key: author[key] for key in ("name", "url") if author.get(key)} for author in authors or ()]
-    return [author for author in named if author.get("name")] or None
+    people = [{key: author[key] for key in ("name", "url") if author.get(key)} for author in authors or ()]
+    return [author for author in people if author.get("name")] or None

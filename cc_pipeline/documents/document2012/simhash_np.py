@@ -94,8 +94,8 @@ def _majority(prints: _Words) -> int:
     padded.reshape(-1)[: len(prints)] = prints
     result = 0
     for bit in range(8):
-        counted = ((padded >> np.uint64(bit)) & np.uint64(0x0101010101010101)).sum(axis=0, dtype=np.uint64)
-        votes = counted.astype("<u8", copy=False).view(np.uint8).reshape(rows, 8).sum(axis=0, dtype=np.int64)
+        octet_counts = ((padded >> np.uint64(bit)) & np.uint64(0x0101010101010101)).sum(axis=0, dtype=np.uint64)
+        votes = octet_counts.astype("<u8", copy=False).view(np.uint8).reshape(rows, 8).sum(axis=0, dtype=np.int64)
         for octet in np.flatnonzero(2 * votes > len(prints)):
             result |= 1 << (8 * int(octet) + bit)
     return result - (1 << 64) if result >> 63 else result

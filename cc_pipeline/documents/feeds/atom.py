@@ -32,13 +32,13 @@ def absolutize(markup: str | None, base: str) -> str | None:
     return _TAG.sub(lambda tag: _REFERENCE.sub(partial(_resolved, resolve), tag.group(0)), markup)
 
 
-def _resolved(resolve: Callable[[str], Resolved], found: re.Match[str]) -> str:
-    quote = '"' if found.group(2) is not None else "'"
-    value = found.group(2) if found.group(2) is not None else found.group(3)
+def _resolved(resolve: Callable[[str], Resolved], match: re.Match[str]) -> str:
+    quote = '"' if match.group(2) is not None else "'"
+    value = match.group(2) if match.group(2) is not None else match.group(3)
     url, _ = resolve(attribute_value(value))
     if url is None or value.startswith("#") or "://" in value:
-        return found.group(0)
-    return f"{found.group(1)}{quote}{url.replace('&', '&amp;').replace(quote, '&quot;')}{quote}"
+        return match.group(0)
+    return f"{match.group(1)}{quote}{url.replace('&', '&amp;').replace(quote, '&quot;')}{quote}"
 
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -55,7 +55,7 @@ _DATES_UPDATED = ("updated", "modified")
 def read_atom(root: Element, limits: Limits, base: str) -> Feed:
     """Reads a feed from its ``feed`` element; ``base`` is the feed's own URL."""
     feed = Feed("atom-feed", version=root.get("version"), language=root.get(f"{_XML}lang"))
-    own = local_name(root)[0]
+    feed_namespace = local_name(root)[0]
     make_absolute = partial(absolute_in, base)
     fields = 0
     # an entry may be the root of a document
@@ -71,7 +71,7 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
         if fields > FIELDS_MOST:
             feed.flags.add("lists_cut")
             continue
-        if namespace and namespace != own and namespace not in ATOM_NAMESPACES:
+        if namespace and namespace != feed_namespace and namespace not in ATOM_NAMESPACES:
             read_extension(feed, child, element_text(child), make_absolute)
         elif name == "title":
             feed.title = feed.title or construct(child, base)
@@ -99,14 +99,14 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
 
 def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
     item = FeedItem(language=element.get(f"{_XML}lang"))
-    own = local_name(element)[0]
+    entry_namespace = local_name(element)[0]
     make_absolute = partial(absolute_in, base)
     for place, child in enumerate(element):
         if place >= FIELDS_MOST:
             flags.add("lists_cut")
             break
         namespace, name = local_name(child)
-        if namespace and namespace != own and namespace not in ATOM_NAMESPACES:
+        if namespace and namespace != entry_namespace and namespace not in ATOM_NAMESPACES:
             read_extension(item, child, element_text(child), make_absolute)
             continue
         if name == "title":
@@ -182,9 +182,9 @@ def add_link(item: FeedItem, element: Element, link: FeedLink) -> None:
 def base_of(element: Element, base: str) -> str:
     """Returns the base of relative references inside an element: its ``xml:base``, resolved against the feed's URL. A
     very long ``xml:base`` is ignored: each reference would be as long again."""
-    found = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
-    found = [value for value in found if len(value) <= _BASE_CHARS]
-    for value in reversed(found):
+    bases = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
+    bases = [value for value in bases if len(value) <= _BASE_CHARS]
+    for value in reversed(bases):
         base = resolve_reference(base, value)
     return base
 
@@ -200,14 +200,14 @@ def absolute(element: Element, href: str, base: str) -> str:
 
 def read_person(element: Element, base: str) -> Person:
     """Returns a person construct: name, address, mail."""
-    found: dict[str, str | None] = {}
+    fields: dict[str, str | None] = {}
     for child in element:
-        found.setdefault(local_name(child)[1], element_text(child))
-    url = found.get("uri") or found.get("url") or found.get("homepage")
+        fields.setdefault(local_name(child)[1], element_text(child))
+    url = fields.get("uri") or fields.get("url") or fields.get("homepage")
     return Person(
-        found.get("name") or (None if len(element) else element_text(element)),
+        fields.get("name") or (None if len(element) else element_text(element)),
         absolute(element, url, base) if url else None,
-        found.get("email"),
+        fields.get("email"),
     )
 
 

@@ -39,10 +39,10 @@ def person(text: str) -> Person:
     """Parses ``mail (name)``, ``name <mail>``, ``name (mail)``, a mail address or a name."""
     if len(text) > _NAME_MOST:
         return Person(text)
-    if found := _EMAIL_NAME.match(text):
-        return Person(found.group(2).strip() or None, None, found.group(1))
-    if (found := _EMAIL_AT_END.search(text)) and "\n" not in (name := text[: found.start()].strip()):
-        return Person(name or None, None, found.group(1))
+    if match := _EMAIL_NAME.match(text):
+        return Person(match.group(2).strip() or None, None, match.group(1))
+    if (match := _EMAIL_AT_END.search(text)) and "\n" not in (name := text[: match.start()].strip()):
+        return Person(name or None, None, match.group(1))
     if "@" in text and " " not in text:
         return Person(None, None, text)
     return Person(text)

@@ -93,26 +93,28 @@ def repaired(text: str, *, tags: int, items: int) -> Repaired | None:
     """
     feed = _Repair()
     missing: set[str] = set()
-    at = seen = 0
-    while (begin := text.find("<", at)) >= 0 and seen < tags and feed.items <= items:
+    position = seen = 0
+    while (begin := text.find("<", position)) >= 0 and seen < tags and feed.items <= items:
         seen += 1
-        feed.text(text[at:begin])
-        found = text[begin + 1 : begin + 2] in ("!", "?") and next(s for s in _SECTIONS if text.startswith(s[0], begin))
-        if not found:
-            at = feed.tag(text, begin)
+        feed.text(text[position:begin])
+        section = text[begin + 1 : begin + 2] in ("!", "?") and next(
+            form for form in _SECTIONS if text.startswith(form[0], begin)
+        )
+        if not section:
+            position = feed.tag(text, begin)
             continue
-        opener, closer, kept = found
+        opener, closer, is_text = section
         end = -1 if closer in missing else text.find(closer, begin + len(opener))
         if end < 0:
             # never closed: only its opener is dropped
             missing.add(closer)
-            at = begin + len(opener)
+            position = begin + len(opener)
             continue
-        at = end + len(closer)
-        if kept:
-            feed.text(text[begin:at], raw=True)
+        position = end + len(closer)
+        if is_text:
+            feed.text(text[begin:position], raw=True)
     if begin < 0:
-        feed.text(text[at:])
+        feed.text(text[position:])
     document = feed.document()
     return None if document is None else Repaired(document, seen >= tags and begin >= 0)
 
@@ -136,17 +138,17 @@ class _Repair:
         if text and self._open and not self._ended:
             self._parts.append(text if raw else text.replace("]]>", "]]&gt;"))
 
-    def tag(self, text: str, at: int) -> int:
+    def tag(self, text: str, position: int) -> int:
         """Adds the tag at a position, or its ``<`` as text. Returns the position after it."""
-        found = _TAG.match(text, at) or _TORN.match(text, at)
-        if found is None:
+        match = _TAG.match(text, position) or _TORN.match(text, position)
+        if match is None:
             self.text("&lt;")
-            return at + 1
-        if found[1]:
-            self._end(found[2])
+            return position + 1
+        if match[1]:
+            self._end(match[2])
         else:
-            self._start(found[2], found[3])
-        return found.end()
+            self._start(match[2], match[3])
+        return match.end()
 
     def document(self) -> str | None:
         """Closes every open element and returns the document; ``None`` without a root."""
@@ -199,12 +201,12 @@ class _Repair:
         # a field's end tag ends no item, an item's end tag no channel
         passes = _ITEMS | _HOLDERS if local == "channel" else _ITEMS if local in _ITEMS else ()
         for place in range(len(self._open) - 1, 0, -1):
-            each = self._open[place][1]
-            if each == lowered:
+            open_name = self._open[place][1]
+            if open_name == lowered:
                 self._close_to(place)
                 return
-            each = each.rpartition(":")[2]
-            if (each in _HOLDERS or each in _ITEMS) and each not in passes:
+            open_name = open_name.rpartition(":")[2]
+            if (open_name in _HOLDERS or open_name in _ITEMS) and open_name not in passes:
                 return
 
     def _is_item(self, lowered: str) -> bool:
@@ -252,11 +254,11 @@ def _attributes(written: str) -> str:
     """Returns attributes as XML; text that is no attribute is dropped."""
     if "=" not in written:
         return ""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for name, *values in _ATTRIBUTE.findall(written):
         if _ATTRIBUTE_NAME.match(name):
-            found.setdefault(name, next(filter(None, values), ""))
-    return "".join(f' {name}="{value.replace(chr(34), "&quot;")}"' for name, value in found.items())
+            attributes.setdefault(name, next(filter(None, values), ""))
+    return "".join(f' {name}="{value.replace(chr(34), "&quot;")}"' for name, value in attributes.items())
 
 
 class XmlRead(NamedTuple):
@@ -309,25 +311,25 @@ def _within(text: str, tags: int) -> tuple[str, bool]:
     """Returns the text with at most ``tags`` tags, and whether it was cut."""
     if text.count("<") <= tags:
         return text, False
-    at = -1
+    end = -1
     for _ in range(tags + 1):
-        at = text.find("<", at + 1)
-    return text[:at], True
+        end = text.find("<", end + 1)
+    return text[:end], True
 
 
 def _split_verbatim(text: str) -> Iterator[str]:
     """Yields the text's parts in order: CDATA sections and comments, in which an ampersand is literal, and the parts
     between them."""
-    at = 0
-    while start := _VERBATIM_START.search(text, at):
+    position = 0
+    while start := _VERBATIM_START.search(text, position):
         closing = _VERBATIM[start[0]]
         end = text.find(closing, start.end())
         if end < 0:
             break
-        yield text[at : start.start()]
-        at = end + len(closing)
-        yield text[start.start() : at]
-    yield text[at:]
+        yield text[position : start.start()]
+        position = end + len(closing)
+        yield text[start.start() : position]
+    yield text[position:]
 
 
 def _read(data: bytes, *, recover: bool) -> Element | None:
@@ -367,10 +369,10 @@ class _Replacement:
             self.has_repaired = True
         return "&amp;" + found[0][1:] if value is None else value
 
-    def _value(self, found: re.Match[str]) -> str | None:
+    def _value(self, match: re.Match[str]) -> str | None:
         """Returns the escaped characters of a reference; ``None`` if it is no reference."""
-        name = found[1]
-        if not is_reference(found):
+        name = match[1]
+        if not is_reference(match):
             return None
         if name.startswith("#"):
             code = int(name[2:], 16) if name[1] in "xX" else int(name[1:])
@@ -384,16 +386,16 @@ class _Replacement:
         return None if value is None else escape(value)
 
 
-def is_reference(found: re.Match[str]) -> bool:
+def is_reference(match: re.Match[str]) -> bool:
     """Whether a name after an ampersand may be a reference. A name without a semicolon is none if ``=``, a letter or a
     digit follows (then it is a parameter of an address), or if HTML requires the semicolon."""
-    name = found[1]
-    return bool(name) and (bool(found[2]) or name.startswith("#") or (not found[3] and name in html5))
+    name = match[1]
+    return bool(name) and (bool(match[2]) or name.startswith("#") or (not match[3] and name in html5))
 
 
 def attribute_value(written: str) -> str:
     """Returns the value of an HTML attribute, its references replaced as HTML does in attributes."""
-    return _REFERENCE.sub(lambda found: unescape(found[0]) if is_reference(found) else found[0], written)
+    return _REFERENCE.sub(lambda match: unescape(match[0]) if is_reference(match) else match[0], written)
 
 
 def local_name(element: Element) -> tuple[str, str]:

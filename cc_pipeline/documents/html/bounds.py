@@ -99,15 +99,15 @@ def bounded(markup: bytes, limits: Limits, flags: set[str]) -> Bounded:
         return Bounded(markup, work, is_small=0 <= tags <= _FEW_TAGS)
     flags.update(flag for kind, flag in _FLAGS.items() if kinds & kind)
     parts: list[bytes] = []
-    at = 0
+    position = 0
     for start, stop, spaced in cuts:
-        parts.append(markup[at:start])
+        parts.append(markup[position:start])
         if spaced == 1:
             parts.append(b" ")
         elif spaced:
             parts += (_TAG_ENDED, without_tags(markup[start:stop]))
-        at = stop
-    parts.append(markup[at:])
+        position = stop
+    parts.append(markup[position:])
     return Bounded(b"".join(parts), work)
 
 
@@ -137,12 +137,12 @@ class _Open:
 
     def named(self, names: Iterable[bytes]) -> int:
         """Returns the cost of the new names of tags and attributes among ``names``."""
-        counted = 0
+        cost = 0
         for name in names:
             if name not in self.distinct:
-                counted += len(self.distinct) // _NAMES_A_TAG
+                cost += len(self.distinct) // _NAMES_A_TAG
                 self.distinct.add(name)
-        return counted
+        return cost
 
     def doubtful(self, name: bytes, *, closing: bool, empty: bool) -> bool:
         """Applies a tag. Returns whether the parser's state is uncertain from here on."""
@@ -182,15 +182,15 @@ class _Open:
                 del self.formats[place]
                 return
 
-    def note(self, name: bytes, whole: bytes) -> bool:
+    def note(self, name: bytes, tag: bytes) -> bool:
         """Adds a formatting element unless there are too many. Returns whether it was added. Like the builder, keeps at
         most three equal ones."""
-        alike = [place for place, each in enumerate(self.formats) if each.whole == whole]
-        if len(alike) >= _SAME:
-            del self.formats[alike[0]]
+        duplicates = [place for place, element in enumerate(self.formats) if element.whole == tag]
+        if len(duplicates) >= _SAME:
+            del self.formats[duplicates[0]]
         if len(self.formats) >= _MOST_FORMATTING:
             return False
-        self.formats.append(_Kept(name, whole))
+        self.formats.append(_Kept(name, tag))
         return True
 
 
@@ -200,71 +200,75 @@ def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, o
     kinds = spent = work = tags = 0
     state = _Open()
     length = len(markup)
-    at = markup.find(b"<")
-    while 0 <= at < length - 1:
-        found = _TAG.match(markup, at) if markup[at + 1 : at + 2] == b"/" or markup[at + 1 : at + 2].isalpha() else None
-        if found is None:
-            following = _after_other(markup, at, state)
+    position = markup.find(b"<")
+    while 0 <= position < length - 1:
+        tag_match = (
+            _TAG.match(markup, position)
+            if markup[position + 1 : position + 2] == b"/" or markup[position + 1 : position + 2].isalpha()
+            else None
+        )
+        if tag_match is None:
+            following = _after_other(markup, position, state)
             if following is None:
                 break
-            if following > at + 1 or (state.in_doubt and _is_counted(markup, at)):
+            if following > position + 1 or (state.in_doubt and _is_counted(markup, position)):
                 spent += 1
                 if spent > elements:
-                    cuts.append((at, length, 0))
+                    cuts.append((position, length, 0))
                     kinds |= _ELEMENTS
                     break
             if state.again > _MOST_AGAIN:
-                cuts.append((at, length, 2))
+                cuts.append((position, length, 2))
                 kinds |= _ELEMENTS
                 break
-            at = markup.find(b"<", at + 1 if state.in_doubt else following)
+            position = markup.find(b"<", position + 1 if state.in_doubt else following)
             continue
-        name, closing, stop = found.group(1).lower(), markup[at + 1] == ord("/"), found.end()
+        name, closing, stop = tag_match.group(1).lower(), markup[position + 1] == ord("/"), tag_match.end()
         room = attributes - state.merged.get(name, 0)
-        places = list(_ATTRIBUTE.finditer(markup, found.start(2), stop))
+        places = list(_ATTRIBUTE.finditer(markup, tag_match.start(2), stop))
         extra = places[room].start(1) if len(places) > room else None
-        kept = min(len(places), room)
+        attribute_count = min(len(places), room)
         if name in state.merged:
-            state.merged[name] += kept
+            state.merged[name] += attribute_count
         work += state.depth
         tags += 1
-        spent += state.named((*(each.group(1).lower() for each in places[:kept]), name))
-        spent += 1 + kept + (len(state.formats) if len(state.formats) > _FREE_FORMATTING else 0)
+        spent += state.named((*(attribute.group(1).lower() for attribute in places[:attribute_count]), name))
+        spent += 1 + attribute_count + (len(state.formats) if len(state.formats) > _FREE_FORMATTING else 0)
         if spent > elements:
-            cuts.append((at, length, 0))
+            cuts.append((position, length, 0))
             kinds |= _ELEMENTS
             break
         # A slash ends an element only outside of a value.
         empty = markup[stop - 2] == ord("/") and not (places and places[-1].end() == stop - 1)
         if state.in_doubt:
             option = name in _OPTIONS and not closing
-            if kind := _in_doubt(state, stop - at, options, option=option, many=extra is not None):
-                cuts.append((at, length, 2))
+            if kind := _in_doubt(state, stop - position, options, option=option, many=extra is not None):
+                cuts.append((position, length, 2))
                 kinds |= kind
                 break
-            at = markup.find(b"<", at + 1)
+            position = markup.find(b"<", position + 1)
             continue
         state.in_doubt = state.doubtful(name, closing=closing, empty=empty)
-        whole = markup[found.start(1) : stop - 1].lower()
+        tag = markup[tag_match.start(1) : stop - 1].lower()
         kind = 0
         if not state.in_doubt:
-            kind = _verdict(state, name, whole, closing=closing, empty=empty, depth=depth, options=options)
+            kind = _verdict(state, name, tag, closing=closing, empty=empty, depth=depth, options=options)
         if kind:
             kinds |= kind
-            cuts.append((at, stop, int(kind == _ELEMENTS or name not in _FORMATTING)))
+            cuts.append((position, stop, int(kind == _ELEMENTS or name not in _FORMATTING)))
             state.in_doubt = bool(state.foreign) or state.in_select or name in _SWITCHES
         elif extra is not None:
             kinds |= _ATTRIBUTES
             cuts.append((extra, stop - 1 - empty, 0))
         if not kind and name in _RAW and not closing and not state.foreign and not state.in_doubt:
             stop = length if name == b"plaintext" else _raw_end(markup, stop, name)
-        at = markup.find(b"<", stop)
+        position = markup.find(b"<", stop)
     return cuts, kinds, work, -1 if state.in_doubt else tags
 
 
-def _is_counted(markup: bytes, at: int) -> bool:
+def _is_counted(markup: bytes, position: int) -> bool:
     """Whether a ``<`` begins markup."""
-    first, second = markup[at + 1 : at + 2], markup[at + 2 : at + 3]
+    first, second = markup[position + 1 : position + 2], markup[position + 2 : position + 3]
     return first.isalpha() or first in (b"!", b"?") or (first == b"/" and second != b">")
 
 
@@ -277,7 +281,7 @@ def _in_doubt(state: _Open, size: int, options: int, *, option: bool, many: bool
     return _ATTRIBUTES if many else 0
 
 
-def _verdict(state: _Open, name: bytes, whole: bytes, *, closing: bool, empty: bool, depth: int, options: int) -> int:
+def _verdict(state: _Open, name: bytes, tag: bytes, *, closing: bool, empty: bool, depth: int, options: int) -> int:
     """Applies one tag. Returns the limit that it exceeds, 0 for none."""
     nests = not (name in _VOID or name in _FLAT or (name in _RAW and not state.foreign))
     if name in _OPTIONS and not closing:
@@ -300,53 +304,53 @@ def _verdict(state: _Open, name: bytes, whole: bytes, *, closing: bool, empty: b
                 return _NESTING
             state.depth -= 1
     elif nests and not (empty and (state.foreign or name in _FOREIGN)):
-        wanted = state.note(name, whole) if name in _FORMATTING else True
+        is_kept = state.note(name, tag) if name in _FORMATTING else True
         if state.over or state.depth >= depth:
             state.over += 1
-            wanted = False
-        elif wanted:
+            is_kept = False
+        elif is_kept:
             state.depth += 1
         else:
             return _NESTING
         state.names[name] = state.names.get(name, 0) + 1
-        if not wanted:
+        if not is_kept:
             return _NESTING
     return 0
 
 
-def _after_other(markup: bytes, at: int, state: _Open) -> int | None:
+def _after_other(markup: bytes, position: int, state: _Open) -> int | None:
     """Returns the end of a comment, a declaration or an end tag without a name; the next position for a plain ``<``;
     ``None`` for an unfinished tag."""
-    first, second = markup[at + 1 : at + 2], markup[at + 2 : at + 3]
+    first, second = markup[position + 1 : position + 2], markup[position + 2 : position + 3]
     if first.isalpha() or (first == b"/" and second.isalpha()):
         if not state.in_doubt:
             return None
-        state.again += len(markup) - at
-        return at + 1
-    if markup.startswith(b"<!--", at):
-        ends = (_COMMENT_END.search(markup, at + 2), _COMMENT_BANG.search(markup, at + 4))
-        return min((found.end() for found in ends if found), default=len(markup))
-    if state.foreign and markup.startswith(b"<![CDATA[", at):
-        end = markup.find(b"]]>", at + 9)
+        state.again += len(markup) - position
+        return position + 1
+    if markup.startswith(b"<!--", position):
+        ends = (_COMMENT_END.search(markup, position + 2), _COMMENT_BANG.search(markup, position + 4))
+        return min((end_match.end() for end_match in ends if end_match), default=len(markup))
+    if state.foreign and markup.startswith(b"<![CDATA[", position):
+        end = markup.find(b"]]>", position + 9)
         return end + 3 if end >= 0 else len(markup)
     if first in (b"!", b"?") or (first == b"/" and second != b">"):
-        end = markup.find(b">", at + 1)
+        end = markup.find(b">", position + 1)
         return end + 1 if end >= 0 else len(markup)
-    return at + 1
+    return position + 1
 
 
 def _raw_end(markup: bytes, start: int, name: bytes) -> int:
     if name == b"script":
         return _script_end(markup, start)
-    found = re.compile(rb"</%s[%s/>]" % (name, _WHITE), re.IGNORECASE).search(markup, start)
-    return found.start() if found else len(markup)
+    end_tag = re.compile(rb"</%s[%s/>]" % (name, _WHITE), re.IGNORECASE).search(markup, start)
+    return end_tag.start() if end_tag else len(markup)
 
 
 def _script_end(markup: bytes, start: int) -> int:
     """Returns the end of a script's text: in a script's own comments, an end tag after a nested start tag is hidden."""
     escaped = 0
-    for found in _SCRIPT.finditer(markup, start):
-        token = found.group().lower()
+    for match in _SCRIPT.finditer(markup, start):
+        token = match.group().lower()
         if token == b"-->":
             escaped = 0
         elif token == b"<!":
@@ -354,7 +358,7 @@ def _script_end(markup: bytes, start: int) -> int:
         elif token == b"<script":
             escaped = escaped and 2
         elif escaped < 2:
-            return found.start()
+            return match.start()
         else:
             escaped = 1
     return len(markup)

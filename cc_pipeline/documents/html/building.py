@@ -67,12 +67,12 @@ class _Parser:
 
     def count_formatting(self) -> int:
         """Returns the number of formatting elements that the next block reopens: those after the last marker."""
-        array = _word(self.builder + _FORMATS_AT)
-        length = _word(array + 2 * _WORD)
+        formats = _word(self.builder + _FORMATS_AT)
+        length = _word(formats + 2 * _WORD)
         if length <= _FREE_FORMATTING:
             return length
-        items = (ctypes.c_size_t * length).from_address(_word(array))
-        return next((behind for behind in range(length) if items[length - 1 - behind] == self._marker), length)
+        items = (ctypes.c_size_t * length).from_address(_word(formats))
+        return next((distance for distance in range(length) if items[length - 1 - distance] == self._marker), length)
 
     def end(self) -> None:
         self._check(self._lexbor.lxb_html_parse_chunk_end(self._address))
@@ -125,23 +125,23 @@ def _find_stacks(lexbor: ctypes.CDLL) -> tuple[int, int]:
     document = _document(lexbor, tree)
     parser.begin(tree)
     parser.feed(_SAMPLE)
-    found: list[int] = []
+    offsets: list[int] = []
     root = tree.root
     for place in range(_WORD, _WORDS * _WORD, _WORD):
-        array = _word(parser.builder + place)
-        if array in (0, document):
+        stack = _word(parser.builder + place)
+        if stack in (0, document):
             continue
-        expected = 2 if found else 7
-        if _word(array + 2 * _WORD) != expected:
+        expected = 2 if offsets else 7
+        if _word(stack + 2 * _WORD) != expected:
             raise ImportError("unknown build of selectolax: open elements")
-        if not found and (root is None or _word(_word(array)) != root.mem_id):
+        if not offsets and (root is None or _word(_word(stack)) != root.mem_id):
             raise ImportError("unknown build of selectolax: the root of open elements")
-        found.append(place)
-        if len(found) == 2:
+        offsets.append(place)
+        if len(offsets) == 2:
             break
     parser.end()
     parser.close()
-    return found[0], found[1]
+    return offsets[0], offsets[1]
 
 
 try:
@@ -162,18 +162,18 @@ def build_tree(markup: bytes, limits: Limits, flags: set[str], *, is_small: bool
     if _lexbor is None or is_small or len(markup) <= _TAG_BYTES * limits.depth:
         return Built(LexborHTMLParser(markup), markup, 0)
     tree = LexborHTMLParser(_STANDARD)
-    at, reached, work = _feed(_lexbor, tree, markup, limits, None)
+    end, reached, work = _feed(_lexbor, tree, markup, limits, None)
     if reached is None:
         return Built(tree, markup, work)
     flags.add(reached)
-    kept = markup[:at]
+    kept_markup = markup[:end]
     if reached == "nesting_cut":
         # Tag by tag after the part within the limits, to keep all of it.
-        at, _, _ = _feed(_lexbor, tree, markup, limits, at)
-        kept = markup[:at] + without_tags(markup[at:])
+        end, _, _ = _feed(_lexbor, tree, markup, limits, end)
+        kept_markup = markup[:end] + without_tags(markup[end:])
     # The cut may be within a value: its words would be attributes.
-    kept = bounded(kept, limits, flags).markup
-    return Built(LexborHTMLParser(kept), kept, work)
+    kept_markup = bounded(kept_markup, limits, flags).markup
+    return Built(LexborHTMLParser(kept_markup), kept_markup, work)
 
 
 def build_shallow_tree(
@@ -184,9 +184,9 @@ def build_shallow_tree(
 
     For markup that :func:`build_tree` let through. An element that left the stack of open elements may still be an
     ancestor of later nodes, so a tree may be deeper than its stack: only the tree shows it."""
-    tags = [found.start() for found in _TAG_START.finditer(markup)]
+    tags = [tag.start() for tag in _TAG_START.finditer(markup)]
     # Without any tag a page has the three elements that the builder adds.
-    kept, shallow, deep = without_tags(markup), 0, len(tags)
+    kept_markup, shallow, deep = without_tags(markup), 0, len(tags)
     cut = {"nesting_cut"}
     while deep - shallow > 1:
         middle = (shallow + deep) // 2
@@ -194,12 +194,12 @@ def build_shallow_tree(
         reached = {"nesting_cut"}
         tried = bounded(tried, limits, reached).markup
         if measure(LexborHTMLParser(tried)) <= 2 * limits.depth:
-            shallow, kept, cut = middle, tried, reached
+            shallow, kept_markup, cut = middle, tried, reached
         else:
             deep = middle
     flags |= cut
     # A tree that was measured may lack its scripts.
-    return LexborHTMLParser(kept), kept
+    return LexborHTMLParser(kept_markup), kept_markup
 
 
 def _feed(
@@ -210,14 +210,14 @@ def _feed(
     fed tag by tag."""
     max_open = 2 * limits.depth
     parser = _Parser(lexbor)
-    at = opened = formats = reopened = work = 0
+    position = opened = formats = reopened = work = 0
     reached = None
     try:
         parser.begin(tree)
-        while at < len(markup):
+        while position < len(markup):
             single = sure is not None or formats > _FREE_FORMATTING
-            end = sure if sure and at < sure else _piece_end(markup, at, max_open - opened, single=single)
-            piece = markup[at:end]
+            end = sure if sure and position < sure else _piece_end(markup, position, max_open - opened, single=single)
+            piece = markup[position:end]
             parser.feed(piece)
             opened, formats, tags = parser.count_open(), parser.count_formatting(), piece.count(b"<")
             work += opened * tags
@@ -226,18 +226,18 @@ def _feed(
             if opened > max_open or reopened > limits.elements:
                 reached = "nesting_cut" if opened > max_open else "elements_cut"
                 break
-            at = end
+            position = end
         parser.end()
     finally:
         parser.close()
-    return at, reached, work
+    return position, reached, work
 
 
-def _piece_end(markup: bytes, at: int, room: int, *, single: bool) -> int:
+def _piece_end(markup: bytes, position: int, room: int, *, single: bool) -> int:
     """Returns the end of a piece that opens at most ``room`` elements: before a tag, so that no reference or line end
     is split."""
     if single:
-        following = markup.find(b"<", at + 1)
+        following = markup.find(b"<", position + 1)
         return following if following >= 0 else len(markup)
-    end = at + max(_TAG_BYTES * room, _MIN_PIECE)
-    return end if end >= len(markup) else max(markup.rfind(b"<", at + 1, end), 0) or end
+    end = position + max(_TAG_BYTES * room, _MIN_PIECE)
+    return end if end >= len(markup) else max(markup.rfind(b"<", position + 1, end), 0) or end

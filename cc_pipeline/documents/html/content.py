@@ -99,8 +99,8 @@ def minimal_markup(markup: str, *, main_content: bool = True) -> str:
 
 def blocks_of(minimal: str) -> list[Block]:
     """Returns the lines with text in the markup of ``minimal_markup``."""
-    found: list[Block] = []
-    append, as_block = found.append, tuple.__new__  # a third of the time of Block(...)
+    blocks: list[Block] = []
+    append, as_block = blocks.append, tuple.__new__  # a third of the time of Block(...)
     inside = ""
     for line in minimal.split("\n"):
         if not line or line.isspace():
@@ -123,7 +123,7 @@ def blocks_of(minimal: str) -> list[Block]:
         text = text.rstrip() if kind == "pre" else text.strip()
         if text and not text.isspace():
             append(as_block(Block, (kind, text, min(linked, len(text)), links)))
-    return found
+    return blocks
 
 
 def _plain(text: str) -> str:
@@ -136,22 +136,22 @@ def _plain(text: str) -> str:
 
 def weighed(blocks: list[Block]) -> NDArray[np.float64]:
     """Returns the features: one row a block, one column a key of ``WEIGHTS``."""
-    own = [len(block.text) - block.linked for block in blocks]
-    total = sum(own) or 1
+    unlinked = [len(block.text) - block.linked for block in blocks]
+    total = sum(unlinked) or 1
     share = [block.linked / len(block.text) for block in blocks]
-    prose = _prose(blocks, own, share, _PROSE) or _prose(blocks, own, share, _PROSE_LESS)
+    prose = _prose(blocks, unlinked, share, _PROSE) or _prose(blocks, unlinked, share, _PROSE_LESS)
     first = min(prose, default=0)
-    headline = next((at for at, block in enumerate(blocks) if block.kind == "h1"), -1)
-    if headline >= 0 and sum(own[headline:]) <= total / 2:
+    headline = next((index for index, block in enumerate(blocks) if block.kind == "h1"), -1)
+    if headline >= 0 and sum(unlinked[headline:]) <= total / 2:
         headline = -1
-    read = sum(own[at] for at in prose) or 1
-    paragraphs = sum(own[at] for at in prose if blocks[at].kind == "p") / read
+    read = sum(unlinked[index] for index in prose) or 1
+    paragraphs = sum(unlinked[index] for index in prose if blocks[index].kind == "p") / read
     times = Counter(block.text for block in blocks)
-    length = [0.0, *(min(log1p(each), 7) / 7 for each in own), 0.0]
-    beside = [1.0, *share, 1.0]
+    length = [0.0, *(min(log1p(chars), 7) / 7 for chars in unlinked), 0.0]
+    padded_share = [1.0, *share, 1.0]
     rows = []
-    before = 0
-    for at, (kind, text, _, links) in enumerate(blocks):
+    chars_before = 0
+    for index, (kind, text, _, links) in enumerate(blocks):
         ends = text[-1] in _ENDS
         rows.append(
             (
@@ -160,33 +160,35 @@ def weighed(blocks: list[Block]) -> NDArray[np.float64]:
                 kind == "h1",
                 kind != "h1" and kind in _HEADINGS,
                 kind == "li",
-                length[at + 1],
-                share[at],
+                length[index + 1],
+                share[index],
                 ends,
-                at < first,
-                at < headline,
+                index < first,
+                index < headline,
                 times[text] > 1,
                 paragraphs if not kind else 0,
                 paragraphs if kind == "li" else 0,
-                at - 1 in prose,
-                length[at],
-                beside[at],
-                length[at + 2],
-                beside[at + 2],
-                at < first and kind == "p",
-                ends and at not in prose,
+                index - 1 in prose,
+                length[index],
+                padded_share[index],
+                length[index + 2],
+                padded_share[index + 2],
+                index < first and kind == "p",
+                ends and index not in prose,
                 links > 1,
                 "|" in text or (not text.isascii() and any(map(text.__contains__, _SIGNS))),
-                before > 0.9 * total,
+                chars_before > 0.9 * total,
             )
         )
-        before += own[at]
+        chars_before += unlinked[index]
     return np.array(rows, np.float64).reshape(len(blocks), len(WEIGHTS))
 
 
-def _prose(blocks: list[Block], own: list[int], share: list[float], least: int) -> set[int]:
+def _prose(blocks: list[Block], unlinked: list[int], share: list[float], min_chars: int) -> set[int]:
     return {
-        at for at, block in enumerate(blocks) if own[at] >= least and share[at] < 0.5 and block.kind not in _HEADINGS
+        index
+        for index, block in enumerate(blocks)
+        if unlinked[index] >= min_chars and share[index] < 0.5 and block.kind not in _HEADINGS
     }
 
 
@@ -200,14 +202,14 @@ def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> str:
     # not by @: a product of matrices wakes threads that spin after it
     likely = 1 / (1 + np.exp(-(weighed(blocks) * (_WEIGHTS if weights is None else weights)).sum(1)))
     sizes = np.array([len(block.text) for block in blocks])
-    kept = likely > _THRESHOLD
+    is_kept = likely > _THRESHOLD
     teasers = sum(
-        kept[at + 1] and blocks[at].kind in _HEADINGS and blocks[at].linked >= len(blocks[at].text)
-        for at in range(len(blocks) - 1)
+        is_kept[index + 1] and blocks[index].kind in _HEADINGS and blocks[index].linked >= len(blocks[index].text)
+        for index in range(len(blocks) - 1)
     )
-    if teasers >= _TEASERS or sizes[kept].sum() < _LEAST_KEPT * sizes.sum():
+    if teasers >= _TEASERS or sizes[is_kept].sum() < _LEAST_KEPT * sizes.sum():
         return everything
-    return "\n".join(block.text for block, keep in zip(blocks, kept, strict=True) if keep)
+    return "\n".join(block.text for block, keep in zip(blocks, is_kept, strict=True) if keep)
 
 
 class MainContent(NamedTuple):
@@ -241,11 +243,11 @@ def extracted(
     Never raises: if a library fails on a page, ``whole`` is false.
     """
     if extractor == "quality":
-        found = _held(partial(_quality, markup, tree, resolve, markdown, limits))
-        return found or MainContent(None, None, _named("trafilatura"), whole=False)
+        extraction = _held(partial(_quality, markup, tree, resolve, markdown, limits))
+        return extraction or MainContent(None, None, _named("trafilatura"), whole=False)
     tree = tree or LexborHTMLParser(markup)
-    found = _held(partial(_kept, tree, markup, extractor, resolve, markdown, limits))
-    return found or MainContent(None, None, _named("cc-pipeline"), whole=False)
+    extraction = _held(partial(_kept, tree, markup, extractor, resolve, markdown, limits))
+    return extraction or MainContent(None, None, _named("cc-pipeline"), whole=False)
 
 
 def _held(find: Callable[[], _T | None]) -> _T | None:
@@ -269,17 +271,19 @@ def _kept(
     title = tree.css_first("title")
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
     content = content_of(seen, likelihoods(seen, title.text() if title else ""), opinions(markup, extractor))
-    found = MainContent(content.text.strip() or None, None, _named("cc-pipeline"), cut=seen.cut)
-    return _with_markdown(found, tree, content, resolve, limits) if markdown else found
+    extraction = MainContent(content.text.strip() or None, None, _named("cc-pipeline"), cut=seen.cut)
+    return _with_markdown(extraction, tree, content, resolve, limits) if markdown else extraction
 
 
 def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
     """Returns the other extractors for an uncertain page. Their weights were chosen by cross-validation."""
-    asks_both = extractor == "auto" and len(markup) <= _AUTO_CHARS
-    asked: list[Opinion] = [(0.5 if asks_both else 1.0, lambda: _held(lambda: article_of(minimal_markup(markup))))]
-    if asks_both:
-        asked.append((1.0, lambda: _held(lambda: main_content(markup, "quality"))))
-    return asked
+    uses_trafilatura = extractor == "auto" and len(markup) <= _AUTO_CHARS
+    weighted_opinions: list[Opinion] = [
+        (0.5 if uses_trafilatura else 1.0, lambda: _held(lambda: article_of(minimal_markup(markup))))
+    ]
+    if uses_trafilatura:
+        weighted_opinions.append((1.0, lambda: _held(lambda: main_content(markup, "quality"))))
+    return weighted_opinions
 
 
 def main_content(markup: str, extractor: Extractor) -> str | None:
@@ -292,32 +296,38 @@ def _quality(
 ) -> MainContent:
     from trafilatura import extract  # noqa: PLC0415 - a second to import, needed by this extractor only
 
-    whole = extract(markup, fast=True, include_comments=False, include_tables=True, deduplicate=False) or ""
-    text = whole.strip()
+    full_text = extract(markup, fast=True, include_comments=False, include_tables=True, deduplicate=False) or ""
+    text = full_text.strip()
     cut = len(text) > limits.text_chars
-    found = MainContent(text[: limits.text_chars] or None, None, _named("trafilatura"), cut=cut)
+    extraction = MainContent(text[: limits.text_chars] or None, None, _named("trafilatura"), cut=cut)
     if not markdown or not text:
-        return found
+        return extraction
     tree = tree or LexborHTMLParser(markup)
     if tree.body is None:
-        return found
+        return extraction
     # trafilatura's own Markdown changes the lines of code and loses formulas
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
-    return _with_markdown(found, tree, said_in(seen, text), resolve, limits)
+    return _with_markdown(extraction, tree, said_in(seen, text), resolve, limits)
 
 
 def _with_markdown(
-    found: MainContent, tree: LexborHTMLParser, content: Content, resolve: Callable[[str], Resolved], limits: Limits
+    extraction: MainContent,
+    tree: LexborHTMLParser,
+    content: Content,
+    resolve: Callable[[str], Resolved],
+    limits: Limits,
 ) -> MainContent:
     written = _held(partial(_in_markdown, tree, content, resolve, limits.text_chars))
     if written is None:
-        return found._replace(whole=False)
-    return found._replace(markdown=written.text or None, cut=found.cut or written.cut)
+        return extraction._replace(whole=False)
+    return extraction._replace(markdown=written.text or None, cut=extraction.cut or written.cut)
 
 
-def _in_markdown(tree: LexborHTMLParser, content: Content, resolve: Callable[[str], Resolved], most: int) -> Markdown:
+def _in_markdown(
+    tree: LexborHTMLParser, content: Content, resolve: Callable[[str], Resolved], max_chars: int
+) -> Markdown:
     holders = content.walk.address[content.walk.blocks.element[content.kept]]
-    return markdown_of(tree, lambda href: resolve(href)[0], most, frozenset(holders.tolist()))
+    return markdown_of(tree, lambda href: resolve(href)[0], max_chars, frozenset(holders.tolist()))
 
 
 @lru_cache(maxsize=2)

@@ -39,17 +39,17 @@ _SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.D
 def repaired(text: str) -> str:
     """Returns ``text`` without the wrappings of scripts, comments of HTML and JavaScript, a semicolon or comma at the
     end, and commas before a closing bracket. Strings stay unchanged. Takes time in proportion to the text."""
-    kept: list[str] = []
+    parts: list[str] = []
     comma = False  # a comma was read; the next sign decides whether it stays
-    unended = False  # a comment began that has no end
-    at = done = 0
-    while found := _NEXT.search(text, at):
-        start = found.start()
+    has_open_comment = False  # a comment began that has no end
+    position = copied = 0
+    while sign_match := _NEXT.search(text, position):
+        start = sign_match.start()
         sign = text[start]
         stop = start
         if sign == '"':
-            string = _STRING.match(text, start)
-            at = string.end() if string else len(text)
+            literal = _STRING.match(text, start)
+            position = literal.end() if literal else len(text)
         elif sign == ",":
             stop = start + 1
         elif sign in "/<]" and (cdata := _CDATA.match(text, start)):
@@ -57,10 +57,10 @@ def repaired(text: str) -> str:
         elif sign == "/" and text.startswith("//", start):
             line = _LINE.match(text, start)
             stop = line.end() if line else len(text)
-        elif sign == "/" and text.startswith("/*", start) and not unended:
+        elif sign == "/" and text.startswith("/*", start) and not has_open_comment:
             end = text.find("*/", start + 2)
-            unended = end < 0
-            stop = start if unended else end + 2
+            has_open_comment = end < 0
+            stop = start if has_open_comment else end + 2
         elif sign == "<" and text.startswith("<!--", start):
             end = text.find("-->", start + 4, start + 4 + _COMMENT_CHARS + 3)
             inside = text[start + 4 : end] if end >= 0 else "{"
@@ -69,28 +69,28 @@ def repaired(text: str) -> str:
             stop = start + 3
         elif sign == ";" and (tail := _TO_THE_END.match(text, start)):
             stop = tail.end()
-        before = text[done:start]
-        if comma and before and not before.isspace():
-            kept.append(",")
+        passage = text[copied:start]
+        if comma and passage and not passage.isspace():
+            parts.append(",")
             comma = False
-        kept.append(before)
+        parts.append(passage)
         if stop > start:
             if sign == ",":
                 if comma:
-                    kept.append(",")
+                    parts.append(",")
                 comma = True
-            at = done = stop
+            position = copied = stop
             continue
         if comma and sign not in "]}":
-            kept.append(",")
+            parts.append(",")
         comma = False
-        done = start
+        copied = start
         if sign != '"':
-            at = start + 1
-    if comma and not (done >= len(text) or text[done:].isspace()):
-        kept.append(",")
-    kept.append(text[done:])
-    return "".join(kept)
+            position = start + 1
+    if comma and not (copied >= len(text) or text[copied:].isspace()):
+        parts.append(",")
+    parts.append(text[copied:])
+    return "".join(parts)
 
 
 def meta_description(meta_tags: Iterable[Mapping[str, Any]]) -> str | None:
@@ -103,13 +103,13 @@ def meta_description(meta_tags: Iterable[Mapping[str, Any]]) -> str | None:
 
 def open_graph(meta_tags: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Returns the OpenGraph properties of a page in order, with repetitions."""
-    found = []
+    properties = []
     for tag in meta_tags:
         attributes = tag["attributes"]
         key = (attributes.get("property") or attributes.get("name") or "").strip()
         if key.lower().startswith(_OPEN_GRAPH) and tag["content"] is not None:
-            found.append({"name": key, "value": tag["content"]})
-    return found
+            properties.append({"name": key, "value": tag["content"]})
+    return properties
 
 
 class JsonLd(NamedTuple):
@@ -132,11 +132,11 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
         if len(text) > limits.text_chars:
             flags.add("text_cut")
             continue
-        held = text.count("{") + text.count("[")
-        if held > room:
+        value_count = text.count("{") + text.count("[")
+        if value_count > room:
             flags.add("facts_cut")
             continue
-        room -= held
+        room -= value_count
         try:
             value = _loads(text)
             if not isinstance(value, (dict, list)):
@@ -169,8 +169,8 @@ def types_of(value: Any) -> list[str]:
     while waiting and len(types) < _MAX_TYPES:
         current = waiting.pop()
         if isinstance(current, dict):
-            named = current.get("@type")
-            for name in named if isinstance(named, list) else [named]:
+            type_names = current.get("@type")
+            for name in type_names if isinstance(type_names, list) else [type_names]:
                 if isinstance(name, str):
                     types[_storable(name)] = None
             waiting += [value for value in reversed(current.values()) if isinstance(value, (dict, list))]
@@ -208,8 +208,8 @@ def _index(meta_tags: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if not content or content.isspace():
             continue
         attributes = tag["attributes"]
-        if several := attributes.get("property"):
-            for key in several.lower().split():
+        if property_keys := attributes.get("property"):
+            for key in property_keys.lower().split():
                 properties.setdefault(key, content)
         if name := attributes.get("name"):
             names.setdefault(_key(name), content)
@@ -223,15 +223,15 @@ def _key(name: str) -> str:
 
 def _first(meta: Mapping[str, str], keys: Iterable[str]) -> str | None:
     for key in keys:
-        if key in meta and (found := word(meta[key])):
-            return found
+        if key in meta and (text := word(meta[key])):
+            return text
     return None
 
 
 def _name(value: Any) -> str | None:
     """Returns the name of a person or organisation, or the names of several."""
     if isinstance(value, list):
-        return ", ".join(name for each in value[:20] if (name := _name(each))) or None
+        return ", ".join(name for person in value[:20] if (name := _name(person))) or None
     return word(value.get("name")) if isinstance(value, dict) else word(value)
 
 
@@ -239,11 +239,11 @@ def _own_title(title: str | None, site: str | None) -> str | None:
     """Returns the title element without the site's name after a separator."""
     tidy = word(title)
     # an unclosed title is the rest of the page, and each of its separators is tried with all text after it
-    found = _SEPARATED.match(tidy) if tidy and len(tidy) <= _TITLE_CHARS else None
-    if tidy is None or found is None:
+    match = _SEPARATED.match(tidy) if tidy and len(tidy) <= _TITLE_CHARS else None
+    if tidy is None or match is None:
         return tidy
-    head, tail = found.group(1), found.group(2)
+    head, tail = match.group(1), match.group(2)
     if site and tail.lower() == site.lower():
         return head
-    few = 3
-    return head if len(head.split()) > few and len(tail.split()) <= few else tidy
+    few_words = 3
+    return head if len(head.split()) > few_words and len(tail.split()) <= few_words else tidy

@@ -90,9 +90,9 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
     the text on which ``likely`` and the previous opinions agree does not fit such a page, and is ignored."""
     if not len(likely):
         return Content(walk, np.zeros(0, np.bool_))
-    own = likely
-    asked = in_doubt(walk, likely)
-    if asked:
+    model_likely = likely
+    needs_opinions = in_doubt(walk, likely)
+    if needs_opinions:
         votes = [(1.0, likely.astype(np.float64))]
         agreed = walk.blocks.chars.astype(np.float64) * (likely > _AGREED)
         for weight, find in opinions:
@@ -103,12 +103,12 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
                     agreed = agreed * share
         weights, shares = zip(*votes, strict=True)
         likely = np.average(shares, 0, weights).astype(np.float32)
-    kept = _with_units(walk, likely, likely > _THRESHOLD)
+    is_kept = _with_units(walk, likely, likely > _THRESHOLD)
     for threshold in (_LESS, _LEAST, -1.0):
-        if walk.blocks.chars[kept].sum() >= _FEW_CHARS:
+        if walk.blocks.chars[is_kept].sum() >= _FEW_CHARS:
             break
-        kept = likely > threshold
-    return Content(walk, _with_headings(walk, np.maximum(own, likely), kept), asked)
+        is_kept = likely > threshold
+    return Content(walk, _with_headings(walk, np.maximum(model_likely, likely), is_kept), needs_opinions)
 
 
 def in_doubt(walk: Walk, likely: Likely) -> bool:
@@ -121,12 +121,12 @@ def in_doubt(walk: Walk, likely: Likely) -> bool:
 def said_in(walk: Walk, text: str) -> Content:
     """Selects the blocks that occur in another extractor's text; short blocks only near longer ones."""
     shares = _shares(walk, text)
-    kept = shares >= _MOSTLY
-    sure = np.flatnonzero(kept & (walk.blocks.words >= _RUN))
+    is_kept = shares >= _MOSTLY
+    sure = np.flatnonzero(is_kept & (walk.blocks.words >= _RUN))
     if len(sure):
-        kept[: max(sure[0] - _BESIDE, 0)] = False
-        kept[sure[-1] + 1 + _BESIDE :] = False
-    return Content(walk, kept, asked=True)
+        is_kept[: max(sure[0] - _BESIDE, 0)] = False
+        is_kept[sure[-1] + 1 + _BESIDE :] = False
+    return Content(walk, is_kept, asked=True)
 
 
 def _shares(walk: Walk, text: str) -> NDArray[np.float64]:
@@ -134,64 +134,68 @@ def _shares(walk: Walk, text: str) -> NDArray[np.float64]:
     occurs."""
     words = _WORD.findall(text)
     runs = set(_runs(words))
-    own = [_WORD.findall(walk.text_of(block)) for block in range(len(walk.blocks.chars))]
-    short = {tuple(each) for each in own if len(each) < _RUN}
-    there = {run for size in range(1, _RUN) for run in _runs(words, size) if run in short}
-    there.add(())
+    block_words = [_WORD.findall(walk.text_of(block)) for block in range(len(walk.blocks.chars))]
+    short = {tuple(tokens) for tokens in block_words if len(tokens) < _RUN}
+    present_runs = {run for size in range(1, _RUN) for run in _runs(words, size) if run in short}
+    present_runs.add(())
     shares = []
-    for each in own:
-        mine = [*_runs(each)]
-        shares.append(sum(map(runs.__contains__, mine)) / len(mine) if mine else float(tuple(each) in there))
+    for tokens in block_words:
+        block_runs = [*_runs(tokens)]
+        shares.append(
+            sum(map(runs.__contains__, block_runs)) / len(block_runs)
+            if block_runs
+            else float(tuple(tokens) in present_runs)
+        )
     return np.array(shares)
 
 
 def _runs(words: list[str], size: int = _RUN) -> Iterator[tuple[str, ...]]:
-    return zip(*(words[at:] for at in range(size)), strict=False)
+    return zip(*(words[offset:] for offset in range(size)), strict=False)
 
 
-def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _with_units(walk: Walk, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Adds the units between the first and the last block that are surely content, and removes boilerplate."""
     block, element = walk.blocks, walk.elements
     sure = np.flatnonzero((likely > 0.5) & (block.chars - block.linked >= _TEXT))
     if len(sure) < 2:
-        return kept
+        return is_kept
     begins, ends = int(sure[0]), int(sure[-1]) + 1
-    stands = element.holder == np.arange(len(element.tag))
-    around = np.flatnonzero(stands & (element.first <= begins) & (element.last >= ends))[-1]
-    size, links, weighed = (_sums(each) for each in (block.chars, block.linked, likely * block.chars))
+    is_holder = element.holder == np.arange(len(element.tag))
+    common_holder = np.flatnonzero(is_holder & (element.first <= begins) & (element.last >= ends))[-1]
+    size, links, weighed = (_sums(measure) for measure in (block.chars, block.linked, likely * block.chars))
     first, last = element.first, element.last
     chars = np.maximum(size[last] - size[first], 1)
-    quotes, hints = (element.tag == _QUOTE) & stands, element.hints
+    quotes, hints = (element.tag == _QUOTE) & is_holder, element.hints
     if quotes.any():
         quoted = _sums(covered(first[quotes], last[quotes], len(likely)) * block.chars)
         posts = (quoted[last] - quoted[first]) / chars >= _QUOTED
         hints = np.where(posts, hints & ~_SHARE, hints)
     bad = ((hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
-    inside_bad = nearest(walk, bad & stands) > around
-    between = (element.first >= begins) & (element.last <= ends)
-    notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[around])
-    facts = _FACTS[element.tag] & (element.first >= element.first[around]) & (element.last <= begins)
-    units = _UNITS[element.tag] & stands & ~inside_bad & (between | notes | facts)
-    named = (element.hints & HINT["infobox"]) != 0
-    units &= (links[last] - links[first]) / chars <= np.where(named, _FACTS_LINKS, _UNIT_LINKS)
+    inside_bad = nearest(walk, bad & is_holder) > common_holder
+    is_inside = (element.first >= begins) & (element.last <= ends)
+    notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[common_holder])
+    facts = _FACTS[element.tag] & (element.first >= element.first[common_holder]) & (element.last <= begins)
+    units = _UNITS[element.tag] & is_holder & ~inside_bad & (is_inside | notes | facts)
+    is_infobox = (element.hints & HINT["infobox"]) != 0
+    units &= (links[last] - links[first]) / chars <= np.where(is_infobox, _FACTS_LINKS, _UNIT_LINKS)
     mean = (weighed[last] - weighed[first]) / chars
-    units &= mean > np.where(between, _UNIT_LIKELY, np.where(facts, _FACTS_LIKELY, _NOTES_LIKELY))
-    whole = units & (mean > np.where(quotes, _QUOTE_WHOLE, _UNIT_WHOLE))
-    kept = kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
-    kept = kept | covered(first[whole], last[whole], len(likely))
-    taken = ((hints & _TAKEN_OUT) != 0) & ~_HEADINGS[element.tag]
-    forms = np.flatnonzero((element.tag == _FORM) & stands & between)
+    units &= mean > np.where(is_inside, _UNIT_LIKELY, np.where(facts, _FACTS_LIKELY, _NOTES_LIKELY))
+    complete_units = units & (mean > np.where(quotes, _QUOTE_WHOLE, _UNIT_WHOLE))
+    is_kept = is_kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
+    is_kept = is_kept | covered(first[complete_units], last[complete_units], len(likely))
+    removed = ((hints & _TAKEN_OUT) != 0) & ~_HEADINGS[element.tag]
+    forms = np.flatnonzero((element.tag == _FORM) & is_holder & is_inside)
     if 0 < len(forms) <= _FEW_FORMS:
         boxes = element.holder[element.parent[forms]]
-        taken[forms] = True
-        taken[boxes[chars[boxes] <= _BOX_CHARS]] = True
-    whole_text = block.chars[kept].sum()
+        removed[forms] = True
+        removed[boxes[chars[boxes] <= _BOX_CHARS]] = True
+    whole_text = block.chars[is_kept].sum()
     small = chars < max(_SMALL * whole_text, min(_SMALL_CHARS, _HALF * whole_text))
-    out = nearest(walk, taken & small) > around
-    return np.asarray(kept & ~out[block.element])
+    out = nearest(walk, removed & small) > common_holder
+    return np.asarray(is_kept & ~out[block.element])
 
 
-def _with_headings(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _with_headings(walk: Walk, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Adds the headings before kept blocks, with other headings between; headings of the page's own rank only after
     other text."""
     block = walk.blocks
@@ -201,12 +205,12 @@ def _with_headings(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArr
     texts = np.flatnonzero(~is_heading)
     places = np.flatnonzero(is_heading)
     following = np.searchsorted(texts, places)
-    stays = np.append(kept[texts], False)[following] & (likely[places] > _HEADING_LIKELY)
-    behind_text = places > np.argmax(kept)
-    kept_with = kept.copy()
-    kept_with[places[stays & (is_sub[places] | behind_text)]] = True
-    headlines = np.append(kept[1:], False) & is_sub & (block.linked >= block.chars)
-    return kept_with | headlines if headlines.sum() >= _HEADLINES else kept_with
+    stays = np.append(is_kept[texts], False)[following] & (likely[places] > _HEADING_LIKELY)
+    follows_text = places > np.argmax(is_kept)
+    with_headings = is_kept.copy()
+    with_headings[places[stays & (is_sub[places] | follows_text)]] = True
+    headlines = np.append(is_kept[1:], False) & is_sub & (block.linked >= block.chars)
+    return with_headings | headlines if headlines.sum() >= _HEADLINES else with_headings
 
 
 def _sums(values: NDArray[np.generic]) -> NDArray[np.float64]:

@@ -115,13 +115,13 @@ _Event = _Begin | _Run | None
 
 
 def markdown(
-    tree: LexborHTMLParser, absolute: Absolute, most_chars: int, kept: Container[int] | None = None
+    tree: LexborHTMLParser, absolute: Absolute, most_chars: int, block_ids: Container[int] | None = None
 ) -> Markdown:
-    """Returns the Markdown of the blocks with a ``mem_id`` in ``kept`` (only text directly in them, not in nested
+    """Returns the Markdown of the blocks with a ``mem_id`` in ``block_ids`` (only text directly in them, not in nested
     blocks), or of all if that is ``None``. ``most_chars`` limits the Markdown and the work."""
     if tree.body is None:
         return Markdown("", False)
-    walk = _Walk(tree, absolute, most_chars, kept)
+    walk = _Walk(tree, absolute, most_chars, block_ids)
     walk.through(tree.body)
     _keep_pictures(walk.events)
     writer = _Writer(most_chars)
@@ -144,11 +144,11 @@ class _Walk:
     """Turns a tree into events."""
 
     def __init__(
-        self, tree: LexborHTMLParser, absolute: Absolute, most_chars: int, kept: Container[int] | None
+        self, tree: LexborHTMLParser, absolute: Absolute, most_chars: int, block_ids: Container[int] | None
     ) -> None:
         self.events: list[_Event] = []
         self.cut = False
-        self._absolute, self._room, self._kept = absolute, most_chars, kept
+        self._absolute, self._room, self._kept = absolute, most_chars, block_ids
         self._unseen = {node.mem_id for node in tree.css(_UNSEEN)}
         self._run = _Run()
         self._style, self._heading, self._owned = Style(), 0, True
@@ -169,14 +169,14 @@ class _Walk:
             elif node.is_text_node:
                 self._say(node.text_content or "")
                 node = node.next
-            elif node.is_element_node and (found := self._enter(node)) is not None:
-                entered.append(found)
+            elif node.is_element_node and (element := self._enter(node)) is not None:
+                entered.append(element)
                 node = node.child
             else:
                 node = node.next
         self._code = 0
         self._flush()
-        self.events += [None] * sum(each.begins for each in entered)
+        self.events += [None] * sum(open_element.begins for open_element in entered)
 
     def _owns(self, node: LexborNode) -> bool:
         return self._kept is None or node.mem_id in self._kept
@@ -219,7 +219,7 @@ class _Walk:
         if tag in _LEAVES:
             _LEAVES[tag](self, node)
             return None
-        before = _Entered(node, tag, 0, self._style, self._heading, self._owned)
+        element = _Entered(node, tag, 0, self._style, self._heading, self._owned)
         if tag in _BLOCKS:
             self._flush()
             count = len(self.events)
@@ -228,7 +228,7 @@ class _Walk:
                 self._code += tag in _CODE_BLOCKS
             else:
                 self._block(node, tag)
-            return before._replace(begins=len(self.events) - count)
+            return element._replace(begins=len(self.events) - count)
         style = self._style
         if style.code or self._code:
             pass
@@ -244,7 +244,7 @@ class _Walk:
             self._room -= len(url or "")
         elif tag == "q":
             self._say('"')
-        return before
+        return element
 
     def _leave(self, entered: _Entered) -> LexborNode:
         tag = entered.tag
@@ -299,8 +299,8 @@ class _Walk:
         if tag in ("th", "thead", "caption"):
             table.head = True
         elif tag == "table":
-            for around in self._tables[-2:-1]:
-                around.rich = True
+            for outer_table in self._tables[-2:-1]:
+                outer_table.rich = True
         elif tag in _RICH:
             table.rich = True
 
@@ -349,19 +349,23 @@ class _Walk:
     def formula(self, node: LexborNode) -> None:
         """Adds the TeX source of MathML; its text if it has no source."""
         notes = node.css("annotation, annotation-xml")
-        source = next((each for each in notes if (each.attributes.get("encoding") or "").lower() in _TEX), None)
+        source = next((note for note in notes if (note.attributes.get("encoding") or "").lower() in _TEX), None)
         tex = (source.text() if source else "") or node.attributes.get("alttext") or ""
         if tex.strip():
             self._tex(tex, block=node.attributes.get("display") == "block")
             return
-        beside = {text.mem_id for each in notes for text in each.traverse(include_text=True)}
-        texts = (each for each in node.traverse(include_text=True) if each.is_text_node and each.mem_id not in beside)
-        self._say(" ".join(each.text_content or "" for each in texts))
+        note_texts = {text.mem_id for note in notes for text in note.traverse(include_text=True)}
+        texts = (
+            text_node
+            for text_node in node.traverse(include_text=True)
+            if text_node.is_text_node and text_node.mem_id not in note_texts
+        )
+        self._say(" ".join(text_node.text_content or "" for text_node in texts))
 
     def _tex(self, tex: str, *, block: bool) -> None:
         tex = " ".join(tex.split())
-        if found := _OF_WIKIPEDIA.fullmatch(tex):
-            tex = found[1].strip()
+        if match := _OF_WIKIPEDIA.fullmatch(tex):
+            tex = match[1].strip()
         if self._code or self._style.code:
             self._say(tex)
         elif tex:
@@ -387,36 +391,36 @@ _LEAVES: Final[dict[str, Callable[[_Walk, LexborNode], None]]] = {
 }
 
 
-def _number(node: LexborNode, name: str, otherwise: _T) -> int | _T:
+def _number(node: LexborNode, name: str, default: _T) -> int | _T:
     """Returns an attribute's whole number, if Markdown can write it."""
     value = (node.attributes.get(name) or "").strip()
-    return int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else otherwise
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else default
 
 
 def _language(pre: LexborNode) -> str:
     """Returns the language of a code block, by the class names of syntax highlighters."""
     parent = pre.parent
-    around = [parent, parent.parent if parent is not None else None]
-    names = [each.attributes.get("class") or "" for each in (pre, pre.css_first("code")) if each is not None]
-    for each in around:
-        if each is not None and each.is_element_node and "highlight" in (each.attributes.get("class") or ""):
-            names.append(each.attributes["class"] or "")
-    found = next((found[1] for name in names if (found := _LANGUAGE.search(name))), "")
-    return "" if found in ("none", "plaintext") else found
+    ancestors = [parent, parent.parent if parent is not None else None]
+    names = [node.attributes.get("class") or "" for node in (pre, pre.css_first("code")) if node is not None]
+    for node in ancestors:
+        if node is not None and node.is_element_node and "highlight" in (node.attributes.get("class") or ""):
+            names.append(node.attributes["class"] or "")
+    language = next((language[1] for name in names if (language := _LANGUAGE.search(name))), "")
+    return "" if language in ("none", "plaintext") else language
 
 
 def _keep_pictures(events: Sequence[_Event]) -> None:
     """Keeps the runs without text between two kept runs."""
-    within = False
+    follows_kept_text = False
     waiting: list[_Run] = []
     for run in events:
         if isinstance(run, _Run) and not run.said:
             waiting.append(run)
         elif isinstance(run, _Run):
-            for each in waiting:
-                each.kept = each.kept or (within and run.kept)
+            for waiting_run in waiting:
+                waiting_run.kept = waiting_run.kept or (follows_kept_text and run.kept)
             waiting.clear()
-            within = run.kept
+            follows_kept_text = run.kept
 
 
 @dataclass(slots=True)
@@ -443,24 +447,26 @@ class _Writer:
         self._framed: list[bool] = []
 
     def begin(self, event: _Begin) -> None:
-        frame, around = None, self._frames[-1]
+        frame, outer = None, self._frames[-1]
         if len(self._frames) > _DEEPEST:
             pass
         elif event.kind == "quote":
             frame = _Frame("quote", "> ", "> ")
         elif event.kind == "list":
             frame = _Frame("list", number=event.number)
-            if around.kind == "list" and around.last == "item":  # outside any item: it belongs to the previous one
-                frame.first = frame.rest = " " * len(_marker(around))
-            other = around.last
-            frame.sign = ("*" if other == "-" else "-") if event.number is None else (")" if other == "." else ".")
-        elif event.kind == "item" and around.kind == "list":
-            if around.number is not None and event.number is not None:
-                around.number = event.number
-            frame = _Frame("item", _marker(around))
+            if outer.kind == "list" and outer.last == "item":  # outside any item: it belongs to the previous one
+                frame.first = frame.rest = " " * len(_marker(outer))
+            last_sign = outer.last
+            frame.sign = (
+                ("*" if last_sign == "-" else "-") if event.number is None else (")" if last_sign == "." else ".")
+            )
+        elif event.kind == "item" and outer.kind == "list":
+            if outer.number is not None and event.number is not None:
+                outer.number = event.number
+            frame = _Frame("item", _marker(outer))
             frame.rest = " " * len(frame.first)
-            if around.number is not None:
-                around.number = min(around.number + 1, 999_999_999)
+            if outer.number is not None:
+                outer.number = min(outer.number + 1, 999_999_999)
         self._framed.append(frame is not None)
         if frame is not None:
             self._frames.append(frame)
@@ -475,18 +481,18 @@ class _Writer:
         if self.cut:
             return
         frames = self._frames
-        new = next((at for at, each in enumerate(frames) if not each.last), len(frames))
+        new = next((index for index, open_frame in enumerate(frames) if not open_frame.last), len(frames))
         if self.lines and not self._tight(new):
-            self._line("".join(each.rest for each in frames[:new]).rstrip())
-        first = "".join(each.rest if each.last else each.first for each in frames)
-        rest = "".join(each.rest for each in frames)
+            self._line("".join(open_frame.rest for open_frame in frames[:new]).rstrip())
+        first = "".join(open_frame.rest if open_frame.last else open_frame.first for open_frame in frames)
+        indent = "".join(open_frame.rest for open_frame in frames)
         self._room -= len(first) + len(ends or "") + 1
-        for at, line in enumerate(lines):
-            self._line(((rest if at else first) + line) if line else (rest if at else first).rstrip())
+        for index, line in enumerate(lines):
+            self._line(((indent if index else first) + line) if line else (indent if index else first).rstrip())
             if self.cut:
                 break
         if ends is not None:
-            self.lines.append(rest + ends)
+            self.lines.append(indent + ends)
         frames[-1].last = "text"
         for frame, inner in pairwise(frames):
             frame.last = "item" if frame.kind == "list" else inner.sign or "quote"
@@ -503,33 +509,33 @@ class _Writer:
         frames = self._frames
         if new == len(frames):
             return False
-        begun, around = frames[new], frames[new - 1]
-        if begun.kind == "item":
-            return around.last == "item"
+        frame, outer = frames[new], frames[new - 1]
+        if frame.kind == "item":
+            return outer.last == "item"
         # only a list that begins at one can interrupt a text
-        listed = (
-            begun.kind == "list" and len(frames) > new + 1 and frames[new + 1].first[:2] in ("- ", "* ", "1.", "1)")
+        is_interrupting_list = (
+            frame.kind == "list" and len(frames) > new + 1 and frames[new + 1].first[:2] in ("- ", "* ", "1.", "1)")
         )
-        return listed and (around.last == "item" or (around.kind == "item" and around.last == "text"))
+        return is_interrupting_list and (outer.last == "item" or (outer.kind == "item" and outer.last == "text"))
 
 
-def _marker(of: _Frame) -> str:
-    return f"{of.sign} " if of.number is None else f"{of.number}{of.sign} "
+def _marker(frame: _Frame) -> str:
+    return f"{frame.sign} " if frame.number is None else f"{frame.number}{frame.sign} "
 
 
 def _write(events: Sequence[_Event], writer: _Writer) -> None:
-    at = 0
-    while at < len(events) and not writer.cut:
-        event = events[at]
+    position = 0
+    while position < len(events) and not writer.cut:
+        event = events[position]
         if event is None:
             writer.end()
         elif isinstance(event, _Run):
             _write_run(event, writer)
         elif event.table is not None and event.kind == "table" and not event.table.laid_out:
-            at = _write_table(events, at, writer)
+            position = _write_table(events, position, writer)
         else:
             writer.begin(event)
-        at += 1
+        position += 1
 
 
 def _write_run(run: _Run, writer: _Writer) -> None:
@@ -546,16 +552,16 @@ def _write_run(run: _Run, writer: _Writer) -> None:
         writer.write(["#" * run.heading + " " + lines[0]] if run.heading else lines)
 
 
-def _write_table(events: Sequence[_Event], at: int, writer: _Writer) -> int:
+def _write_table(events: Sequence[_Event], position: int, writer: _Writer) -> int:
     """Writes a table with all its content; nested tables become texts of its cells. Returns the position of its end."""
-    table = events[at].table  # type: ignore[union-attr]  # the beginning of one
+    table = events[position].table  # type: ignore[union-attr]  # the beginning of one
     rows: list[list[str]] = []
-    below: dict[int, int] = {}  # by column, the further rows that a cell from above spans
+    spanned_rows: dict[int, int] = {}  # by column, the further rows that a cell from above spans
     reached: set[int] = set()
     cells: list[bool] = []  # for each open event, whether it is a cell of this table
     cell = 0
     while True:
-        event = events[at]
+        event = events[position]
         if event is None:
             cells.pop()
             if not cells:
@@ -566,16 +572,16 @@ def _write_table(events: Sequence[_Event], at: int, writer: _Writer) -> int:
             elif event.kept:
                 pieces = event.pieces if event.language is None else [Piece(event.code, Style(code=1))]
                 text = written(pieces, cell=True)[0]
-                before = rows[-1][cell]
-                rows[-1][cell] = f"{before}<br>{text}" if before and text else before or text
+                previous_text = rows[-1][cell]
+                rows[-1][cell] = f"{previous_text}<br>{text}" if previous_text and text else previous_text or text
         else:
             cells.append(event.kind == "cell" and event.table is table)
             if event.kind == "group" and event.table is table:
-                below = {}
+                spanned_rows = {}
             elif event.kind == "row" and event.table is table:
                 rows.append([])
-                reached = {column for column, left in below.items() if left}
-                below = {column: left - 1 for column, left in below.items() if left > 1}
+                reached = {column for column, rows_left in spanned_rows.items() if rows_left}
+                spanned_rows = {column: rows_left - 1 for column, rows_left in spanned_rows.items() if rows_left > 1}
             elif cells[-1]:
                 row, (wide, high) = rows[-1], event.span
                 while len(row) in reached:
@@ -584,13 +590,13 @@ def _write_table(events: Sequence[_Event], at: int, writer: _Writer) -> int:
                     cell = len(row)
                     row += [""] * min(wide, max(_MOST_COLUMNS - cell, 1))
                     if high > 1:
-                        below |= dict.fromkeys(range(cell, len(row)), high - 1)
-        at += 1
+                        spanned_rows |= dict.fromkeys(range(cell, len(row)), high - 1)
+        position += 1
     rows = [row for row in rows if any(row)]
     if rows:
         head = rows[0] + [""] * (max(map(len, rows)) - len(rows[0]))
         writer.write([_row(head), _row(["---"] * len(head)), *map(_row, rows[1:])])
-    return at
+    return position
 
 
 def _row(cells: Iterable[str]) -> str:

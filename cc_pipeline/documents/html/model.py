@@ -52,14 +52,14 @@ def fitted() -> tuple[Trees, Trees]:
 
 def scored(rows: Array, trees: Trees) -> NDArray[np.float32]:
     """Returns the likelihoods of rows by the trees of a stage."""
-    nodes, total, every = trees.nodes, np.zeros(len(rows)), np.arange(len(rows))
+    nodes, total, row_indices = trees.nodes, np.zeros(len(rows)), np.arange(len(rows))
     for root in trees.roots.tolist():
-        at = np.full(len(rows), root)
-        while (inner := nodes["feature"][at] >= 0).any():
-            node = nodes[at]
-            low = rows[every, node["feature"]] <= node["value"]
-            at = np.where(inner, np.where(low, node["left"], node["right"]), at)
-        total += nodes["value"][at]
+        positions = np.full(len(rows), root)
+        while (inner := nodes["feature"][positions] >= 0).any():
+            node = nodes[positions]
+            low = rows[row_indices, node["feature"]] <= node["value"]
+            positions = np.where(inner, np.where(low, node["left"], node["right"]), positions)
+        total += nodes["value"][positions]
     return np.asarray(1 / (1 + np.exp(-total)), np.float32)
 
 
@@ -68,7 +68,7 @@ def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Arr
     its ancestors, and all features of the first stage."""
     block, element = walk.blocks, walk.elements
     count = len(likely)
-    at = np.arange(count)
+    index = np.arange(count)
     weights = block.chars.astype(np.float64)
     weighed = np.concatenate(([0.0], np.cumsum(likely * weights)))
     size = np.concatenate(([0.0], np.cumsum(weights)))
@@ -83,17 +83,17 @@ def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Arr
     _, group = np.unique(walk.path[block.element], return_inverse=True)
     of_group = np.bincount(group, likely * weights) / np.maximum(np.bincount(group, weights), 1)
     columns.append(of_group[group])
-    columns += [mean(*windows(count, _WINDOWS)), mean(at[:1], at), mean(at + 1, np.array(count))]
+    columns += [mean(*windows(count, _WINDOWS)), mean(index[:1], index), mean(index + 1, np.array(count))]
     sure = likely * weights > 0.5 * weights
-    kept = np.concatenate(([0.0], np.cumsum(weights * sure)))
+    sure_sums = np.concatenate(([0.0], np.cumsum(weights * sure)))
     columns += [
-        kept[:-1] / max(kept[-1], 1),
-        np.full(count, kept[-1] / max(size[-1], 1)),
-        np.full(count, np.log1p(kept[-1])),
+        sure_sums[:-1] / max(sure_sums[-1], 1),
+        np.full(count, sure_sums[-1] / max(size[-1], 1)),
+        np.full(count, np.log1p(sure_sums[-1])),
     ]
     order = np.flatnonzero(sure)
     begins, ends = (order[0], order[-1]) if len(order) else (0, count)
-    columns += [at - begins, at - ends]
+    columns += [index - begins, index - ends]
     return side_by_side([*columns, rows])
 
 

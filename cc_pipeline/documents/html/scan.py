@@ -80,44 +80,43 @@ class Selection:
         self.rules = tuple((rule.attribute.encode(), _SIGNS[rule.sign], rule.value.encode()) for rule in rules)
 
 
-def collected(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> Collected:
+def collected(tree: LexborHTMLParser, limits: Most, bounded: Bounded) -> Collected:
     """Collects the content of the page's tags, within limits."""
     if not COMPILED or tree.root is None:
-        return collected_plainly(tree, most, bounded)
-    return Collected(*_collected(tree.root.mem_id, *most, bounded))
+        return collected_plainly(tree, limits, bounded)
+    return Collected(*_collected(tree.root.mem_id, *limits, bounded))
 
 
 def links_of(
     raw: list[RawLink],
     places: dict[str, Place],
     place: Callable[[str], Place],
-    own: Place | None,
+    page_root: Place | None,
     roots: dict[str, Place],
-    pictures: Callable[[str, int], list[str]],
+    split_srcset: Callable[[str, int], list[str]],
     item_index: int | None,
-    most: int,
+    max_links: int,
     bound: int,
 ) -> tuple[list[Link], bool, bool]:
-    """Returns the links of the collected tags, whether there were more than ``most``, and whether one had more text
-    than ``bound``. ``places`` has the resolved references, ``place`` resolves another one, ``pictures`` splits a
-    srcset.
+    """Returns the links of the collected tags, whether there were more than ``max_links``, and whether one had more
+    text than ``bound``. ``places`` has the resolved references, ``place`` resolves another one.
 
-    ``own`` is the page's URL without a path, if paths under it stay as written, ``roots`` the same of other sites:
+    ``page_root`` is the page's URL without a path, if paths under it stay as written, ``roots`` those of other sites:
     plain paths under them need no further resolution."""
     if not COMPILED:
-        return links_plainly(raw, places, place, pictures, item_index, most, bound)
-    made: tuple[list[Link], bool, bool] = _links(
-        raw, Link, places, place, own, roots, pictures, item_index, most, bound
+        return links_plainly(raw, places, place, split_srcset, item_index, max_links, bound)
+    collected_links: tuple[list[Link], bool, bool] = _links(
+        raw, Link, places, place, page_root, roots, split_srcset, item_index, max_links, bound
     )
-    return made
+    return collected_links
 
 
 def selected(tree: LexborHTMLParser, selection: Selection) -> list[Any]:
     """Returns the elements of a selection in document order, each a ``Node``, none in scripts; after ``collected``."""
     if not COMPILED or tree.root is None:
         return tree.css(selection.css)
-    found: list[Any] = _selected(tree.root.mem_id, tree, selection.tags, selection.rules)
-    return found
+    nodes: list[Any] = _selected(tree.root.mem_id, tree, selection.tags, selection.rules)
+    return nodes
 
 
 def body_text(tree: LexborHTMLParser) -> str:
@@ -152,13 +151,13 @@ def _check() -> bool:
         _set_up(_PAGE.known, _plans())
     except ImportError:
         return False
-    ours, plain = LexborHTMLParser(_SAMPLE), LexborHTMLParser(_SAMPLE)
-    most = Most(10, 10, 10, 100, 100)
-    root, body = ours.root, ours.body
+    compiled_tree, plain = LexborHTMLParser(_SAMPLE), LexborHTMLParser(_SAMPLE)
+    limits = Most(10, 10, 10, 100, 100)
+    root, body = compiled_tree.root, compiled_tree.body
     return (
         root is not None
         and body is not None
-        and Collected(*_collected(root.mem_id, *most, dict)) == collected_plainly(plain, most, dict)
+        and Collected(*_collected(root.mem_id, *limits, dict)) == collected_plainly(plain, limits, dict)
         and _body_text(body.mem_id) == body_text_plainly(plain)
     )
 

@@ -72,9 +72,9 @@ _SELECTOR = f":is({','.join(WANTED)})"
 _LONG_TYPE = 19
 
 
-def collected_plainly(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> Collected:
+def collected_plainly(tree: LexborHTMLParser, limits: Most, bounded: Bounded) -> Collected:
     """Does the same as ``scan.collected`` with the nodes of selectolax."""
-    found = Collected([], [], [], [], [], [], links_cut=False, metas_cut=False, depth=_depth(tree))
+    collected = Collected([], [], [], [], [], [], links_cut=False, metas_cut=False, depth=_depth(tree))
     pending: list[tuple[LexborNode, str, str, str, dict[str, str] | None]] = []
     removed = []
     for node in tree.css(_SELECTOR):
@@ -84,39 +84,39 @@ def collected_plainly(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> C
         if tag == "style":
             continue
         if tag == "title":
-            if not found.titles and _is_page_title(node) and (title := node.text(deep=True)):
-                found.titles.append(title)
+            if not collected.titles and _is_page_title(node) and (title := node.text(deep=True)):
+                collected.titles.append(title)
             continue
-        attributes: dict[str, str] = _within(node.attributes, most, bounded)
+        attributes: dict[str, str] = _within(node.attributes, limits, bounded)
         if tag == "meta":
-            if len(found.metas) < most.metas:
-                found.metas.append(attributes)
+            if len(collected.metas) < limits.metas:
+                collected.metas.append(attributes)
             else:
-                found = found._replace(metas_cut=True)
+                collected = collected._replace(metas_cut=True)
         elif tag in ("base", "html"):
-            (found.bases if tag == "base" else found.roots).append(attributes)
+            (collected.bases if tag == "base" else collected.roots).append(attributes)
         else:
             if tag == "script" and len(kind := attributes.get("type", "")) >= _LONG_TYPE:
-                found.scripts.append((kind, node.text()))
+                collected.scripts.append((kind, node.text()))
             for key in LINK_KEYS[tag]:
                 href = attributes.get(key)
                 if href and href[0] != "#":
-                    if len(pending) < most.links:
-                        others = {name: value for name, value in attributes.items() if name != key}
-                        pending.append((node, tag, key, href, others))
+                    if len(pending) < limits.links:
+                        remaining = {name: value for name, value in attributes.items() if name != key}
+                        pending.append((node, tag, key, href, remaining))
                     else:
-                        found = found._replace(links_cut=True)
-            if tag in WITH_SRCSET and "srcset" in attributes and len(pending) < most.links:
+                        collected = collected._replace(links_cut=True)
+            if tag in WITH_SRCSET and "srcset" in attributes and len(pending) < limits.links:
                 pending.append((node, tag, "srcset", attributes["srcset"], None))
     remove(removed)
-    room = most.text_chars
-    for node, tag, key, href, rest in pending:
+    room = limits.text_chars
+    for node, tag, key, href, link_attributes in pending:
         text: str | None = ""
         if tag in WITH_TEXT:
             text = collapsed(node.text(True, " ")) if room >= 0 else None
             room -= len(text or "")
-        found.links.append((tag, key, href, rest, text))
-    return found
+        collected.links.append((tag, key, href, link_attributes, text))
+    return collected
 
 
 def _depth(tree: LexborHTMLParser) -> int:
@@ -136,34 +136,34 @@ def links_plainly(
     raw: list[RawLink],
     places: dict[str, Place],
     place: Callable[[str], Place],
-    pictures: Callable[[str, int], list[str]],
+    split_srcset: Callable[[str, int], list[str]],
     item_index: int | None,
-    most: int,
+    max_links: int,
     bound: int,
 ) -> tuple[list[Link], bool, bool]:
     """Does the same as ``scan.links_of`` in Python."""
-    made: list[Link] = []
+    links: list[Link] = []
     text_cut = False
     for tag, key, href, attributes, text in raw:
         if attributes is None:
-            for picture in pictures(href, most - len(made)):
-                absolute, host, domain, shown = places.get(picture) or place(picture)
-                made.append(Link(tag, picture, absolute, "", None, {}, host, domain, item_index, key, shown))
+            for image in split_srcset(href, max_links - len(links)):
+                absolute, host, domain, display_host = places.get(image) or place(image)
+                links.append(Link(tag, image, absolute, "", None, {}, host, domain, item_index, key, display_host))
             continue
-        if len(made) >= most:
-            return made, True, text_cut
+        if len(links) >= max_links:
+            return links, True, text_cut
         # links can nest through other elements, and each has the text of all elements inside it
         text_cut |= text is None or len(text) > bound
-        absolute, host, domain, shown = places.get(href) or place(href)
+        absolute, host, domain, display_host = places.get(href) or place(href)
         cut, rel = (text or "")[:bound], attributes.get("rel")
-        made.append(Link(tag, href, absolute, cut, rel, attributes, host, domain, item_index, key, shown))
-    return made, False, text_cut
+        links.append(Link(tag, href, absolute, cut, rel, attributes, host, domain, item_index, key, display_host))
+    return links, False, text_cut
 
 
-def _within(attributes: dict[str, Any], most: Most, bounded: Bounded) -> dict[str, str]:
+def _within(attributes: dict[str, Any], limits: Most, bounded: Bounded) -> dict[str, str]:
     """Returns attributes with every value a text (lexbor has ``None`` for no value), within the limits."""
     values = {name: value or "" for name, value in attributes.items()}
-    if len(values) > most.attributes or len("".join(values.values())) > most.attribute_chars:
+    if len(values) > limits.attributes or len("".join(values.values())) > limits.attribute_chars:
         return bounded(values)
     return values
 

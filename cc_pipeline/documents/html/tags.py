@@ -39,7 +39,7 @@ _IS: dict[int, str] = {
     SHOWN: "html body main article",
     MATH: "math",
 }
-CLASSES = array("H", (sum(of for of, tags in _IS.items() if tag in tags.split()) for tag in TAGS))
+CLASSES = array("H", (sum(flag for flag, tags in _IS.items() if tag in tags.split()) for tag in TAGS))
 
 #: Bits of ``Elements.inside``: the kinds of an element and its ancestors.
 INSIDE: tuple[str, ...] = tuple(
@@ -103,6 +103,6 @@ _ROLES = {
     "alert": "notice", "feed": "teaser", "tablist": "tool", "toolbar": "tool", "button": "tool",
 }  # fmt: skip
 HINT_WORDS = sorted(
-    (word.lstrip("=").encode(), HINT[name], word[0] == "=") for name, each in WORDS.items() for word in each.split()
+    (word.lstrip("=").encode(), HINT[name], word[0] == "=") for name, words in WORDS.items() for word in words.split()
 )
 ROLE_WORDS = sorted((role.encode(), HINT[name], True) for role, name in _ROLES.items())

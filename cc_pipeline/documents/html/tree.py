@@ -74,8 +74,8 @@ def as_html(text: str) -> str | None:
 
 def _without_doctype(text: str) -> str:
     start = _DOCTYPE_START.search(text)
-    rest = start and _DOCTYPE_REST.match(text, start.end())
-    return text[: start.start()] + text[rest.end() :] if start and rest else text
+    doctype = start and _DOCTYPE_REST.match(text, start.end())
+    return text[: start.start()] + text[doctype.end() :] if start and doctype else text
 
 
 def _not_swallowing(text: str) -> str | None:
@@ -84,8 +84,8 @@ def _not_swallowing(text: str) -> str | None:
     return ended if count else None
 
 
-def _character(found: re.Match[str]) -> str:
-    return found.group(0) if found.group(1) in _OF_XML else html.escape(html.unescape(found.group(0)))
+def _character(reference: re.Match[str]) -> str:
+    return reference.group(0) if reference.group(1) in _OF_XML else html.escape(html.unescape(reference.group(0)))
 
 
 @dataclass(slots=True)
@@ -129,13 +129,13 @@ def parse_html(
     document so far, and the resolver of the page's references.
     """
     document = HtmlDocument()
-    whole = text.encode("utf-8", "replace") if utf8 is None else utf8
-    markup, document.work, is_small = bounded(whole, limits, document.flags)
+    full_markup = text.encode("utf-8", "replace") if utf8 is None else utf8
+    markup, document.work, is_small = bounded(full_markup, limits, document.flags)
     tree, markup, work = build_tree(markup, limits, document.flags, is_small=is_small)
     document.work = max(document.work, work)
-    if markup is not whole:
+    if markup is not full_markup:
         document.cut = markup
-    most = Most(
+    scan_limits = Most(
         limits.links if links else 0,
         limits.meta_tags,
         limits.attributes,
@@ -143,14 +143,14 @@ def parse_html(
         limits.text_chars,
     )
     within_bounds = partial(_bounded, limits=limits, flags=document.flags)
-    found = collected(tree, most, within_bounds)
-    if found.depth > 2 * limits.depth:
+    tags = collected(tree, scan_limits, within_bounds)
+    if tags.depth > 2 * limits.depth:
         tree, document.cut = build_shallow_tree(markup, limits, document.flags, _measure_depth)
-        found = collected(tree, most, within_bounds)
-    _finish_tags(found, document, limits)
-    found_by = resolver if as_written else partial(browser_resolver, charset=charset)
+        tags = collected(tree, scan_limits, within_bounds)
+    _finish_tags(tags, document, limits)
+    make_resolver = resolver if as_written else partial(browser_resolver, charset=charset)
     roots = {} if as_written else _ROOTS
-    resolve = _finish_links(found, document, found_by, roots, url, limits, item_index, links=links)
+    resolve = _finish_links(tags, document, make_resolver, roots, url, limits, item_index, links=links)
     if look is not None:
         look(tree, document, resolve)
     document.body_text = body_text(tree)
@@ -164,41 +164,41 @@ def _measure_depth(tree: LexborHTMLParser) -> int:
     return collected(tree, Most(0, 0, 0, 0, 0), dict).depth
 
 
-def _finish_tags(found: Collected, document: HtmlDocument, limits: Limits) -> None:
-    document.title = found.titles[0] if found.titles else None
+def _finish_tags(tags: Collected, document: HtmlDocument, limits: Limits) -> None:
+    document.title = tags.titles[0] if tags.titles else None
     if len(document.title or "") > limits.text_chars:
         document.flags.add("text_cut")
-        document.title = found.titles[0][: limits.text_chars]
-    for attributes in found.metas:
+        document.title = tags.titles[0][: limits.text_chars]
+    for attributes in tags.metas:
         name = None
         for key in META_KEYS:
             if key in attributes:
                 name = attributes[key]
                 break
         document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
-    if found.metas_cut:
+    if tags.metas_cut:
         document.flags.add("meta_cut")
-    document.html_attributes = next(filter(None, found.roots), {})
-    document.json_ld = [text for kind, text in found.scripts if split_content_type(kind)[0] == _JSON_LD]
+    document.html_attributes = next(filter(None, tags.roots), {})
+    document.json_ld = [text for kind, text in tags.scripts if split_content_type(kind)[0] == _JSON_LD]
 
 
-def _of_srcset(value: str, most: int) -> list[str]:
+def _of_srcset(value: str, max_urls: int) -> list[str]:
     """Returns the image addresses of a srcset: descriptors follow each, up to a comma. Addresses may have commas."""
-    found: list[str] = []
-    at = 0
+    urls: list[str] = []
+    position = 0
     for _ in range(_MOST_CANDIDATES):
-        candidate = _CANDIDATE.match(value, at)
-        if candidate is None or len(found) >= most:
+        candidate = _CANDIDATE.match(value, position)
+        if candidate is None or len(urls) >= max_urls:
             break
         href = candidate.group(1)
-        at = candidate.end()
+        position = candidate.end()
         if href[-1] == ",":
             href = href.rstrip(",")
-        elif behind := _DESCRIPTORS.match(value, at):
-            at = behind.end()
+        elif descriptors := _DESCRIPTORS.match(value, position):
+            position = descriptors.end()
         if href:
-            found.append(href)
-    return found
+            urls.append(href)
+    return urls
 
 
 def _bounded(attributes: dict[str, str], limits: Limits, flags: set[str]) -> dict[str, str]:
@@ -211,7 +211,7 @@ def _bounded(attributes: dict[str, str], limits: Limits, flags: set[str]) -> dic
 
 
 def _finish_links(
-    found: Collected,
+    tags: Collected,
     document: HtmlDocument,
     resolver: Callable[[str], Callable[[str], Resolved]],
     roots: dict[str, Place],
@@ -223,7 +223,7 @@ def _finish_links(
 ) -> Callable[[str], Resolved]:
     """Makes the links of the collected tags. Returns the resolver of the page's references."""
     resolve = resolver(url)
-    if written := next(filter(None, (attributes.get("href") for attributes in found.bases)), None):
+    if written := next(filter(None, (attributes.get("href") for attributes in tags.bases)), None):
         base, base_host = resolve(written) if len(written) <= _BASE_CHARS else (None, None)
         if base and base_host:
             resolve = resolver(base)
@@ -233,20 +233,22 @@ def _finish_links(
 
     def place(href: str) -> Place:
         absolute, host = resolve(href)
-        domain, shown = (domain_of(host), shown_host(host)) if host else (None, None)
-        places[href] = found = absolute, host, domain, shown
+        domain, display_host = (domain_of(host), shown_host(host)) if host else (None, None)
+        places[href] = resolved = absolute, host, domain, display_host
         if absolute == href and (root := _ROOT.match(href)):
             if len(roots) >= _MOST_ROOTS:
                 roots.clear()
-            roots[root[0]] = found
-        return found
+            roots[root[0]] = resolved
+        return resolved
 
-    top, host, domain, shown = place("/")
-    own = (top.removesuffix("/"), host, domain, shown) if top and _ROOT.match(top) else None
-    most = (limits.links, limits.attribute_chars)
-    document.links, more, text_cut = links_of(found.links, places, place, own, roots, _of_srcset, item_index, *most)
+    top, host, domain, display_host = place("/")
+    page_root = (top.removesuffix("/"), host, domain, display_host) if top and _ROOT.match(top) else None
+    link_limits = (limits.links, limits.attribute_chars)
+    document.links, is_truncated, text_cut = links_of(
+        tags.links, places, place, page_root, roots, _of_srcset, item_index, *link_limits
+    )
     if text_cut:
         document.flags.add("text_cut")
-    if links and (more or found.links_cut):
+    if links and (is_truncated or tags.links_cut):
         document.flags.add("links_cut")
     return resolve

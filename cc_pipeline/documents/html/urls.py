@@ -43,22 +43,22 @@ _NO_URL = (ValueError, TypeError)
 def browser_resolver(base: str, charset: str = "UTF-8") -> Callable[[str], Resolved]:
     """Returns a function from an attribute's value to the URL that a browser would open and that URL's host.
     ``charset`` is the page's, by the standard's name: browsers write queries in it."""
-    here = _parsed(base)
-    parse = can_ada.parse if here is None else here.__add__
+    page_url = _parsed(base)
+    parse = can_ada.parse if page_url is None else page_url.__add__
     hosts: dict[str, str | None] = {}
     by_charset = charset in QUERY_ENCODINGS
 
     def resolve(value: str) -> Resolved:
         try:
-            found = parse(value)
-            if by_charset and not value.isascii() and "?" in value and found.protocol in _QUERY_SCHEMES:
-                found = parse(_with_query(value, charset))
+            parsed_url = parse(value)
+            if by_charset and not value.isascii() and "?" in value and parsed_url.protocol in _QUERY_SCHEMES:
+                parsed_url = parse(_with_query(value, charset))
         except _NO_URL:
             return None, None
-        name = found.hostname
+        name = parsed_url.hostname
         if name not in hosts:
             hosts[name] = _bare(name)
-        return found.href, hosts[name]
+        return parsed_url.href, hosts[name]
 
     return resolve
 
@@ -80,7 +80,7 @@ def escape_header(value: str) -> str:
     browsers do, whatever its charset."""
     if value.isascii():
         return value
-    return "".join(f"%{ord(each):02X}" if "\x80" <= each <= "\xff" else each for each in value)
+    return "".join(f"%{ord(character):02X}" if "\x80" <= character <= "\xff" else character for character in value)
 
 
 @lru_cache(maxsize=8)
@@ -96,25 +96,29 @@ def _with_query(value: str, charset: str) -> str:
     """Returns an address with its query in a charset's bytes, escaped by the URL Standard ("percent-encode after
     encoding"); characters that the charset lacks become numeric references, escaped too."""
     value, sign, fragment = _NOISE.sub("", value).strip(_TRIM).partition("#")
-    before, mark, query = value.partition("?")
+    address, mark, query = value.partition("?")
     data = endec.encode(query, charset, "xmlcharrefreplace")
-    data = _LACKING.sub(lambda found: b"%%26%%23%b%%3B" % found[1] if found[1] else found[0], data)
-    return f"{before}{mark}{quote_from_bytes(data, _UNESCAPED)}{sign}{fragment}"
+    data = _LACKING.sub(lambda match: b"%%26%%23%b%%3B" % match[1] if match[1] else match[0], data)
+    return f"{address}{mark}{quote_from_bytes(data, _UNESCAPED)}{sign}{fragment}"
 
 
 def resolver(base: str) -> Callable[[str], Resolved]:
     """Returns a function from an attribute's value to its absolute URL and that URL's host."""
-    found = _SCHEME.match(base)
-    if found is None or found.group(1).lower() not in _HIERARCHICAL or not found.group(2).startswith("//"):
+    scheme_match = _SCHEME.match(base)
+    if (
+        scheme_match is None
+        or scheme_match.group(1).lower() not in _HIERARCHICAL
+        or not scheme_match.group(2).startswith("//")
+    ):
         return _absolute_only
-    scheme = found.group(1).lower()
-    parts = _PARTS.match(found.group(2)[2:])
+    scheme = scheme_match.group(1).lower()
+    parts = _PARTS.match(scheme_match.group(2)[2:])
     authority, path, query = parts.groups() if parts else ("", "", "")
     origin = f"{scheme}//{authority}"
     page = origin + (path or "/")
-    whole = page + (query or "")
+    page_with_query = page + (query or "")
     folder = page[: page.rfind("/") + 1]
-    own = _host(authority)
+    page_host = _host(authority)
     hosts: dict[str, str | None] = {}
 
     def resolve(value: str) -> Resolved:
@@ -122,34 +126,34 @@ def resolver(base: str) -> Callable[[str], Resolved]:
         if "/." not in value and not (" " in value or "\n" in value or "\t" in value or "\r" in value or "\\" in value):
             if value[:1] == "/" and value[-1] > " ":
                 if value[1:2] != "/":
-                    return origin + value, own
+                    return origin + value, page_host
                 value = scheme + value
             if (value[:8] == "https://" or value[:7] == "http://") and value[-1] > " ":
                 end = value.find("/", 8)
-                there = value[:end] if end > 0 else value
-                if there not in hosts:
-                    hosts[there] = host_of(value)
-                return value, hosts[there]
+                site = value[:end] if end > 0 else value
+                if site not in hosts:
+                    hosts[site] = host_of(value)
+                return value, hosts[site]
         value = _clean(value)
         first = value[:1]
         if first in ("/", "\\"):
             if value[1:2] in ("/", "\\"):
                 return _elsewhere(f"{scheme}//{value[2:]}")
-            return _finish(origin + value), own
+            return _finish(origin + value), page_host
         if first in ("", "#"):
-            return whole + value, own
+            return page_with_query + value, page_host
         if first == "?":
-            return page + value, own
+            return page + value, page_host
         if absolute := _SCHEME.match(value):
-            named, tail = absolute.group(1).lower(), absolute.group(2)
-            if named not in _HIERARCHICAL:
+            target_scheme, tail = absolute.group(1).lower(), absolute.group(2)
+            if target_scheme not in _HIERARCHICAL:
                 return _elsewhere(value)
             if tail[:1] in ("/", "\\") and tail[1:2] in ("/", "\\"):
-                return _elsewhere(f"{named}//{tail[2:]}")
-            if named != scheme or tail[:1] in ("/", "\\"):
+                return _elsewhere(f"{target_scheme}//{tail[2:]}")
+            if target_scheme != scheme or tail[:1] in ("/", "\\"):
                 return None, None
             value = tail
-        return _finish(folder + value), own
+        return _finish(folder + value), page_host
 
     return resolve
 
@@ -175,28 +179,28 @@ def _finish(url: str) -> str:
     """Normalizes backslashes and dot segments of the path; scheme, query and fragment stay unchanged."""
     if "\\" not in url and "/." not in url:
         return url
-    end = min((at for at in (url.find("?"), url.find("#")) if at >= 0), default=len(url))
+    end = min((position for position in (url.find("?"), url.find("#")) if position >= 0), default=len(url))
     head, tail = url[:end].replace("\\", "/"), url[end:]
     start = head.find("/", head.find("//") + 2)
     if start < 0 or "/." not in head[start:]:
         return head + tail
-    kept: list[str] = []
+    path_parts: list[str] = []
     segments = head[start + 1 :].split("/")
     for segment in segments:
         if segment == "..":
-            if kept:
-                kept.pop()
+            if path_parts:
+                path_parts.pop()
         elif segment != ".":
-            kept.append(segment)
+            path_parts.append(segment)
     if segments[-1] in (".", ".."):
-        kept.append("")
-    return head[: start + 1] + "/".join(kept) + tail
+        path_parts.append("")
+    return head[: start + 1] + "/".join(path_parts) + tail
 
 
 def host_of(url: str) -> str | None:
     """Returns the host of an absolute URL with an authority: ASCII, lower case, without user, port or brackets."""
-    found = _AUTHORITY.match(url)
-    return _host(found.group(1)) if found else None
+    authority = _AUTHORITY.match(url)
+    return _host(authority.group(1)) if authority else None
 
 
 @lru_cache(maxsize=65_536)
@@ -223,11 +227,11 @@ def shown_host(host: str) -> str | None:
     if "xn--" not in host:
         return None
     try:
-        shown = can_ada.idna_decode(host.encode("ascii"))  # type: ignore[arg-type]  # its stubs say text
+        display_host = can_ada.idna_decode(host.encode("ascii"))  # type: ignore[arg-type]  # its stubs say text
     except (*_NO_URL, UnicodeError):
         return None
     # browsers show only a form that they would read as this host
-    return shown if shown != host and _bare(shown) == host else None
+    return display_host if display_host != host and _bare(display_host) == host else None
 
 
 @lru_cache(maxsize=1)

@@ -51,9 +51,9 @@ def fingerprint(text: str | None) -> Fingerprint:
     return Fingerprint(None, None) if sketch is None else Fingerprint(text_simhash(collapsed(folded)), sketch)
 
 
-def likeness(one: Sequence[int], other: Sequence[int]) -> float:
+def likeness(first: Sequence[int], second: Sequence[int]) -> float:
     """Estimates the share of five-word runs that two texts have in common, from their ``content_minhash``."""
-    return float(np.mean(np.asarray(one) == np.asarray(other)))
+    return float(np.mean(np.asarray(first) == np.asarray(second)))
 
 
 class Quality(NamedTuple):
@@ -92,15 +92,15 @@ def quality(text: str | None) -> Quality | None:
     if not text:
         return None
     words, characters, alphabetic, *repeated = _repetition(text)
-    shares = [min(1.0, each / (characters or 1)) for each in repeated]
+    shares = [min(1.0, run_chars / (characters or 1)) for run_chars in repeated]
     if not words:
         return None
-    lines = [line for each in text.split("\n") if (line := each.strip())]
+    lines = [line for raw_line in text.split("\n") if (line := raw_line.strip())]
     lowered = text.lower()
     spaced = f" {collapsed(lowered)} "
-    once = set(lines)
-    twice = sum(map(len, lines)) - sum(map(len, once))
-    figures = (
+    distinct_lines = set(lines)
+    twice = sum(map(len, lines)) - sum(map(len, distinct_lines))
+    metrics = (
         len(lines),
         words,
         len(text),
@@ -110,7 +110,7 @@ def quality(text: str | None) -> Quality | None:
         sum(line.endswith(_ELLIPSES) for line in lines) / len(lines),
         alphabetic / words,
         sum(map(spaced.__contains__, _STOP_WORDS)),
-        (len(lines) - len(once)) / len(lines),
+        (len(lines) - len(distinct_lines)) / len(lines),
         twice / sum(map(len, lines)),
         *shares,
         len(_SENTENCE_END.findall(text)),
@@ -120,7 +120,7 @@ def quality(text: str | None) -> Quality | None:
         text.count("{") + text.count("}"),
         lowered.count("lorem ipsum"),
     )
-    return Quality._make(figures)
+    return Quality._make(metrics)
 
 
 def _is_short(line: str) -> bool:

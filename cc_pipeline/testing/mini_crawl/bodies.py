@@ -164,8 +164,8 @@ def feed(rng: Random, kind: str, url: str, language: Language, now: datetime, li
     for number in range(rng.randrange(2, 9)):
         title = html.escape(language.headline(rng))
         text = html.escape(f"<p>{html.escape(language.sentence(rng))}</p>")
-        when = now - timedelta(hours=rng.randrange(1, 2000))
-        entries.append((title, html.escape(link(number + 5)), text, when))
+        published_at = now - timedelta(hours=rng.randrange(1, 2000))
+        entries.append((title, html.escape(link(number + 5)), text, published_at))
     heading = html.escape(language.headline(rng))
     build = {"rss": _rss, "rdf": _rdf, "atom": _atom}[kind]
     return build(heading, html.escape(url), language, entries).encode()
@@ -174,9 +174,9 @@ def feed(rng: Random, kind: str, url: str, language: Language, now: datetime, li
 def _rss(heading: str, url: str, language: Language, entries: list[Entry]) -> str:
     items = "".join(
         f'<item><title>{title}</title><link>{link}</link><guid isPermaLink="true">{link}</guid>'
-        f"<pubDate>{format_datetime(when)}</pubDate><category>news</category>"
+        f"<pubDate>{format_datetime(published_at)}</pubDate><category>news</category>"
         f"<dc:creator>Alex Sample</dc:creator><description>{text}</description></item>\n"
-        for title, link, text, when in entries
+        for title, link, text, published_at in entries
     )
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/">'
@@ -186,17 +186,17 @@ def _rss(heading: str, url: str, language: Language, entries: list[Entry]) -> st
 
 
 def _rdf(heading: str, url: str, language: Language, entries: list[Entry]) -> str:
-    listed = "".join(f'<rdf:li rdf:resource="{link}"/>' for _, link, _, _ in entries)
+    item_list = "".join(f'<rdf:li rdf:resource="{link}"/>' for _, link, _, _ in entries)
     items = "".join(
         f'<item rdf:about="{link}"><title>{title}</title><link>{link}</link><description>{text}</description>'
-        f"<dc:date>{when.isoformat()}</dc:date></item>\n"
-        for title, link, text, when in entries
+        f"<dc:date>{published_at.isoformat()}</dc:date></item>\n"
+        for title, link, text, published_at in entries
     )
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"'
         ' xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/">\n'
         f'<channel rdf:about="{url}"><title>{heading}</title><link>{url}</link><description>{heading}</description>'
-        f"<dc:language>{language.html}</dc:language><items><rdf:Seq>{listed}</rdf:Seq></items></channel>\n"
+        f"<dc:language>{language.html}</dc:language><items><rdf:Seq>{item_list}</rdf:Seq></items></channel>\n"
         f"{items}</rdf:RDF>\n"
     )
 
@@ -204,12 +204,12 @@ def _rdf(heading: str, url: str, language: Language, entries: list[Entry]) -> st
 def _atom(heading: str, url: str, language: Language, entries: list[Entry]) -> str:
     items = "".join(
         f'<entry><title type="html">{title}</title><link rel="alternate" type="text/html" href="{link}"/>'
-        f"<id>{link}</id><updated>{when.isoformat()}</updated><published>{when.isoformat()}</published>"
+        f"<id>{link}</id><updated>{published_at.isoformat()}</updated><published>{published_at.isoformat()}</published>"
         f"<author><name>Alex Sample</name></author><category term='news'/>"
         f'<content type="html">{text}</content></entry>\n'
-        for title, link, text, when in entries
+        for title, link, text, published_at in entries
     )
-    newest = max(when for _, _, _, when in entries).isoformat()
+    newest = max(published_at for _, _, _, published_at in entries).isoformat()
     return (
         f'<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="{language.html}">'
         f"<title>{heading}</title><id>{url}</id><link rel='self' href='{url}'/><updated>{newest}</updated>\n"
@@ -342,8 +342,8 @@ def _frameset(title: str, charset: str, declared_in: str, language: Language, li
 
 
 def _origin(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.split('/', 1)[0]}"
+    scheme, _, address = url.partition("://")
+    return f"{scheme}://{address.split('/', 1)[0]}"
 
 
 def other_body(rng: Random, kind: str, language: Language) -> tuple[str | None, str, bytes]:

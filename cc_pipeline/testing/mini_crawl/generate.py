@@ -92,11 +92,11 @@ def ensure(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) ->
 
 def _remove_abandoned(root: Path) -> None:
     """Removes the partial buckets of killed processes for ``root``."""
-    for left in root.parent.glob(f"{root.name}.building-*"):
+    for abandoned in root.parent.glob(f"{root.name}.building-*"):
         try:
-            os.kill(int(left.name.rpartition("-")[2]), 0)
+            os.kill(int(abandoned.name.rpartition("-")[2]), 0)
         except ProcessLookupError:
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(abandoned, ignore_errors=True)
         except (ValueError, PermissionError):
             continue
 
@@ -112,7 +112,15 @@ def _crawl(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, progress: Progress
             progress(crawl.id, done, total)
 
     captures = write_archives(root, spec, crawl, step)
-    captures.sort(key=lambda c: (c.subset, c.url_surtkey.encode(), c.fetch_time, c.warc_filename, c.warc_record_offset))
+    captures.sort(
+        key=lambda capture: (
+            capture.subset,
+            capture.url_surtkey.encode(),
+            capture.fetch_time,
+            capture.warc_filename,
+            capture.warc_record_offset,
+        )
+    )
     if crawl.format == "arc":
         _arc_indexes(root, spec, crawl, captures)
     elif crawl.is_supplemental:
@@ -125,18 +133,18 @@ def _crawl(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, progress: Progress
 
 def _path_lists(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Sequence[Capture]) -> None:
     segments = range(crawl.segments)
-    lists = {
+    path_lists = {
         "segment": [f"crawl-data/{crawl.id}/segments/{segment_id(spec, crawl, number)}/" for number in segments],
         "cc-index-table": write_columnar(root, spec, crawl, captures),
         "cc-index": write_zipnum(root, spec, crawl, captures),
     }
     for subset in SUBSETS:
-        lists[_PATH_LISTS[subset]] = [
+        path_lists[_PATH_LISTS[subset]] = [
             warc_file_key(spec, crawl, segment, subset, file)
             for segment in segments
             for file in range(crawl.files_per_segment)
         ]
-    for name, keys in lists.items():
+    for name, keys in path_lists.items():
         text = "".join(key + "\n" for key in keys)
         _write(root / "crawl-data" / crawl.id / f"{name}.paths.gz", gzip_member(text.encode()))
 
@@ -152,8 +160,8 @@ def _arc_indexes(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Se
     for segment in range(crawl.segments):
         for file in range(crawl.files_per_segment):
             key = arc_file_key(spec, crawl, segment, file)
-            made = int(key.rpartition("/")[2].partition("_")[0])
-            files[key] = (int(segment_id(spec, crawl, segment)), made, file)
+            created_ms = int(key.rpartition("/")[2].partition("_")[0])
+            files[key] = (int(segment_id(spec, crawl, segment)), created_ms, file)
     items = sorted(
         (
             (capture.btree_key or "").encode("ascii"),

@@ -56,8 +56,8 @@ def published_schema(crawl: CrawlSpec) -> pa.Schema:
         if field.name not in FIRST_WITH or has(crawl.id, field.name)
     ]
     if crawl.record_ids:
-        after = next(index for index, field in enumerate(fields) if field.name == "content_truncated") + 1
-        fields.insert(after, pa.field("warc_record_id", pa.binary()))
+        record_id_index = next(index for index, field in enumerate(fields) if field.name == "content_truncated") + 1
+        fields.insert(record_id_index, pa.field("warc_record_id", pa.binary()))
     if crawl.addresses:
         fields.append(pa.field("warc_ip_address", pa.string()))
     fields += [pa.field(name, pa.string()) for name in crawl.extra_columns]
@@ -76,7 +76,7 @@ def write_columnar(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: 
     for subset in sorted({"warc", "crawldiagnostics", "robotstxt"}):
         rows = sorted(
             (capture for capture in captures if capture.subset == subset),
-            key=lambda c: (c.url_surtkey.encode(), c.fetch_time, c.warc_filename, c.warc_record_offset),
+            key=lambda row: (row.url_surtkey.encode(), row.fetch_time, row.warc_filename, row.warc_record_offset),
         )
         run = identifier(spec.seed, "parquet", crawl.id, subset)
         streams = _parts(spec, crawl, rows, subset)

@@ -112,8 +112,8 @@ def warcinfo(crawl: CrawlSpec, file_name: str, started: datetime, record_id: uui
 
 def request_record(exchange: Exchange, info_id: uuid.UUID, record_id: uuid.UUID) -> bytes:
     """Returns the record of the crawler's request."""
-    rest = exchange.url.partition("://")[2]
-    host, slash, path = rest.partition("/")
+    host_and_path = exchange.url.partition("://")[2]
+    host, slash, path = host_and_path.partition("/")
     block = (
         f"GET {slash}{path} HTTP/1.1\r\nUser-Agent: CCBot/2.0 (https://commoncrawl.org/faq/)\r\n"
         "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\n"
@@ -216,8 +216,8 @@ def _cld2(exchange: Exchange) -> str:
         }
         for code in (exchange.languages or "").split(",")
     ]
-    found = {"reliable": True, "text-bytes": len(exchange.body) // 2, "languages": languages}
-    return json.dumps(found, separators=(",", ":"))
+    detection = {"reliable": True, "text-bytes": len(exchange.body) // 2, "languages": languages}
+    return json.dumps(detection, separators=(",", ":"))
 
 
 def _common(

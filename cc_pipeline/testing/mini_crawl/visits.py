@@ -127,8 +127,12 @@ def _path(index: int, style: int, drawn: int) -> str:
 
 def serving_address(seed: int, url: str, domain: str, crawl: CrawlSpec) -> str:
     """Returns the address that served ``url`` of the site ``domain``: its own, if the site's name is an address."""
-    own = domain[0].isdigit() and "-" not in domain
-    return domain if own else server_address(seed, url[: url.index("/", 8)], newer=crawl.since("CC-MAIN-2020-05"))
+    is_ip_address = domain[0].isdigit() and "-" not in domain
+    return (
+        domain
+        if is_ip_address
+        else server_address(seed, url[: url.index("/", 8)], newer=crawl.since("CC-MAIN-2020-05"))
+    )
 
 
 def server_address(seed: int, origin: str, *, newer: bool) -> str:
@@ -234,8 +238,10 @@ def _visits(spec: MiniCrawlSpec, crawl: CrawlSpec) -> Iterator[Visit]:
                 drawn = drawn_number(spec.seed, "asked", crawl.id, url, segment)
                 # Common Crawl misses some, and requests them before the first page of a segment
                 if drawn % 8:
-                    at = segment_start(crawl, segment) + timedelta(seconds=drawn % 60)
-                    yield Visit(place, -1, url, "robots", segment, at, segment, (drawn >> 8) % crawl.files_per_segment)
+                    request_time = segment_start(crawl, segment) + timedelta(seconds=drawn % 60)
+                    yield Visit(
+                        place, -1, url, "robots", segment, request_time, segment, (drawn >> 8) % crawl.files_per_segment
+                    )
 
 
 def _placed(spec: MiniCrawlSpec, crawl: CrawlSpec, place: Site, page: int, url: str, kind: str, repeat: int) -> Visit:
@@ -286,15 +292,15 @@ def site_policy(spec: MiniCrawlSpec, crawl: CrawlSpec, visit: Visit) -> SitePoli
     """Returns the answer to a visit. For every second origin it changes once within a crawl, at one of its segments."""
     origin = visit.url.removesuffix("/robots.txt")
     change = drawn_number(spec.seed, "change", origin, crawl.id)
-    later = change % 2 == 1 and visit.segment > (change >> 8) % max(1, crawl.segments - 1)
-    chosen = _POLICIES[drawn_number(spec.seed, "policy", origin, crawl.id, int(later)) % len(_POLICIES)]
-    if isinstance(chosen, str):
-        return SitePolicy(200, chosen)
-    if chosen == 301:
+    has_changed = change % 2 == 1 and visit.segment > (change >> 8) % max(1, crawl.segments - 1)
+    policy = _POLICIES[drawn_number(spec.seed, "policy", origin, crawl.id, int(has_changed)) % len(_POLICIES)]
+    if isinstance(policy, str):
+        return SitePolicy(200, policy)
+    if policy == 301:
         # the main origin's robots.txt, or a URL that is never archived
         main = visit.place.origins[0]
         return SitePolicy(301, "", f"{main}/robots.txt" if main != origin else f"{origin}/robots.txt?elsewhere")
-    return SitePolicy(chosen, "<html><body>no robots here</body></html>")
+    return SitePolicy(policy, "<html><body>no robots here</body></html>")
 
 
 def page_headers(rng: Random) -> tuple[tuple[str, str], ...]:
