@@ -85,15 +85,15 @@ def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[
 
 
 def _parse_archive_list(data: bytes, key: str) -> tuple[list[str], tuple[str, ...]]:
-    odd: list[DataFault] = []
+    faults: list[DataFault] = []
     paths: dict[str, None] = {}
-    for path in parse_path_list(data, key, most=_MOST_FILES, odd=odd):
+    for path in parse_path_list(data, key, most=_MOST_FILES, odd=faults):
         if ".warc" in path.rpartition("/")[2]:
             paths[path] = None
         else:
-            odd.append(DataFault(DataKind.MALFORMED, path, None, "is no WARC file by its name"))
-    refuse_odd_list(odd, len(paths))
-    return [*paths], describe_odd_lines(odd, key)
+            faults.append(DataFault(DataKind.MALFORMED, path, None, "is no WARC file by its name"))
+    refuse_odd_list(faults, len(paths))
+    return [*paths], describe_odd_lines(faults, key)
 
 
 def has_archives(workspace: Workspace, crawl: str) -> bool:
@@ -104,36 +104,36 @@ def has_archives(workspace: Workspace, crawl: str) -> bool:
 def built_index(workspace: Workspace, crawl: str) -> BuiltIndex:
     """How the index of ``crawl`` stands. Raises as :func:`archive_files` does, and ``EnvironmentFault`` when the lake's
     own place cannot be listed."""
-    listed = archive_files(workspace, crawl)
-    there = frozenset(one.key for one in workspace.place.listing(folder_of(crawl)))
-    return BuiltIndex(crawl, tuple(listed), there)
+    shards = archive_files(workspace, crawl)
+    stored_keys = frozenset(stored_object.key for stored_object in workspace.place.listing(folder_of(crawl)))
+    return BuiltIndex(crawl, tuple(shards), stored_keys)
 
 
-def collection_id(named: str | None) -> str:
+def collection_id(name: str | None) -> str:
     """The crawl id of a collection that a person named: ``press`` and ``LOCAL-press`` are the same.
 
     Raises ``UserInputError`` for what cannot be one, and for the id of a crawl of Common Crawl's.
     """
-    if named is None:
+    if name is None:
         return DEFAULT_COLLECTION
-    text = named.strip()
+    text = name.strip()
     if text[: len(LOCAL)].upper() != LOCAL:
         if text[:3].lower() == "cc-":
             raise UserInputError(
-                f"{named!r} is a crawl of Common Crawl's, whose files are its own; name a collection, such as press"
+                f"{name!r} is a crawl of Common Crawl's, whose files are its own; name a collection, such as press"
             )
         text = LOCAL + text
     return validate_crawl_id(text)
 
 
-def register_archives(workspace: Workspace, named: Iterable[str], crawl: str) -> list[SourceFile]:
+def register_archives(workspace: Workspace, names: Iterable[str], crawl: str) -> list[SourceFile]:
     """Adds archive files to the collection ``crawl`` and gives them: paths of this machine, addresses, keys of the
     source. One that has changed since it was added is indexed again.
 
     Raises ``UserInputError`` for a file that is not there, and for an address with credentials in it.
     """
     files: dict[str, tuple[SourceFile, str]] = {}
-    for text in named:
+    for text in names:
         location = _location(text)
         tag = _content_tag(workspace, crawl, location)
         if tag is None:
@@ -144,8 +144,8 @@ def register_archives(workspace: Workspace, named: Iterable[str], crawl: str) ->
         {"slug": slug, "source_kind": file.kind, "source_file": file.location, "crawl": crawl, "content_tag": tag}
         for slug, (file, tag) in files.items()
     ]
-    known = {row["slug"]: row["content_tag"] for row in _named(workspace, crawl)}
-    new = [row for row in rows if known.get(str(row["slug"])) != row["content_tag"]]
+    stored_tags = {row["slug"]: row["content_tag"] for row in _named(workspace, crawl)}
+    new = [row for row in rows if stored_tags.get(str(row["slug"])) != row["content_tag"]]
     if new:
         table = pa.Table.from_pylist(new, schema=workspace.lake.specs["source_files"].schema)
         digest = input_digest({"archives": new})
@@ -192,7 +192,7 @@ def _content_tag(workspace: Workspace, crawl: str, location: str) -> str | None:
     return None if info is None else f"{info.size} {info.etag or ''}".strip()
 
 
-def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, most: int) -> int:
+def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, max_files: int) -> int:
     """Keeps ``data``, the keys of index files of ``crawl_id`` one a line (gzipped or not), in the home, in the place of
     a list of before; gives their number. ``name`` is the file that messages name.
 
@@ -201,15 +201,17 @@ def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, mos
     crawl = validate_crawl_id(crawl_id)
     try:
         keys = (
-            parse_path_list(data, name, most=most) if data[:2] == b"\x1f\x8b" else parse_keys([data], name, most=most)
+            parse_path_list(data, name, most=max_files)
+            if data[:2] == b"\x1f\x8b"
+            else parse_keys([data], name, most=max_files)
         )
         files = [IndexFile.from_path(key) for key in keys]
     except DataFault as fault:
         raise UserInputError(f"{name} has the key of an index file on each line, or it is no list: {fault}") from fault
-    others = sorted({file.crawl for file in files} - {crawl})
-    if others or not files:
-        what = f"has files of {', '.join(others[:3])}" if others else "names no file"
-        raise UserInputError(f"{name} {what}, not only index files of {crawl}")
+    other_crawls = sorted({file.crawl for file in files} - {crawl})
+    if other_crawls or not files:
+        problem = f"has files of {', '.join(other_crawls[:3])}" if other_crawls else "names no file"
+        raise UserInputError(f"{name} {problem}, not only index files of {crawl}")
     path = _path(settings, crawl)
     with disk_trouble(path):
         write_whole(path, zlib.compress("".join(f"{key}\n" for key in keys).encode(), wbits=31), durable=True)

@@ -57,12 +57,12 @@ class BuildPrice:
     @property
     def what(self) -> str:
         """The price in words."""
-        there = self.listed - self.files
+        built_files = self.listed - self.files
         size = progress.human_bytes(self.bytes)
         span = f"{self.seconds / 3600:,.1f} hours" if self.seconds >= 3600 else f"{self.seconds / 60:,.0f} minutes"
-        done = f" ({there:,} of {self.listed:,} are done)" if there else ""
+        progress_text = f" ({built_files:,} of {self.listed:,} are done)" if built_files else ""
         return (
-            f"to index {self.crawl}, {self.files:,} archive files have to be read whole{done}: "
+            f"to index {self.crawl}, {self.files:,} archive files have to be read whole{progress_text}: "
             f"{'about ' if self.about else ''}{size} in {self.requests:,} requests, {span} or more"
         )
 
@@ -79,35 +79,37 @@ class _Done:
     failed: list[str] = field(default_factory=list)
 
 
-def build_price(workspace: Workspace, index: BuiltIndex, most: int | None = None) -> BuildPrice:
-    """What building the rest of ``index`` costs, or at most ``most`` files of it.
+def build_price(workspace: Workspace, index: BuiltIndex, max_files: int | None = None) -> BuildPrice:
+    """What building the rest of ``index`` costs, or at most ``max_files`` files of it.
 
     It asks for the sizes of at most a dozen files, or two dozen where the first of them are not there. Raises
     ``EnvironmentFault`` when the source does not answer.
     """
     missing = index.missing
-    wanted = missing[:most]
-    sizes, is_each = _sizes(workspace, index.crawl, wanted)
-    if len(wanted) < len(missing) and None in sizes:
+    planned_shards = missing[:max_files]
+    sizes, are_sizes_complete = _sizes(workspace, index.crawl, planned_shards)
+    if len(planned_shards) < len(missing) and None in sizes:
         # files behind are built in place of those that are not there
-        more, _ = _sizes(workspace, index.crawl, missing[len(wanted) :])
-        sizes, is_each = [*sizes, *more], False
-    there = [size for size in sizes if size is not None]
-    size = sum(there)
-    requests = sum(map(_pieces, there)) + len(there)
-    if not is_each:
-        size = round(size / max(1, len(there)) * len(wanted))
-        requests = _pieces(size) + 2 * len(wanted)
+        later_sizes, _ = _sizes(workspace, index.crawl, missing[len(planned_shards) :])
+        sizes, are_sizes_complete = [*sizes, *later_sizes], False
+    known_sizes = [size for size in sizes if size is not None]
+    size = sum(known_sizes)
+    requests = sum(map(_pieces, known_sizes)) + len(known_sizes)
+    if not are_sizes_complete:
+        size = round(size / max(1, len(known_sizes)) * len(planned_shards))
+        requests = _pieces(size) + 2 * len(planned_shards)
     rate = rate_now(workspace)
     seconds = max(size / _BYTES_PER_SECOND, requests / rate if rate else 0.0)
-    return BuildPrice(index.crawl, len(wanted), len(index.listed), size, requests, seconds, not is_each)
+    return BuildPrice(
+        index.crawl, len(planned_shards), len(index.listed), size, requests, seconds, not are_sizes_complete
+    )
 
 
 def _sizes(workspace: Workspace, crawl: str, shards: Sequence[Shard]) -> tuple[list[int | None], bool]:
     """The sizes of at most a dozen archive files, ``None`` for one that is not there, and whether it is all."""
     step = max(1, math.ceil(len(shards) / _ASKED_SIZES))
-    found = [_head(workspace, crawl, shard) for shard in shards[::step]]
-    return [None if info is None else info.size or 0 for info in found], step == 1
+    infos = [_head(workspace, crawl, shard) for shard in shards[::step]]
+    return [None if info is None else info.size or 0 for info in infos], step == 1
 
 
 def _pieces(size: int) -> int:
@@ -146,65 +148,65 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
     started = time.monotonic()
     index = built_index(workspace, crawl)
     missing = index.missing
-    wanted = len(missing[:most])
+    planned_count = len(missing[:most])
     if missing and not agreed:
         price = build_price(workspace, index, most)
         if needs_yes(workspace, price):
             refuse_unpriced(price)
     source = workspace.archives(crawl).stats
     requests, read = source.requests, source.bytes
-    done = _Done()
+    counts = _Done()
     in_a_row = tried = absent = 0
     for number, shard in enumerate(missing):
         # what was read counts, whatever became of it: it is what the price was told for
-        if tried == wanted or (wanted < len(missing) and absent > _MOST_PASSED_OVER):
+        if tried == planned_count or (planned_count < len(missing) and absent > _MOST_PASSED_OVER):
             break
         interruption.check()
-        at = tried if wanted < len(missing) else number
-        progress.report("index archives", at, wanted, shard.filename.rpartition("/")[2])
+        position = tried if planned_count < len(missing) else number
+        progress.report("index archives", position, planned_count, shard.filename.rpartition("/")[2])
         try:
-            _index_one(workspace, crawl, shard, done)
+            _index_one(workspace, crawl, shard, counts)
             in_a_row = 0
             tried += 1
         except _NotGiven as lost:
-            done.failed.append(f"{shard.filename} ({lost.why})")
+            counts.failed.append(f"{shard.filename} ({lost.why})")
             tried += not lost.absent
             absent += lost.absent
             in_a_row += not lost.absent
             if lost.stops or in_a_row == _MOST_IN_A_ROW:
-                raise _stopped(NotNow if lost.stops else EnvironmentFault, crawl, done, wanted) from lost
-    progress.report("index archives", wanted, wanted)
+                raise _stopped(NotNow if lost.stops else EnvironmentFault, crawl, counts, planned_count) from lost
+    progress.report("index archives", planned_count, planned_count)
     _drop_superseded(workspace, index)
-    if done.failed:
+    if counts.failed:
         raise Incomplete(
-            f"{len(done.failed):,} of {len(index.listed):,} archive files of {crawl} could not be read: "
-            f"{'; '.join(done.failed[:_SHOWN])}",
+            f"{len(counts.failed):,} of {len(index.listed):,} archive files of {crawl} could not be read: "
+            f"{'; '.join(counts.failed[:_SHOWN])}",
             "The others are indexed. To ask for these again, run the same command again.",
         )
     spent = workspace.archives(crawl).stats
     return StageReport(
         BUILT.label,
-        rows=len(index.listed) - len(index.missing) + len(done.files),
-        written=len(done.files),
+        rows=len(index.listed) - len(index.missing) + len(counts.files),
+        written=len(counts.files),
         bytes=spent.bytes - read,
         requests=spent.requests - requests,
         seconds=time.monotonic() - started,
-        fresh_slices=len(done.files),
+        fresh_slices=len(counts.files),
         reused_slices=len(index.listed) - len(index.missing),
-        notes=(*done.notes, *([_REVISITS.format(done.revisits)] if done.revisits else [])),
-        per_target={crawl: _figures(index, done)},
+        notes=(*counts.notes, *([_REVISITS.format(counts.revisits)] if counts.revisits else [])),
+        per_target={crawl: _figures(index, counts)},
     )
 
 
-def _figures(index: BuiltIndex, done: _Done) -> Figures:
+def _figures(index: BuiltIndex, counts: _Done) -> Figures:
     return {
         "archive files": len(index.listed),
         "indexed before": len(index.listed) - len(index.missing),
-        "indexed now": len(done.files),
-        "to be indexed": len(index.missing) - len(done.files),
-        "captures in those indexed now": done.rows,
-        "revisits in them, which are not indexed": done.revisits,
-        "stretches that could not be read": done.faults,
+        "indexed now": len(counts.files),
+        "to be indexed": len(index.missing) - len(counts.files),
+        "captures in those indexed now": counts.rows,
+        "revisits in them, which are not indexed": counts.revisits,
+        "stretches that could not be read": counts.faults,
     }
 
 
@@ -212,17 +214,17 @@ class _NotGiven(Exception):
     """An archive file that the source did not give whole: ``why``, whether it said that it has none, and whether no
     other will come either (``stops``)."""
 
-    def __init__(self, why: str, *, absent: bool = False, stops: bool = False) -> None:
-        self.why = why
+    def __init__(self, reason: str, *, absent: bool = False, stops: bool = False) -> None:
+        self.why = reason
         self.absent = absent
         self.stops = stops
-        super().__init__(why)
+        super().__init__(reason)
 
 
-def _stopped(family: type[EnvironmentFault], crawl: str, done: _Done, wanted: int) -> EnvironmentFault:
+def _stopped(family: type[EnvironmentFault], crawl: str, counts: _Done, planned_count: int) -> EnvironmentFault:
     return family(
-        f"the index of {crawl} was stopped after {len(done.files):,} of {wanted:,} files: "
-        f"{'; '.join(done.failed[-_MOST_IN_A_ROW:])}",
+        f"the index of {crawl} was stopped after {len(counts.files):,} of {planned_count:,} files: "
+        f"{'; '.join(counts.failed[-_MOST_IN_A_ROW:])}",
         "What was built stays. Check the source and the network, then run the same command again.",
     )
 
@@ -237,7 +239,7 @@ def _head(workspace: Workspace, crawl: str, shard: Shard) -> ObjectInfo | None:
         ) from fault
 
 
-def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> None:
+def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _Done) -> None:
     """Reads one archive file and puts its index into the lake's place, unless somebody else has done so meanwhile."""
     if workspace.place.exists(shard.key):
         return
@@ -261,7 +263,7 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> N
                 if stream.fault is None:
                     raise
                 raise _not_given(stream.fault) from fault
-        about = {
+        index_metadata = {
             "version": VERSION,
             "crawl": crawl,
             "archive file": shard.filename,
@@ -270,28 +272,28 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, done: _Done) -> N
             "faults": tally.faults,
         }
         path = folder / "index.parquet"
-        write_shard(batches_of(rows.items()), about, path)
+        write_shard(batches_of(rows.items()), index_metadata, path)
         # first, so that whoever is killed in between reads the file, and so its faults, again
         _commit_faults(workspace, crawl, shard, faults)
         # whoever built the same file meanwhile wrote the same: theirs stays, and with it what its readers know of it
         workspace.place.put(shard.key, path, only_if_absent=True)
     # what sorting and writing left behind would stay until the process ends
     pa.default_memory_pool().release_unused()
-    done.files.append(shard)
-    done.rows += tally.rows
-    done.revisits += tally.records["revisit"]
-    done.faults += tally.faults
-    done.notes += [str(fault) for fault in faults[: max(0, _SHOWN - len(done.notes))]]
+    counts.files.append(shard)
+    counts.rows += tally.rows
+    counts.revisits += tally.records["revisit"]
+    counts.faults += tally.faults
+    counts.notes += [str(fault) for fault in faults[: max(0, _SHOWN - len(counts.notes))]]
 
 
 def _read(stream: Readable, shard: Shard, rows: ExternalSort, tally: Tally, faults: list[DataFault]) -> None:
-    for found in index_rows(stream, shard.filename, shard.segment, tally):
+    for row_or_fault in index_rows(stream, shard.filename, shard.segment, tally):
         if not tally.rows % _LOOK_EVERY:
             interruption.check()
-        if not isinstance(found, DataFault):
-            rows.add(packed(found))
+        if not isinstance(row_or_fault, DataFault):
+            rows.add(packed(row_or_fault))
         elif len(faults) < MAX_FAULT_ROWS:
-            faults.append(found)
+            faults.append(row_or_fault)
 
 
 def _not_given(fault: RangeFault) -> _NotGiven:
@@ -313,8 +315,8 @@ def _commit_faults(workspace: Workspace, crawl: str, shard: Shard, faults: Seque
 def _drop_superseded(workspace: Workspace, index: BuiltIndex) -> None:
     """Deletes what killed processes left half written, and index files of a collection whose archive files have changed
     since. A month's stay: its list may lack a file for a day."""
-    wanted = {shard.key for shard in index.listed}
+    planned_keys = {shard.key for shard in index.listed}
     of_a_month = news_month(index.crawl) is not None
-    for key in index.there - wanted:
+    for key in index.there - planned_keys:
         if is_half_of_gone(key) or not (of_a_month or key.rpartition("/")[2].startswith(".")):
             workspace.place.delete(key)

@@ -40,7 +40,7 @@ def open_catalog(lake: Lake) -> Catalog:
     """The catalog of all crawls that were harvested into ``lake``, by any home. Raises ``EnvironmentFault``."""
     pinned = lake.pin(TABLE)
     files = {crawl: files_of_crawl(pinned, crawl) for crawl in crawls_of(pinned)}
-    paths = {crawl: [address.removeprefix("s3://") for address in own] for crawl, own in files.items()}
+    paths = {crawl: [address.removeprefix("s3://") for address in addresses] for crawl, addresses in files.items()}
     return Catalog(paths, lake.file_system())
 
 
@@ -110,10 +110,16 @@ def notes_beside(
     """The digests to commit with the rows of ``row_groups``: ``versions`` of all subsets that the crawl has there then,
     ``footers`` of those that were made now, or were ``imported``: then digests of the file. Subsets that are in neither
     are taken as never harvested."""
-    noted = {version_name(crawl, subset): versions.get(subset, GONE) for subset in {*SUBSETS, *versions}}
-    made_now = {*SUBSETS, *footers} - (versions.keys() - footers.keys())
-    came = {_imported_name(crawl, subset): footers.get(subset, GONE) if imported else GONE for subset in made_now}
-    return noted | came | {_footers_name(crawl, subset): footers.get(subset, GONE) for subset in made_now}
+    version_digests = {version_name(crawl, subset): versions.get(subset, GONE) for subset in {*SUBSETS, *versions}}
+    replaced_subsets = {*SUBSETS, *footers} - (versions.keys() - footers.keys())
+    import_digests = {
+        _imported_name(crawl, subset): footers.get(subset, GONE) if imported else GONE for subset in replaced_subsets
+    }
+    return (
+        version_digests
+        | import_digests
+        | {_footers_name(crawl, subset): footers.get(subset, GONE) for subset in replaced_subsets}
+    )
 
 
 def harvest_digest(footers: Mapping[str, str]) -> str:
@@ -123,8 +129,8 @@ def harvest_digest(footers: Mapping[str, str]) -> str:
 
 def is_whole(lake: Lake, crawl: str) -> bool:
     """Whether the crawl was harvested, and nobody had it made again since."""
-    made_from = HARVEST.made_from(lake, [Slice(crawl)])[Slice(crawl)]
-    return made_from == harvest_digest(footers_made_from(lake, crawl, SUBSETS))
+    input_version = HARVEST.made_from(lake, [Slice(crawl)])[Slice(crawl)]
+    return input_version == harvest_digest(footers_made_from(lake, crawl, SUBSETS))
 
 
 def _imported_name(crawl: str, subset: str) -> str:
@@ -136,14 +142,14 @@ def _footers_name(crawl: str, subset: str) -> str:
 
 
 def _noted(lake: Lake, names: Collection[str]) -> dict[str, str]:
-    found = lake.digests(TABLE, list(names))
-    return {name: digest for name, digest in found.items() if digest is not None and digest != GONE}
+    digests = lake.digests(TABLE, list(names))
+    return {name: digest for name, digest in digests.items() if digest is not None and digest != GONE}
 
 
 def catalog_gaps(workspace: Workspace, crawls: Sequence[str], subsets: Sequence[str] | None = None) -> list[IndexGaps]:
     """The holes in the index of each of ``crawls``, in the ``subsets`` (default: the settings'), as the catalog knows
     them."""
     with open_catalog(workspace.lake) as catalog:
-        chosen = workspace.settings.subsets if subsets is None else subsets
-        found = [find_gaps(catalog, crawl, chosen) for crawl in crawls]
-    return [gaps for gaps in found if gaps is not None]
+        selected_subsets = workspace.settings.subsets if subsets is None else subsets
+        gaps_by_crawl = [find_gaps(catalog, crawl, selected_subsets) for crawl in crawls]
+    return [gaps for gaps in gaps_by_crawl if gaps is not None]

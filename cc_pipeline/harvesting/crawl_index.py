@@ -69,10 +69,10 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
     if evidence(workspace.settings, crawl) is None:
         return has_archives(workspace, crawl)
     # one that is announced may appear at any time, so only its presence is remembered
-    found = probe(workspace, crawl, believe=("there",))
-    if found.state == "unknown":
-        raise unknown(workspace, found)
-    return found.state == "there"
+    answer = probe(workspace, crawl, believe=("there",))
+    if answer.state == "unknown":
+        raise unknown(workspace, answer)
+    return answer.state == "there"
 
 
 def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
@@ -119,8 +119,8 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
 def asked_subsets(settings: Settings, crawl: str) -> tuple[str, ...]:
     """The subsets that a harvest of ``crawl`` asks for, in their order: the settings'; and the only one of a crawl that
     keeps nothing apart."""
-    apart = crawl not in ARC_CRAWLS and not index_is_built(crawl)
-    return settings.subsets if apart else tuple(dict.fromkeys((*settings.subsets, SUBSET)))
+    has_subsets = crawl not in ARC_CRAWLS and not index_is_built(crawl)
+    return settings.subsets if has_subsets else tuple(dict.fromkeys((*settings.subsets, SUBSET)))
 
 
 def is_harvested(workspace: Workspace, crawl: str) -> bool:
@@ -136,19 +136,26 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
     files = [] if crawl in ARC_CRAWLS else listed_files(workspace, crawl)[0]
     if LIST.stale(lake, {slice_: input_digest({"paths": [file.path for file in files]})}):
         return False
-    wanted = _by_subset(asked_subsets(settings, crawl), ((file.subset, file.path) for file in files))
+    paths_by_subset = _by_subset(asked_subsets(settings, crawl), ((file.subset, file.path) for file in files))
     covered = {row["subset"]: row for row in read_catalog_table(lake, "coverage", crawl).to_pylist()}
-    if any(subset not in covered or covered[subset]["harvested"] != len(own) for subset, own in wanted.items()):
+    if any(
+        subset not in covered or covered[subset]["harvested"] != len(subset_paths)
+        for subset, subset_paths in paths_by_subset.items()
+    ):
         return False
     store = FooterStore(settings.footers_path)
-    kept = store.read(crawl)
+    stored_footers = store.read(crawl)
     if settings.lake_is_apart:
-        wanted = {subset: own for subset, own in wanted.items() if not own or any(path in kept for path in own)}
-    made_from = footers_made_from(lake, crawl, wanted)
-    imported = imported_subsets(lake, crawl, wanted)
-    return made_from == {
-        subset: made_from[subset] if subset in imported else _footers_of(crawl, own, store)
-        for subset, own in wanted.items()
+        paths_by_subset = {
+            subset: subset_paths
+            for subset, subset_paths in paths_by_subset.items()
+            if not subset_paths or any(path in stored_footers for path in subset_paths)
+        }
+    footer_digests = footers_made_from(lake, crawl, paths_by_subset)
+    imported = imported_subsets(lake, crawl, paths_by_subset)
+    return footer_digests == {
+        subset: footer_digests[subset] if subset in imported else _footers_of(crawl, subset_paths, store)
+        for subset, subset_paths in paths_by_subset.items()
     }
 
 
@@ -160,8 +167,8 @@ def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int
     """
     stats = workspace.transport.stats
     requests, read = stats.requests, stats.bytes
-    found, notes = _files_of(workspace, crawl)
-    files = sorted(found, key=lambda file: (file.subset, file.path))
+    index_files, notes = _files_of(workspace, crawl)
+    files = sorted(index_files, key=lambda file: (file.subset, file.path))
     return files, stats.requests - requests, stats.bytes - read, notes
 
 
@@ -170,11 +177,11 @@ def _files_of(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], tuple[
         shards, notes = list_archives(workspace, crawl)
         return [IndexFile(shard.key, crawl, SUBSET, shard.part) for shard in shards], notes
     key = path_list_key(crawl, "cc-index-table")
-    listed = own_list(workspace.settings, crawl)
+    user_list = own_list(workspace.settings, crawl)
     try:
-        if listed is None:
+        if user_list is None:
             return read_path_list(workspace, key, lambda data: parse_index_list(data, key, crawl))
-        return parse_index_list(listed, key, crawl)
+        return parse_index_list(user_list, key, crawl)
     except NotNow:
         raise
     except RangeFault as fault:
@@ -196,20 +203,20 @@ def _without_list(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
 def parse_index_list(data: bytes, key: str, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
     """The index files of ``crawl`` that a path list names, each once, and a note of lines that name none. Raises
     ``DataFault`` where those are more than one and a tenth of all: then it is no list, or of something else."""
-    odd: list[DataFault] = []
+    faults: list[DataFault] = []
     files: dict[IndexFile, None] = {}
-    for path in parse_path_list(data, key, most=MOST_INDEX_FILES, odd=odd):
+    for path in parse_path_list(data, key, most=MOST_INDEX_FILES, odd=faults):
         try:
             file = IndexFile.from_path(path)
         except DataFault as fault:
-            odd.append(fault)
+            faults.append(fault)
             continue
         if file.crawl == crawl:
             files[file] = None
         else:
-            odd.append(DataFault(DataKind.MISMATCH, path, None, f"is an index file of {file.crawl}, not of {crawl}"))
-    refuse_odd_list(odd, len(files))
-    return [*files], describe_odd_lines(odd, key)
+            faults.append(DataFault(DataKind.MISMATCH, path, None, f"is an index file of {file.crawl}, not of {crawl}"))
+    refuse_odd_list(faults, len(files))
+    return [*files], describe_odd_lines(faults, key)
 
 
 def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:
@@ -218,16 +225,16 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
 
     A file that stays bad is recorded. Raises ``EnvironmentFault`` when the source fails; stored footers stay.
     """
-    paths = [path for own in _wanted(workspace, crawl).values() for path in own]
+    paths = [path for subset_paths in _wanted(workspace, crawl).values() for path in subset_paths]
     if not paths:
         return StageReport("footers", rows=0, notes=(_why_none(crawl),))
     transport, store = workspace.index_place(crawl), FooterStore(workspace.settings.footers_path)
     stats = transport.stats
     requests, read = stats.requests, stats.bytes
     absent: Mapping[str, str] = _not_built(workspace, crawl) if index_is_built(crawl) else {}
-    there = [path for path in paths if path not in absent]
+    available_paths = [path for path in paths if path not in absent]
     policy = HarvestPolicy(refresh=refresh)
-    report = harvest_crawl(crawl, there, transport, store, policy, doubt=transport.doubt)
+    report = harvest_crawl(crawl, available_paths, transport, store, policy, doubt=transport.doubt)
     _put_down(store, crawl, {path: absent[path] for path in paths if path in absent})
     notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
     return StageReport(
@@ -248,8 +255,12 @@ def _not_built(workspace: Workspace, crawl: str) -> dict[str, str]:
 
 def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
     """Keeps why files have no footer; those of which that is known already are not written again."""
-    known = store.read(crawl).entries
-    new = {path: reason for path, reason in absent.items() if path not in known or known[path].reason != reason}
+    stored_entries = store.read(crawl).entries
+    new = {
+        path: reason
+        for path, reason in absent.items()
+        if path not in stored_entries or stored_entries[path].reason != reason
+    }
     if new:
         with store.write(crawl) as writer:
             for path, reason in new.items():
@@ -269,8 +280,8 @@ def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, 
 
 def refused_gaps(workspace: Workspace, crawls: Sequence[str]) -> list[IndexGaps]:
     """The holes of those of the harvested ``crawls`` that lack more files of a subset than the settings allow."""
-    most = workspace.settings.max_index_gaps
-    return [gaps for gaps in catalog_gaps(workspace, crawls) if not gaps.allowed(most)]
+    max_share = workspace.settings.max_index_gaps
+    return [gaps for gaps in catalog_gaps(workspace, crawls) if not gaps.allowed(max_share)]
 
 
 def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
@@ -280,7 +291,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     """
     report = repair_row_groups(
         crawl,
-        [path for own in _wanted(workspace, crawl).values() for path in own],
+        [path for subset_paths in _wanted(workspace, crawl).values() for path in subset_paths],
         workspace.index_place(crawl),
         FooterStore(workspace.settings.footers_path),
         on_progress=lambda done, total: progress.report("repair", done, total, crawl),
@@ -301,37 +312,45 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
 def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
-    wanted = _wanted(workspace, crawl)
-    whole = is_whole(lake, crawl)
+    paths_by_subset = _wanted(workspace, crawl)
+    is_current = is_whole(lake, crawl)
     stored = lake.read("row_groups", slice_.where)
-    before = [one.subset for one in read_subsets(lake, crawl)]
-    known = footers_made_from(lake, crawl, SUBSETS)
+    stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
+    stored_footer_digests = footers_made_from(lake, crawl, SUBSETS)
     footers = store.read(crawl)
-    if not whole:
+    if not is_current:
         # its rows are not to be trusted: all that footers are kept of is made again, the rest when it is asked for
-        every = _listed_files(workspace, crawl, before)
-        wanted = {s: own for s, own in every.items() if any(path in footers for path in own)} | wanted
+        listed_paths = _listed_files(workspace, crawl, stored_subsets)
+        paths_by_subset = {
+            name: subset_paths
+            for name, subset_paths in listed_paths.items()
+            if any(path in footers for path in subset_paths)
+        } | paths_by_subset
     # rows of an imported subset stay until all footers are here to make them of
-    imported = imported_subsets(lake, crawl, before)
-    wanted = {
-        subset: own
-        for subset, own in wanted.items()
-        if not whole or subset not in imported or all(path in footers.entries for path in own)
+    imported = imported_subsets(lake, crawl, stored_subsets)
+    paths_by_subset = {
+        subset: subset_paths
+        for subset, subset_paths in paths_by_subset.items()
+        if not is_current or subset not in imported or all(path in footers.entries for path in subset_paths)
     }
-    paths = [path for own in wanted.values() for path in own]
-    made_from = {subset: _footers_of(crawl, own, store) for subset, own in wanted.items()}
-    same = whole and all(known.get(subset) == digest for subset, digest in made_from.items())
+    paths = [path for subset_paths in paths_by_subset.values() for path in subset_paths]
+    footer_digests = {
+        subset: _footers_of(crawl, subset_paths, store) for subset, subset_paths in paths_by_subset.items()
+    }
+    is_unchanged = is_current and all(
+        stored_footer_digests.get(subset) == digest for subset, digest in footer_digests.items()
+    )
     etags = {row["path"]: row["file"]["etag"] for row in stored.select(["path", "file"]).to_pylist() if row["file"]}
     written = 0
-    if not same or any(path in footers and footers.entries[path].etag != etags.get(path) for path in paths):
-        rows = crawl_tables(crawl, paths, store, subsets=[*wanted], reason=_why_none(crawl)).packed()
-        kept = [subset for subset in before if subset not in wanted] if whole else []
-        rows = with_subsets(rows, stored, kept)
-        digest = harvest_digest({subset: known[subset] for subset in kept} | made_from)
-        beside = notes_beside(crawl, versions_of(rows), made_from)
-        committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": beside})
+    if not is_unchanged or any(path in footers and footers.entries[path].etag != etags.get(path) for path in paths):
+        rows = crawl_tables(crawl, paths, store, subsets=[*paths_by_subset], reason=_why_none(crawl)).packed()
+        retained_subsets = [subset for subset in stored_subsets if subset not in paths_by_subset] if is_current else []
+        rows = with_subsets(rows, stored, retained_subsets)
+        digest = harvest_digest({subset: stored_footer_digests[subset] for subset in retained_subsets} | footer_digests)
+        digests_to_store = notes_beside(crawl, versions_of(rows), footer_digests)
+        committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": digests_to_store})
         # the same files, perhaps under other ETags (a mirror, a copied bucket): reads ask for these from now on
-        written = 0 if same else max(1, committed)
+        written = 0 if is_unchanged else max(1, committed)
     coverage = read_catalog_table(lake, "coverage", crawl)
     return StageReport(
         HARVEST.label,
@@ -344,8 +363,8 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
 
 def with_subsets(rows: pa.Table, stored: pa.Table, subsets: Sequence[str]) -> pa.Table:
     """``rows`` of a crawl with the ``stored`` ones of other ``subsets``, in the order of the catalog."""
-    kept = stored.filter(pc.is_in(stored["subset"], pa.array(subsets, pa.string())))
-    return sort_rows(pa.concat_tables([rows, kept])) if len(kept) else rows
+    retained_rows = stored.filter(pc.is_in(stored["subset"], pa.array(subsets, pa.string())))
+    return sort_rows(pa.concat_tables([rows, retained_rows])) if len(retained_rows) else rows
 
 
 def _footers_of(crawl: str, paths: Sequence[str], store: FooterStore) -> str:
@@ -365,11 +384,11 @@ def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> d
 
 
 def _by_subset(subsets: Sequence[str], files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {subset: [] for subset in subsets}
+    paths_by_subset: dict[str, list[str]] = {subset: [] for subset in subsets}
     for subset, path in sorted(files):
-        if subset in found:
-            found[subset].append(path)
-    return found
+        if subset in paths_by_subset:
+            paths_by_subset[subset].append(path)
+    return paths_by_subset
 
 
 def _why_none(crawl: str) -> str:
@@ -381,11 +400,11 @@ def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float 
     statistics, over all of these."""
     rows = read_catalog_table(workspace.lake, "coverage", crawl)
     names = {"expected": "files expected", "harvested": "files harvested", "failed": "files failed"}
-    figures: dict[str, int | float | str] = {"subsets": ", ".join(sorted(rows["subset"].to_pylist()))}
-    figures |= {shown: pc.sum(rows[name]).as_py() or 0 for name, shown in names.items()}
-    figures["index rows"] = pc.sum(rows["rows"]).as_py() or 0
-    figures["row groups without key bounds"] = pc.sum(rows["without_statistics"]).as_py() or 0
-    return figures
+    metrics: dict[str, int | float | str] = {"subsets": ", ".join(sorted(rows["subset"].to_pylist()))}
+    metrics |= {label: pc.sum(rows[name]).as_py() or 0 for name, label in names.items()}
+    metrics["index rows"] = pc.sum(rows["rows"]).as_py() or 0
+    metrics["row groups without key bounds"] = pc.sum(rows["without_statistics"]).as_py() or 0
+    return metrics
 
 
 def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
@@ -400,6 +419,6 @@ def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
 
 def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
     """What ``key_range_picture`` would show: equal digests, equal pictures."""
-    shown = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
-    rows = row_groups.select(shown).sort_by([(name, "ascending") for name in shown])
+    drawn_columns = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
+    rows = row_groups.select(drawn_columns).sort_by([(name, "ascending") for name in drawn_columns])
     return input_digest({"drawing": 2, "crawl": crawl, "rows": rows.to_pydict()})

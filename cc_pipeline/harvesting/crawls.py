@@ -47,10 +47,10 @@ def known_crawls(workspace: Workspace) -> CrawlList:
     index server that publishes the list is down more often than the bucket with the data. Raises ``EnvironmentFault``
     when there is nothing of these.
     """
-    listed = workspace.crawl_list
-    if listed.origin == "none" and listed.fault is not None:
-        raise listed.fault
-    return listed
+    crawl_list = workspace.crawl_list
+    if crawl_list.origin == "none" and crawl_list.fault is not None:
+        raise crawl_list.fault
+    return crawl_list
 
 
 def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
@@ -61,29 +61,33 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
     Raises ``UserInputError`` naming the newest ones when the source has no such crawl, ``EnvironmentFault`` when it
     does not say.
     """
-    wanted = validate_crawl_id(crawl_id)
-    unlisted = unlisted_crawl(wanted)
-    if unlisted is not None:
-        return unlisted
-    listed = workspace.crawl_list
-    for crawl in listed.crawls:
-        if crawl.id == wanted:
+    wanted_id = validate_crawl_id(crawl_id)
+    unlisted_match = unlisted_crawl(wanted_id)
+    if unlisted_match is not None:
+        return unlisted_match
+    crawl_list = workspace.crawl_list
+    for crawl in crawl_list.crawls:
+        if crawl.id == wanted_id:
             return crawl
-    if _is_here(workspace, wanted):
-        return crawl_of(wanted)
-    found = probe(workspace, wanted)
-    if found.state == "there":
-        return crawl_of(wanted)
-    if found.state == "unknown" and not (wanted in ARC_CRAWLS and listed.origin in ("list", "copy")):
-        raise unknown(workspace, found)
+    if _is_here(workspace, wanted_id):
+        return crawl_of(wanted_id)
+    answer = probe(workspace, wanted_id)
+    if answer.state == "there":
+        return crawl_of(wanted_id)
+    if answer.state == "unknown" and not (wanted_id in ARC_CRAWLS and crawl_list.origin in ("list", "copy")):
+        raise unknown(workspace, answer)
     settings = workspace.settings
-    if listed.fault is not None and not listed.crawls and settings.collinfo.rpartition("/")[0] == settings.source:
+    if (
+        crawl_list.fault is not None
+        and not crawl_list.crawls
+        and settings.collinfo.rpartition("/")[0] == settings.source
+    ):
         # neither its list nor the crawl: more likely that this is no bucket than that the id is wrong
-        raise listed.fault
-    asked = f" (it was asked {ago(found.at)})" if found.remembered else ""
-    newest = ", ".join(crawl.id for crawl in listed.crawls[:5]) or "none"
+        raise crawl_list.fault
+    asked_hint = f" (it was asked {ago(answer.at)})" if answer.remembered else ""
+    newest = ", ".join(crawl.id for crawl in crawl_list.crawls[:5]) or "none"
     raise UserInputError(
-        f"{crawl_id!r} is not a crawl of {workspace.settings.source}{asked}; the newest are {newest}. "
+        f"{crawl_id!r} is not a crawl of {workspace.settings.source}{asked_hint}; the newest are {newest}. "
         "All of them: cc-pipeline crawls"
     )
 
@@ -100,15 +104,15 @@ def commit_crawls(workspace: Workspace) -> StageReport:
     Raises ``EnvironmentFault`` when nothing is known of the source's crawls.
     """
     started = time.monotonic()
-    listed = workspace.crawl_list
-    rows, digest = _rows(_to_commit(workspace, listed))
+    crawl_list = workspace.crawl_list
+    rows, digest = _rows(_to_commit(workspace, crawl_list))
     if not rows:
         known_crawls(workspace)
     written = 0
     if workspace.lake.digest("crawls", "crawls") != digest:
         table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["crawls"].schema)
         written = workspace.lake.commit("crawls", table, [], {"crawls": digest})
-    notes = (listed.note,) if listed.note else ()
+    notes = (crawl_list.note,) if crawl_list.note else ()
     return StageReport("crawls", rows=len(rows), written=written, seconds=time.monotonic() - started, notes=notes)
 
 
@@ -118,14 +122,14 @@ def crawls_are_listed(workspace: Workspace) -> bool:
     return bool(rows) and workspace.lake.digest("crawls", "crawls") == digest
 
 
-def _to_commit(workspace: Workspace, listed: CrawlList) -> list[Crawl]:
+def _to_commit(workspace: Workspace, crawl_list: CrawlList) -> list[Crawl]:
     """The crawls of the list, and those beside it that were found by their names. What the table has is of a later
     list than what was known at release."""
-    crawls = {crawl.id: crawl for crawl in listed.crawls}
-    if listed.origin in ("release", "none") and workspace.lake.digest("crawls", "crawls") is not None:
+    crawls = {crawl.id: crawl for crawl in crawl_list.crawls}
+    if crawl_list.origin in ("release", "none") and workspace.lake.digest("crawls", "crawls") is not None:
         crawls = {crawl.id: crawl for crawl in _committed(workspace)}
-    named = [crawl_of(crawl) for crawl in found_by_name(workspace.settings) if crawl not in crawls]
-    return sorted((*crawls.values(), *named), key=age, reverse=True)
+    probed_crawls = [crawl_of(crawl) for crawl in found_by_name(workspace.settings) if crawl not in crawls]
+    return sorted((*crawls.values(), *probed_crawls), key=age, reverse=True)
 
 
 def _committed(workspace: Workspace) -> Iterator[Crawl]:
@@ -138,10 +142,17 @@ def _committed(workspace: Workspace) -> Iterator[Crawl]:
 def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:
     """The rows of the table, and their digest."""
     rows = [
-        {"crawl": c.id, "name": c.name, "era": c.era, "started": c.started, "ended": c.ended, "cdx_api": c.cdx_api}
-        for c in crawls
+        {
+            "crawl": crawl.id,
+            "name": crawl.name,
+            "era": crawl.era,
+            "started": crawl.started,
+            "ended": crawl.ended,
+            "cdx_api": crawl.cdx_api,
+        }
+        for crawl in crawls
     ]
-    return rows, input_digest({"crawls": [c.id for c in crawls], "rows": [str(row) for row in rows]})
+    return rows, input_digest({"crawls": [crawl.id for crawl in crawls], "rows": [str(row) for row in rows]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,48 +180,48 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     key = evidence(settings, crawl)
     if key is None:
         return Probe(crawl, "unknown", datetime.now(UTC), "it has no path list by which it could be found")
-    known = _remembered(settings, crawl)
-    if known is not None and known.state in believe:
-        return known
+    cached_answer = _remembered(settings, crawl)
+    if cached_answer is not None and cached_answer.state in believe:
+        return cached_answer
     try:
         exists = path_list_exists(workspace, key) if is_path_list(key) else workspace.transport.exists(key)
-        found = Probe(crawl, "there" if exists else "absent", datetime.now(UTC))
+        answer = Probe(crawl, "there" if exists else "absent", datetime.now(UTC))
     except RangeFault as fault:
-        why, not_now = f"{fault.kind.value}, {fault.detail}", isinstance(fault, NotNow)
-        found = Probe(crawl, "unknown", datetime.now(UTC), why, not_now=not_now)
+        reason, not_now = f"{fault.kind.value}, {fault.detail}", isinstance(fault, NotNow)
+        answer = Probe(crawl, "unknown", datetime.now(UTC), reason, not_now=not_now)
         if fault.kind not in _REFUSALS:
-            return found
-    _remember(settings, found)
-    return found
+            return answer
+    _remember(settings, answer)
+    return answer
 
 
 def has_cluster(workspace: Workspace, crawl: str) -> bool | None:
     """Whether the source has the ZipNum index of ``crawl``; ``None`` where it refuses this object, and answers others.
     Raises ``RangeFault`` where it does not say, which is remembered by nobody: who asks then is not to go by another
     index alone."""
-    known = _remembered(workspace.settings, crawl, _CLUSTERS)
-    if known is None:
+    answer = _remembered(workspace.settings, crawl, _CLUSTERS)
+    if answer is None:
         try:
-            there = workspace.transport.exists(cluster_key(crawl))
-            known = Probe(crawl, "there" if there else "absent", datetime.now(UTC))
+            exists = workspace.transport.exists(cluster_key(crawl))
+            answer = Probe(crawl, "there" if exists else "absent", datetime.now(UTC))
         except RangeFault as fault:
             if fault.kind is not FaultKind.FORBIDDEN:
                 raise
-            known = Probe(crawl, "unknown", datetime.now(UTC), fault.detail)
-        _remember(workspace.settings, known, _CLUSTERS)
-    return None if known.state == "unknown" else known.state == "there"
+            answer = Probe(crawl, "unknown", datetime.now(UTC), fault.detail)
+        _remember(workspace.settings, answer, _CLUSTERS)
+    return None if answer.state == "unknown" else answer.state == "there"
 
 
-def unknown(workspace: Workspace, found: Probe) -> EnvironmentFault:
+def unknown(workspace: Workspace, answer: Probe) -> EnvironmentFault:
     """The error for a crawl of which the source does not say whether it is there."""
-    again = ""
-    if found.remembered:
-        after = found.at + _BELIEVED["unknown"]
-        again = f" The source is asked again after {after:%H:%M} UTC."
-    return (NotNow if found.not_now else EnvironmentFault)(
-        f"whether {workspace.settings.source} has {found.crawl} is unknown: {found.why} (asked {ago(found.at)})",
+    retry_hint = ""
+    if answer.remembered:
+        next_attempt = answer.at + _BELIEVED["unknown"]
+        retry_hint = f" The source is asked again after {next_attempt:%H:%M} UTC."
+    return (NotNow if answer.not_now else EnvironmentFault)(
+        f"whether {workspace.settings.source} has {answer.crawl} is unknown: {answer.why} (asked {ago(answer.at)})",
         "The crawl may well exist. Check CC_PIPELINE_SOURCE and the network (cc-pipeline doctor), or run it again "
-        f"later.{again}",
+        f"later.{retry_hint}",
     )
 
 
@@ -218,7 +229,7 @@ def found_by_name(settings: Settings) -> list[str]:
     """The crawls that were found at the source by their names, ever."""
     folder = _folder(settings)
     files = sorted(folder.glob("*.json")) if folder.is_dir() else []
-    return [found.crawl for file in files if (found := _read(settings, file.stem)) and found.state == "there"]
+    return [answer.crawl for file in files if (answer := _read(settings, file.stem)) and answer.state == "there"]
 
 
 def evidence(settings: Settings, crawl: str) -> str | None:
@@ -228,31 +239,33 @@ def evidence(settings: Settings, crawl: str) -> str | None:
     return first_own_key(settings, crawl) or published_key(crawl)
 
 
-def _folder(settings: Settings, of: str = _CRAWLS) -> Path:
-    return settings.cache_path / of
+def _folder(settings: Settings, folder_name: str = _CRAWLS) -> Path:
+    return settings.cache_path / folder_name
 
 
-def _remembered(settings: Settings, crawl: str, of: str = _CRAWLS) -> Probe | None:
+def _remembered(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe | None:
     if not scheme_of(settings.source):
         return None
-    found = _read(settings, crawl, of)
-    young = found is not None and timedelta(0) <= datetime.now(UTC) - found.at < _BELIEVED[found.state]
-    return found if young else None
+    answer = _read(settings, crawl, folder_name)
+    young = answer is not None and timedelta(0) <= datetime.now(UTC) - answer.at < _BELIEVED[answer.state]
+    return answer if young else None
 
 
-def _read(settings: Settings, crawl: str, of: str = _CRAWLS) -> Probe | None:
+def _read(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe | None:
     try:
-        noted = json.loads((_folder(settings, of) / f"{crawl}.json").read_bytes())
-        if noted["source"] != settings.source_text or noted["state"] not in _BELIEVED:
+        document = json.loads((_folder(settings, folder_name) / f"{crawl}.json").read_bytes())
+        if document["source"] != settings.source_text or document["state"] not in _BELIEVED:
             return None
-        return Probe(crawl, noted["state"], datetime.fromisoformat(noted["at"]), str(noted["why"]), remembered=True)
+        return Probe(
+            crawl, document["state"], datetime.fromisoformat(document["at"]), str(document["why"]), remembered=True
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _remember(settings: Settings, found: Probe, of: str = _CRAWLS) -> None:
-    path = _folder(settings, of) / f"{found.crawl}.json"
-    noted = {"source": settings.source_text, "state": found.state, "at": found.at.isoformat(), "why": found.why}
+def _remember(settings: Settings, answer: Probe, folder_name: str = _CRAWLS) -> None:
+    path = _folder(settings, folder_name) / f"{answer.crawl}.json"
+    document = {"source": settings.source_text, "state": answer.state, "at": answer.at.isoformat(), "why": answer.why}
     # where it cannot be kept, the next command asks again
     with suppress(OSError):
-        write_whole(path, json.dumps(noted))
+        write_whole(path, json.dumps(document))

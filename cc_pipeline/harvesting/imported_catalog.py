@@ -60,8 +60,8 @@ class Exported:
     subsets: tuple[str, ...]
 
 
-def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
-    """Writes the catalog of ``crawl`` to the file ``to``.
+def export_catalog(workspace: Workspace, crawl: str, target_path: Path) -> Exported:
+    """Writes the catalog of ``crawl`` to the file ``target_path``.
 
     Raises ``EnvironmentFault`` where the crawl was not harvested, and ``OSError`` as it comes.
     """
@@ -74,12 +74,12 @@ def export_catalog(workspace: Workspace, crawl: str, to: Path) -> Exported:
         raise EnvironmentFault(
             f"there is no catalog of {crawl} to export", f"Harvest it first: cc-pipeline index harvest --crawl {crawl}"
         )
-    made_from = dict.fromkeys(subsets, "") | footers_made_from(lake, crawl, subsets)
-    with written_whole(to) as beside:
-        write_catalog_file(beside, CatalogFile(crawl, _of_subsets(rows, subsets), made_from))
-        with beside.open("rb") as written:
+    footer_digests = dict.fromkeys(subsets, "") | footers_made_from(lake, crawl, subsets)
+    with written_whole(target_path) as partial_path:
+        write_catalog_file(partial_path, CatalogFile(crawl, _of_subsets(rows, subsets), footer_digests))
+        with partial_path.open("rb") as written:
             sha256 = file_digest(written, "sha256").hexdigest()
-        size = beside.stat().st_size
+        size = partial_path.stat().st_size
     return Exported(sha256, size, len(rows) - rows["row_group"].null_count, tuple(subsets))
 
 
@@ -119,13 +119,13 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     if crawl in ARC_CRAWLS or index_is_built(crawl):
         raise UserInputError(f"{crawl} has no index that others publish: its catalog is made here")
     commit_manifest(workspace, crawl)
-    before = [one.subset for one in read_subsets(lake, crawl)]
-    if before and not is_whole(lake, crawl):
+    stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
+    if stored_subsets and not is_whole(lake, crawl):
         raise EnvironmentFault(
             f"the catalog of {crawl} that is here is to be made again",
             f"Let a harvest do that: cc-pipeline index harvest --crawl {crawl}",
         )
-    new = [subset for subset in content.paths if subset not in before]
+    new = [subset for subset in content.paths if subset not in stored_subsets]
     if not new:
         return Imported(crawl, digest, (), 0, 0, 0, 0, stats.requests - requests, stats.bytes - read)
     _compare_lists(workspace, file, content, new)
@@ -138,7 +138,7 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
         store = FooterStore(folder)
         _refuse_unread(crawl, harvest_crawl(crawl, drawn, workspace.index_place(crawl), store).failed)
         _compare_footers(file, crawl, drawn, store, tables)
-    _commit(workspace, slice_, rows, new, before, digest)
+    _commit(workspace, slice_, rows, new, stored_subsets, digest)
     files = tables.index_files
     unread = len(files.filter(pc.not_equal(files["outcome"], DECODED)))
     spent = stats.requests - requests, stats.bytes - read
@@ -158,20 +158,20 @@ def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
     for path, reason in failed:
         raise EnvironmentFault(
             f"{path} could not be compared with the source: {reason}",
-            "Run the same command again; if it stays so, harvest it from here: cc-pipeline index harvest --crawl "
+            "Run the same command again. If it fails again, harvest this source: cc-pipeline index harvest --crawl "
             f"{crawl}",
         )
 
 
 def _compare_lists(workspace: Workspace, file: Path, content: CatalogFile, subsets: Sequence[str]) -> None:
-    listed = workspace.lake.read("index_manifest", {"crawl": content.crawl}, ["subset", "path"])
+    manifest = workspace.lake.read("index_manifest", {"crawl": content.crawl}, ["subset", "path"])
     for subset in subsets:
-        wanted = {*listed.filter(pc.equal(listed["subset"], subset))["path"].to_pylist()}
-        differing = sorted(wanted ^ {*content.paths[subset]})
+        listed_paths = {*manifest.filter(pc.equal(manifest["subset"], subset))["path"].to_pylist()}
+        differing = sorted(listed_paths ^ {*content.paths[subset]})
         if differing:
             raise DataFault(
                 DataKind.MISMATCH, file.name, None,
-                f"the path list of {content.crawl} has {len(wanted):,} files of {subset}, the catalog "
+                f"the path list of {content.crawl} has {len(listed_paths):,} files of {subset}, the catalog "
                 f"{len(content.paths[subset]):,}; {differing[0]} is in one of them only",
             )  # fmt: skip
 
@@ -185,33 +185,37 @@ def _unconfirmed(rows: pa.Table) -> tuple[pa.Table, int]:
     repaired = pc.fill_null(pc.equal(rows[f"{KEY_COLUMN}_source"], REPAIRED), False)
     for name in _BOUNDS:
         field = rows.schema.field(name)
-        kept = pc.if_else(repaired, pa.scalar(None, field.type), rows[name])
-        rows = rows.set_column(rows.schema.get_field_index(name), field, kept)
+        bounds = pc.if_else(repaired, pa.scalar(None, field.type), rows[name])
+        rows = rows.set_column(rows.schema.get_field_index(name), field, bounds)
     return rows, pc.sum(repaired).as_py() or 0
 
 
 def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: FooterStore, tables: FooterTables) -> None:
     """Raises ``DataFault`` where the footers of the source say anything else than the ``tables``."""
-    theirs = crawl_tables(crawl, drawn, store)
-    named = pa.array(drawn, pa.string())
-    etags = {row["path"]: row["etag"] for row in theirs.index_files.select(["path", "etag"]).to_pylist()}
+    footer_tables = crawl_tables(crawl, drawn, store)
+    paths = pa.array(drawn, pa.string())
+    etags = {row["path"]: row["etag"] for row in footer_tables.index_files.select(["path", "etag"]).to_pylist()}
     for path, etag in zip(*(tables.index_files[name].to_pylist() for name in ("path", "etag")), strict=True):
         if is_another(etags.get(path, etag), etag):
             raise EnvironmentFault(
                 f"{path} has another ETag here than where the catalog was made",
-                "This source is a copy of that one, or the file was published anew since. Look-ups go by ETags, so "
-                f"harvest it from here: cc-pipeline index harvest --crawl {crawl}",
+                "This source is a copy of that one, or the file was published again since. Look-ups compare ETags, so "
+                f"harvest this source: cc-pipeline index harvest --crawl {crawl}",
             )
     for name, order in (("index_files", ["path"]), ("row_groups", ["path", "row_group"]),
                         ("column_chunks", ["path", "row_group", "column"])):  # fmt: skip
-        here, there = (_comparable(getattr(of, name), named, order) for of in (tables, theirs))
+        catalog_table, footer_table = (
+            _comparable(getattr(tables_of_side, name), paths, order) for tables_of_side in (tables, footer_tables)
+        )
         if name == "row_groups":
             # bounds that were read out of values and are believed are in no footer
-            believed = pc.fill_null(pc.equal(here[f"{KEY_COLUMN}_source"], REPAIRED), False)
+            believed = pc.fill_null(pc.equal(catalog_table[f"{KEY_COLUMN}_source"], REPAIRED), False)
             if pc.any(believed).as_py():
-                here, there = (_without_bounds(table, believed) for table in (here, there))
-        if not here.equals(there):
-            raise DataFault(DataKind.MISMATCH, file.name, None, _first_difference(here, there, name))
+                catalog_table, footer_table = (
+                    _without_bounds(table, believed) for table in (catalog_table, footer_table)
+                )
+        if not catalog_table.equals(footer_table):
+            raise DataFault(DataKind.MISMATCH, file.name, None, _first_difference(catalog_table, footer_table, name))
 
 
 def _without_bounds(table: pa.Table, where: pa.ChunkedArray) -> pa.Table:
@@ -219,39 +223,46 @@ def _without_bounds(table: pa.Table, where: pa.ChunkedArray) -> pa.Table:
         return table
     for name in _BOUNDS:
         field = table.schema.field(name)
-        kept = pc.if_else(where, pa.scalar(None, field.type), table[name])
-        table = table.set_column(table.schema.get_field_index(name), field, kept)
+        bounds = pc.if_else(where, pa.scalar(None, field.type), table[name])
+        table = table.set_column(table.schema.get_field_index(name), field, bounds)
     return table
 
 
 def _comparable(table: pa.Table, paths: pa.Array, order: Sequence[str]) -> pa.Table:
-    own = table.filter(pc.is_in(table["path"], paths)).sort_by([(name, "ascending") for name in order])
-    return own.drop_columns([name for name in _OF_A_HARVEST if name in own.column_names]).combine_chunks()
+    compared_rows = table.filter(pc.is_in(table["path"], paths)).sort_by([(name, "ascending") for name in order])
+    return compared_rows.drop_columns(
+        [name for name in _OF_A_HARVEST if name in compared_rows.column_names]
+    ).combine_chunks()
 
 
-def _first_difference(here: pa.Table, there: pa.Table, table: str) -> str:
-    for ours, theirs in zip(here.to_pylist(), there.to_pylist(), strict=False):
-        for name, value in theirs.items():
-            if ours[name] != value:
-                at = f"{ours['path']}" + (f" row group {ours['row_group']}" if "row_group" in ours else "")
-                return f"{at}: {name} is {ours[name]!r} in the catalog and {value!r} in the footer"
-    return f"the catalog has {len(here):,} rows of {table} for the files compared, their footers {len(there):,}"
+def _first_difference(catalog_table: pa.Table, footer_table: pa.Table, table: str) -> str:
+    for catalog_row, footer_row in zip(catalog_table.to_pylist(), footer_table.to_pylist(), strict=False):
+        for name, value in footer_row.items():
+            if catalog_row[name] != value:
+                row_group = f"{catalog_row['path']}" + (
+                    f" row group {catalog_row['row_group']}" if "row_group" in catalog_row else ""
+                )
+                return f"{row_group}: {name} is {catalog_row[name]!r} in the catalog and {value!r} in the footer"
+    counts = f"{len(catalog_table):,} rows of {table} for the compared files, the footers have {len(footer_table):,}"
+    return f"the catalog has {counts}"
 
 
 def _commit(
-    workspace: Workspace, slice_: Slice, rows: pa.Table, new: Sequence[str], before: Sequence[str], sha256: str
+    workspace: Workspace, slice_: Slice, rows: pa.Table, new: Sequence[str], stored_subsets: Sequence[str], sha256: str
 ) -> None:
     """Commits the ``new`` subsets beside those that are here, as a harvest does."""
-    made_from = dict.fromkeys(new, input_digest({"imported": sha256}))
-    taken = _of_subsets(rows, new)
-    taken = taken.filter(pc.is_null(taken["coverage"]))
-    expected = Counter(taken.filter(pc.is_valid(taken["file"]))["subset"].to_pylist())
-    said = [
+    input_digests = dict.fromkeys(new, input_digest({"imported": sha256}))
+    imported_rows = _of_subsets(rows, new)
+    imported_rows = imported_rows.filter(pc.is_null(imported_rows["coverage"]))
+    expected = Counter(imported_rows.filter(pc.is_valid(imported_rows["file"]))["subset"].to_pylist())
+    coverage_rows = [
         {"crawl": slice_.crawl, "subset": subset, "coverage": {"expected": n, "reason": f"{IMPORTED}{sha256}"}}
         for subset, n in expected.items()
     ]
-    taken = sort_rows(pa.concat_tables([pa.Table.from_pylist(said, schema=CATALOG_SCHEMA), taken]))
-    whole = with_subsets(taken, workspace.lake.read("row_groups", slice_.where), before)
-    digest = harvest_digest(footers_made_from(workspace.lake, slice_.crawl, before) | made_from)
-    beside = notes_beside(slice_.crawl, versions_of(whole), made_from, imported=True)
-    HARVEST.commit(workspace.lake, {slice_: digest}, {"row_groups": whole}, {"row_groups": beside})
+    imported_rows = sort_rows(
+        pa.concat_tables([pa.Table.from_pylist(coverage_rows, schema=CATALOG_SCHEMA), imported_rows])
+    )
+    all_rows = with_subsets(imported_rows, workspace.lake.read("row_groups", slice_.where), stored_subsets)
+    digest = harvest_digest(footers_made_from(workspace.lake, slice_.crawl, stored_subsets) | input_digests)
+    digests_to_store = notes_beside(slice_.crawl, versions_of(all_rows), input_digests, imported=True)
+    HARVEST.commit(workspace.lake, {slice_: digest}, {"row_groups": all_rows}, {"row_groups": digests_to_store})

@@ -33,16 +33,16 @@ def path_list_exists(workspace: Workspace, key: str) -> bool:
 def read_path_list(workspace: Workspace, key: str, parse: Callable[[bytes], T]) -> T:
     """What ``parse`` makes of the path list ``key``: of an answer that was kept, else of a new one. Raises as
     ``Transport.read_parsed``."""
-    lists = workspace.of_command(_KeptLists)
-    kept = lists.pop(key, None)
+    cache = workspace.of_command(_KeptLists)
+    cached_data = cache.pop(key, None)
 
     def parse_and_keep(data: bytes) -> T:
         parsed = parse(data)
         if workspace.one_command:
-            lists[key] = data
+            cache[key] = data
         return parsed
 
-    if kept is not None:
+    if cached_data is not None:
         with suppress(DataFault):  # then all places are asked, one after the other
-            return parse_and_keep(kept)
+            return parse_and_keep(cached_data)
     return workspace.transport.read_parsed(key, parse_and_keep)

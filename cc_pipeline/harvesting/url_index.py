@@ -66,13 +66,13 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
     settings = workspace.settings
     root = url_index_root(workspace)
     if crawl in ARC_CRAWLS:
-        listed = arc_list_path(workspace, crawl)
-        if not listed.exists():
+        list_path = arc_list_path(workspace, crawl)
+        if not list_path.exists():
             raise EnvironmentFault(
                 f"{crawl} has no columnar index, and this home has no list of its ARC files",
                 f"Give a list with one key a line: cc-pipeline index build --btree --crawl {crawl} --arcs LIST",
             )
-        keys = parse_path_list(listed.read_bytes(), str(listed))
+        keys = parse_path_list(list_path.read_bytes(), str(list_path))
         return build_from_arcs(crawl, keys, workspace.transport, root)
     with open_catalog(workspace.lake) as catalog:
         footers, place = FooterStore(settings.footers_path), workspace.index_place(crawl)
@@ -90,11 +90,11 @@ def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: S
             f"{lost:,} index files of {crawl} are not harvested",
             f"Harvest them: cc-pipeline index harvest --crawl {crawl}",
         )
-    there = sum(place.rows for place in finder.find(crawl, subsets, (KeyRange(b"", None),), ("url",)))
+    row_count = sum(place.rows for place in finder.find(crawl, subsets, (KeyRange(b"", None),), ("url",)))
     expected = sum(row["rows"] for row in coverage)
-    if there != expected:
+    if row_count != expected:
         raise EnvironmentFault(
-            f"the catalog finds {there:,} rows of {crawl} where {expected:,} were harvested",
+            f"the catalog finds {row_count:,} rows of {crawl} where {expected:,} were harvested",
             "Harvest it again: materialize row_groups.",
         )
 
@@ -128,8 +128,8 @@ def archive_names(root: Path, crawl: str) -> ArchiveNames:
     Raises ``DataFault`` for a list that cannot be read.
     """
     folder = index_folder(root, crawl)
-    about = read_about(folder)
-    if about is None or about.pointers != "listed":
+    metadata = read_about(folder)
+    if metadata is None or metadata.pointers != "listed":
         return ArcNames(crawl)
     try:
         return ListedNames(unpack_names((folder / FILES).read_bytes(), FILES), FILES)
@@ -149,13 +149,13 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
     Order within blocks and from block to block is checked by the reader, whose faults end the reading and are given
     with what was found before. Raises ``EnvironmentFault`` where there is no index.
     """
-    about = read_about(index_folder(root, crawl))
-    if about is None:
+    metadata = read_about(index_folder(root, crawl))
+    if metadata is None:
         raise EnvironmentFault(
             f"there is no URL index of {crawl} in {root}", f"Build it: cc-pipeline index build --btree --crawl {crawl}"
         )
     chance = random.Random(0)
-    kept: list[IndexedRecord] = []
+    sampled_records: list[IndexedRecord] = []
     faults: list[DataFault] = []
     items = 0
     last = b""
@@ -176,28 +176,28 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
                 faults.append(fault)
                 continue
             # each item has the same chance to be among the sample, however many there will be
-            if len(kept) < sample:
-                kept.append(record)
+            if len(sampled_records) < sample:
+                sampled_records.append(record)
             elif (place := chance.randrange(items)) < sample:
-                kept[place] = record
+                sampled_records[place] = record
             if items % _REPORT_EVERY == 0:
-                progress.report("verify", items, about.items, crawl)
+                progress.report("verify", items, metadata.items, crawl)
             if len(faults) >= _SHOWN_FAULTS:
                 break
     except DataFault as fault:
         faults.append(fault)
-    if not faults and items != about.items:
+    if not faults and items != metadata.items:
         faults.append(
-            DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items where {about.items:,} were written")
+            DataFault(DataKind.MISMATCH, TREE, None, f"has {items:,} items where {metadata.items:,} were written")
         )
-    return TreeCheck(items, tuple(kept), tuple(faults))
+    return TreeCheck(items, tuple(sampled_records), tuple(faults))
 
 
 def check_records(crawl: str, records: Sequence[IndexedRecord], transport: Transport) -> Iterator[DataFault]:
     """Reads ``records`` at the source and gives those that are not of their URLs. Raises ``EnvironmentFault``."""
-    wanted = (ByteRange(record.file, record.offset, record.length, None, record) for record in records)
-    for done, outcome in enumerate(transport.read_many(wanted), 1):
-        progress.report("records", done, len(records))
+    ranges = (ByteRange(record.file, record.offset, record.length, None, record) for record in records)
+    for checked_count, outcome in enumerate(transport.read_many(ranges), 1):
+        progress.report("records", checked_count, len(records))
         record = outcome.tag
         assert isinstance(record, IndexedRecord)
         if isinstance(outcome, RangeFault):
@@ -206,8 +206,8 @@ def check_records(crawl: str, records: Sequence[IndexedRecord], transport: Trans
             )
             continue
         kind = "arc" if ".arc.gz" in record.file else "warc"
-        promise = Promise(crawl, kind, record.file, record.offset, record.length, record.url, None, None)
-        verdict = examine(outcome.data, promise)
+        expected = Promise(crawl, kind, record.file, record.offset, record.length, record.url, None, None)
+        verdict = examine(outcome.data, expected)
         if verdict.reason is not None:
             yield DataFault(
                 DataKind.MISMATCH, record.file, record.offset, f"{record.url}: {verdict.reason} ({verdict.detail})"

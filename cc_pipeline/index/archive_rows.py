@@ -95,8 +95,8 @@ def shard_of(crawl: str, filename: str, tag: str = "") -> Shard:
     """The index file that an archive file of ``crawl`` gets. ``tag`` tells contents of the same name apart."""
     digest = hashlib.sha256(f"{filename}\n{tag}".encode("utf-8", "surrogateescape")).hexdigest()
     try:
-        about = WarcFile.from_path(filename)
-        number, segment = about.number, about.segment
+        warc_file = WarcFile.from_path(filename)
+        number, segment = warc_file.number, warc_file.segment
     except DataFault:
         number, segment = None, None
     part = int(digest[:7], 16) if number is None else number
@@ -131,18 +131,18 @@ def index_rows(stream: ByteSource, filename: str, segment: str | None, tally: Ta
     read.
     """
     read = arc.iter_located if is_arc(filename) else warc.iter_located
-    for found, is_shared in _with_sharing(read(stream, filename)):
-        if isinstance(found, DataFault):
+    for stored, is_shared in _with_sharing(read(stream, filename)):
+        if isinstance(stored, DataFault):
             tally.faults += 1
-            yield found
+            yield stored
             continue
-        tally.records[found.record.record_type] += 1
-        if found.record.record_type not in _HOLDING:
+        tally.records[stored.record.record_type] += 1
+        if stored.record.record_type not in _HOLDING:
             continue
-        wrong = _unfit(found, filename, is_shared)
+        wrong = _unfit(stored, filename, is_shared)
         if wrong is None:
             tally.rows += 1
-            yield _row(found, filename, segment)
+            yield _row(stored, filename, segment)
         else:
             tally.faults += 1
             yield wrong
@@ -150,13 +150,16 @@ def index_rows(stream: ByteSource, filename: str, segment: str | None, tally: Ta
 
 def _with_sharing(records: Iterable[StoredRecord | DataFault]) -> Iterator[tuple[StoredRecord | DataFault, bool]]:
     """Each record or fault, and whether the next record lies in the same gzip member."""
-    held: StoredRecord | DataFault | None = None
-    for found in records:
-        if held is not None:
-            yield held, isinstance(found, StoredRecord) and found.inner_offset > 0 and found.offset == held.offset
-        held = found
-    if held is not None:
-        yield held, False
+    previous: StoredRecord | DataFault | None = None
+    for record in records:
+        if previous is not None:
+            yield (
+                previous,
+                isinstance(record, StoredRecord) and record.inner_offset > 0 and record.offset == previous.offset,
+            )
+        previous = record
+    if previous is not None:
+        yield previous, False
 
 
 def packed(row: Row) -> bytes:
@@ -182,21 +185,21 @@ def batches_of(items: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         yield _batch(rows)
 
 
-def _unfit(found: StoredRecord, filename: str, is_shared: bool) -> DataFault | None:
+def _unfit(stored: StoredRecord, filename: str, is_shared: bool) -> DataFault | None:
     """Why a record cannot be in an index: nothing finds it, or it cannot be asked for alone."""
-    if found.length is None or found.inner_offset or is_shared:
+    if stored.length is None or stored.inner_offset or is_shared:
         reason = "the record shares a gzip member with others: only files compressed by record can be read by place"
-        return DataFault(DataKind.UNSUPPORTED, filename, found.offset, reason)
-    if not found.record.url:
-        return DataFault(DataKind.MALFORMED, filename, found.offset, "the record has no URL")
-    if len(found.record.url) > _MOST_CHARACTERS:
-        reason = f"the record's URL has {len(found.record.url):,} characters, more than {_MOST_CHARACTERS:,}"
-        return DataFault(DataKind.TOO_LARGE, filename, found.offset, reason)
+        return DataFault(DataKind.UNSUPPORTED, filename, stored.offset, reason)
+    if not stored.record.url:
+        return DataFault(DataKind.MALFORMED, filename, stored.offset, "the record has no URL")
+    if len(stored.record.url) > _MOST_CHARACTERS:
+        reason = f"the record's URL has {len(stored.record.url):,} characters, more than {_MOST_CHARACTERS:,}"
+        return DataFault(DataKind.TOO_LARGE, filename, stored.offset, reason)
     return None
 
 
-def _row(found: StoredRecord, filename: str, segment: str | None) -> Row:
-    record = found.record
+def _row(stored: StoredRecord, filename: str, segment: str | None) -> Row:
+    record = stored.record
     url = record.url
     hosts = host_columns(url)
     status = record.http_status
@@ -217,8 +220,8 @@ def _row(found: StoredRecord, filename: str, segment: str | None) -> Row:
         None,
         record.truncated,
         filename,
-        found.offset,
-        found.length,
+        stored.offset,
+        stored.length,
         segment,
         _record_id(record),
     )
@@ -235,11 +238,11 @@ def _redirect(record: ArchivedRecord, status: int | None) -> str | None:
 
 
 def _record_id(record: ArchivedRecord) -> bytes | None:
-    said = next((value for name, value in record.record_headers if name.lower() == "warc-record-id"), "")
-    if not said.startswith(_PREFIX):
+    header_value = next((value for name, value in record.record_headers if name.lower() == "warc-record-id"), "")
+    if not header_value.startswith(_PREFIX):
         return None
     try:
-        return uuid.UUID(said[len(_PREFIX) :].rstrip(">")).bytes
+        return uuid.UUID(header_value[len(_PREFIX) :].rstrip(">")).bytes
     except ValueError:
         return None
 
@@ -255,15 +258,17 @@ def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     except UnicodeEncodeError:
         # half of a surrogate pair, out of a URL that was no text: it is written as bytes of the archive are elsewhere
-        return pa.array([None if v is None else v.encode("utf-8", "backslashreplace").decode() for v in values], kind)
+        return pa.array(
+            [None if text is None else text.encode("utf-8", "backslashreplace").decode() for text in values], kind
+        )
 
 
-def write_shard(batches: Iterable[pa.RecordBatch], about: Mapping[str, Any], path: Path) -> None:
+def write_shard(batches: Iterable[pa.RecordBatch], metadata: Mapping[str, Any], path: Path) -> None:
     """Writes sorted rows to a new Parquet file with a page index, a row group at a time.
 
-    ``about`` are JSON-like values for its footer. Raises ``EnvironmentFault`` when the disk refuses.
+    ``metadata`` are JSON-like values for its footer. Raises ``EnvironmentFault`` when the disk refuses.
     """
-    schema = BUILT_SCHEMA.with_metadata({ABOUT: json.dumps(dict(about), sort_keys=True).encode()})
+    schema = BUILT_SCHEMA.with_metadata({ABOUT: json.dumps(dict(metadata), sort_keys=True).encode()})
     with (
         disk_trouble(path),
         pq.ParquetWriter(
@@ -285,14 +290,14 @@ def write_shard(batches: Iterable[pa.RecordBatch], about: Mapping[str, Any], pat
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
+    batches_of_group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        if held and (rows + batch.num_rows > _GROUP_ROWS or size + batch.nbytes > _GROUP_BYTES):
-            yield pa.Table.from_batches(held)
-            held, rows, size = [], 0, 0
-        held.append(batch)
+        if batches_of_group and (rows + batch.num_rows > _GROUP_ROWS or size + batch.nbytes > _GROUP_BYTES):
+            yield pa.Table.from_batches(batches_of_group)
+            batches_of_group, rows, size = [], 0, 0
+        batches_of_group.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
-    if held:
-        yield pa.Table.from_batches(held)
+    if batches_of_group:
+        yield pa.Table.from_batches(batches_of_group)

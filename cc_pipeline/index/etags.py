@@ -43,47 +43,47 @@ class Faces:
         self._lock = threading.Lock()
         for line in self._lines():
             with suppress(ValueError, TypeError):
-                key, etag, other = map(str, json.loads(line))
-                self._join(key, etag, other)
-        for known in self._same.values():
-            del known[1 : 1 - _MOST]  # the first one, by which files are kept, and the last
-        self._same = {(key, one): known for (key, one), known in self._same.items() if one in known}
+                key, etag, other_etag = map(str, json.loads(line))
+                self._join(key, etag, other_etag)
+        for aliases in self._same.values():
+            del aliases[1 : 1 - _MOST]  # the first one, by which files are kept, and the last
+        self._same = {(key, alias): aliases for (key, alias), aliases in self._same.items() if alias in aliases}
 
     def expected(self, key: str, etag: str | None) -> str | None:
         """What an answer about a file must have that is known under ``etag``, as ``ByteRange.etag`` takes it."""
-        known = [] if etag is None else self._known(key, etag)
-        return any_of(known) if 0 < len(known) <= _MOST else None
+        aliases = [] if etag is None else self._known(key, etag)
+        return any_of(aliases) if 0 < len(aliases) <= _MOST else None
 
-    def is_same(self, key: str, etag: str, other: str) -> bool:
+    def is_same(self, key: str, etag: str, other_etag: str) -> bool:
         """Whether both are known to be ETags of the same file."""
         expected = self.expected(key, etag)
-        return expected is None or is_one_of(other, expected)
+        return expected is None or is_one_of(other_etag, expected)
 
     def first(self, key: str, etag: str) -> str:
         """The ETag under which the file was known first."""
         return self._known(key, etag)[0]
 
-    def believe(self, key: str, etag: str, other: str) -> bool:
+    def believe(self, key: str, etag: str, other_etag: str) -> bool:
         """Takes both for ETags of the same file, from now on; ``False`` where that was known. What cannot be kept is
         found out again by the next run."""
         with self._lock:
-            if self.is_same(key, etag, other):
+            if self.is_same(key, etag, other_etag):
                 return False
-            self._join(key, etag, other)
+            self._join(key, etag, other_etag)
             if self._path is not None:
                 with suppress(OSError):
                     self._path.parent.mkdir(parents=True, exist_ok=True)
                     with self._path.open("ab") as handle:
                         # a newline in front ends whatever a crash left behind
-                        handle.write(b"\n" + json.dumps([key, etag, other]).encode())
+                        handle.write(b"\n" + json.dumps([key, etag, other_etag]).encode())
         return True
 
     def _known(self, key: str, etag: str) -> list[str]:
         return self._same.get((key, etag)) or [etag]
 
-    def _join(self, key: str, etag: str, other: str) -> None:
-        both = list(dict.fromkeys((*self._known(key, etag), *self._known(key, other))))
-        self._same |= {(key, one): both for one in both}
+    def _join(self, key: str, etag: str, other_etag: str) -> None:
+        aliases = list(dict.fromkeys((*self._known(key, etag), *self._known(key, other_etag))))
+        self._same |= {(key, alias): aliases for alias in aliases}
 
     def _lines(self) -> list[bytes]:
         with suppress(OSError):
@@ -117,10 +117,10 @@ class SameFiles:
     expects an ETag, and says how long the file is, comes under any ETag of the same file.
     """
 
-    def __init__(self, reader: RangeReader, end_of: Callable[[str, str], bytes | None], faces: Faces) -> None:
+    def __init__(self, reader: RangeReader, end_of: Callable[[str, str], bytes | None], aliases: Faces) -> None:
         self._reader = reader
         self._end_of = end_of
-        self._faces = faces
+        self._faces = aliases
 
     def read_many(
         self, requests: Iterable[ByteRange], concurrency: int | None = None
@@ -131,55 +131,63 @@ class SameFiles:
     def _read(
         self, requests: Iterable[ByteRange], concurrency: int | None, rounds: int
     ) -> Iterator[RangeBytes | RangeFault]:
-        doubted: list[tuple[ByteRange, RangeFault]] = []
+        changed_ranges: list[tuple[ByteRange, RangeFault]] = []
         for outcome in self._reader.read_many(map(self._expecting, requests), concurrency):
-            asked = outcome.tag
-            assert isinstance(asked, ByteRange)
+            byte_range = outcome.tag
+            assert isinstance(byte_range, ByteRange)
             if isinstance(outcome, RangeBytes):
-                yield replace(outcome, tag=asked.tag)
+                yield replace(outcome, tag=byte_range.tag)
                 continue
-            outcome.tag = asked.tag
-            if outcome.kind is FaultKind.CHANGED_OBJECT and asked.etag is not None and rounds:
-                doubted.append((asked, outcome))
+            outcome.tag = byte_range.tag
+            if outcome.kind is FaultKind.CHANGED_OBJECT and byte_range.etag is not None and rounds:
+                changed_ranges.append((byte_range, outcome))
             else:
                 yield outcome
-        if not doubted:
+        if not changed_ranges:
             return
-        files = {asked.key: Known(asked.etag, asked.total) for asked, _ in doubted if asked.etag and asked.total}
-        same, faults = self.same(files, concurrency)
-        for asked, fault in doubted:
-            if asked.key not in same:
-                yield _of(faults.get(asked.key, fault), asked)
-        yield from self._read([asked for asked, _ in doubted if asked.key in same], concurrency, rounds - 1)
+        files = {
+            byte_range.key: Known(byte_range.etag, byte_range.total)
+            for byte_range, _ in changed_ranges
+            if byte_range.etag and byte_range.total
+        }
+        unchanged_keys, faults = self.same(files, concurrency)
+        for byte_range, fault in changed_ranges:
+            if byte_range.key not in unchanged_keys:
+                yield _of(faults.get(byte_range.key, fault), byte_range)
+        yield from self._read(
+            [byte_range for byte_range, _ in changed_ranges if byte_range.key in unchanged_keys],
+            concurrency,
+            rounds - 1,
+        )
 
-    def know(self, key: str, etag: str, other: str) -> bool:
+    def know(self, key: str, etag: str, other_etag: str) -> bool:
         """Whether both are known to be ETags of the same file."""
-        return self._faces.is_same(key, etag, other)
+        return self._faces.is_same(key, etag, other_etag)
 
     def same(
         self, files: Mapping[str, Known], concurrency: int | None = None
     ) -> tuple[set[str], Mapping[str, RangeFault]]:
         """Those of ``files`` (by key) that have the end they had, whose ETags are believed then; and the environment
         faults of those of which that cannot be told now."""
-        same: set[str] = set()
+        unchanged_keys: set[str] = set()
         faults: dict[str, RangeFault] = {}
-        left = [key for key, file in files.items() if self._end_of(key, file.etag) is not None]
+        pending_keys = [key for key, file in files.items() if self._end_of(key, file.etag) is not None]
         for _ in range(_READS):
-            again = []
-            for outcome in self._reader.read_many(self._ends(left, files), concurrency):
+            retry_keys = []
+            for outcome in self._reader.read_many(self._ends(pending_keys, files), concurrency):
                 key, file = outcome.key, files[outcome.key]
-                same.discard(key)
+                unchanged_keys.discard(key)
                 if isinstance(outcome, RangeFault):
                     if outcome.kind in ENVIRONMENT_KINDS:
                         faults[key] = outcome
                 elif outcome.data == self._end_of(key, file.etag):
-                    same.add(key)
+                    unchanged_keys.add(key)
                     if outcome.etag is not None and not self._faces.believe(key, file.etag, outcome.etag):
-                        again.append(key)
-            left = again
-            if not left:
+                        retry_keys.append(key)
+            pending_keys = retry_keys
+            if not pending_keys:
                 break
-        return same, faults
+        return unchanged_keys, faults
 
     def _ends(self, keys: Iterable[str], files: Mapping[str, Known]) -> Iterator[ByteRange]:
         for key in keys:
@@ -188,27 +196,29 @@ class SameFiles:
             if 0 < length <= file.size:
                 yield ByteRange(key, file.size - length, length, total=file.size)
 
-    def _expecting(self, asked: ByteRange) -> ByteRange:
-        return replace(asked, etag=self._faces.expected(asked.key, asked.etag), tag=asked)
+    def _expecting(self, byte_range: ByteRange) -> ByteRange:
+        return replace(byte_range, etag=self._faces.expected(byte_range.key, byte_range.etag), tag=byte_range)
 
 
-def same_files(reader: RangeReader, kept: FooterStore | CrawlFooters) -> SameFiles:
-    """``reader`` of index files whose footers are ``kept`` here; their ETags are kept beside those."""
-    one = isinstance(kept, CrawlFooters)
-    faces = Faces((kept.folder.parent if one else kept.folder) / "etags.jsonl")
-    footers_of = lru_cache(maxsize=8)(lambda crawl: kept if isinstance(kept, CrawlFooters) else kept.read(crawl))
+def same_files(reader: RangeReader, footers: FooterStore | CrawlFooters) -> SameFiles:
+    """``reader`` of index files whose footers are ``footers`` here; their ETags are kept beside those."""
+    is_one_crawl = isinstance(footers, CrawlFooters)
+    aliases = Faces((footers.folder.parent if is_one_crawl else footers.folder) / "etags.jsonl")
+    footers_of = lru_cache(maxsize=8)(
+        lambda crawl: footers if isinstance(footers, CrawlFooters) else footers.read(crawl)
+    )
 
     def end_of(path: str, etag: str) -> bytes | None:
-        crawl = "" if one else place(path)[0]
-        return None if crawl is None else _end_in(footers_of(crawl), path, etag, faces)
+        crawl = "" if is_one_crawl else place(path)[0]
+        return None if crawl is None else _end_in(footers_of(crawl), path, etag, aliases)
 
-    return SameFiles(reader, end_of, faces)
+    return SameFiles(reader, end_of, aliases)
 
 
-def _end_in(footers: CrawlFooters, path: str, etag: str, faces: Faces) -> bytes | None:
+def _end_in(footers: CrawlFooters, path: str, etag: str, aliases: Faces) -> bytes | None:
     """The footer that is kept of a file under ``etag``; ``None`` where it is of another file, or not there."""
-    known = footers.entries.get(path)
-    if known is None or known.failed or known.etag is None or not faces.is_same(path, known.etag, etag):
+    entry = footers.entries.get(path)
+    if entry is None or entry.failed or entry.etag is None or not aliases.is_same(path, entry.etag, etag):
         return None
     try:
         return footers.footer(path)
@@ -216,6 +226,14 @@ def _end_in(footers: CrawlFooters, path: str, etag: str, faces: Faces) -> bytes 
         return None
 
 
-def _of(fault: RangeFault, asked: ByteRange) -> RangeFault:
+def _of(fault: RangeFault, byte_range: ByteRange) -> RangeFault:
     """``fault`` as one of what was asked for."""
-    return range_fault(fault.kind, asked.key, asked.offset, asked.length, fault.detail, fault.attempts, tag=asked.tag)
+    return range_fault(
+        fault.kind,
+        byte_range.key,
+        byte_range.offset,
+        byte_range.length,
+        fault.detail,
+        fault.attempts,
+        tag=byte_range.tag,
+    )

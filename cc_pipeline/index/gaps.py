@@ -48,58 +48,71 @@ class IndexGaps:
     @property
     def what(self) -> str:
         """How many files of which subsets, in words."""
-        parts = (f"{unread:,} of {expected:,} {self.of} of {self.crawl} {s}" for s, unread, expected in self.by_subset)
+        parts = (
+            f"{unread:,} of {expected:,} {self.of} of {self.crawl} {subset}"
+            for subset, unread, expected in self.by_subset
+        )
         return " and ".join(parts)
 
     @property
     def named(self) -> str:
         """The first few files with the reason of each, in words."""
-        shown = [f"{path} ({reason})" for path, reason in self.files[:_NAMED]]
-        more = self.unread - len(shown)
-        rest = [f"{more:,} more" if shown else f"{more:,} not harvested yet"] if more else []
-        return "; ".join([*shown, *rest, *([self.unasked] if self.unasked else [])])
+        descriptions = [f"{path} ({reason})" for path, reason in self.files[:_NAMED]]
+        unshown_count = self.unread - len(descriptions)
+        remainder = (
+            [f"{unshown_count:,} more" if descriptions else f"{unshown_count:,} not harvested yet"]
+            if unshown_count
+            else []
+        )
+        return "; ".join([*descriptions, *remainder, *([self.unasked] if self.unasked else [])])
 
     @property
     def note(self) -> str:
         """What an answer over these holes lacks, for a person."""
         return f"{self.what} could not be read, so their captures are not in this answer: {self.named}"
 
-    def allowed(self, most: float) -> bool:
-        """Whether no subset lacks more than ``most`` of its files, a share between 0 and 1, and none lacks all."""
-        return all(unread / expected <= most and unread < expected for _, unread, expected in self.by_subset)
+    def allowed(self, max_share: float) -> bool:
+        """Whether no subset lacks more than ``max_share`` of its files, a share between 0 and 1, and none lacks all."""
+        return all(unread / expected <= max_share and unread < expected for _, unread, expected in self.by_subset)
 
 
 def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
     """The holes of ``crawl`` in those of ``subsets`` that were harvested; ``None`` where all their files are there."""
     rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
-    lacking = tuple(
-        (r["subset"], r["failed"] + r["missing"], r["expected"]) for r in rows if r["failed"] + r["missing"]
+    incomplete = tuple(
+        (row["subset"], row["failed"] + row["missing"], row["expected"])
+        for row in rows
+        if row["failed"] + row["missing"]
     )
-    if not lacking:
+    if not incomplete:
         return None
-    names = {subset for subset, _, _ in lacking}
+    names = {subset for subset, _, _ in incomplete}
     files = catalog.index_files(crawl).select(["subset", "path", "outcome", "reason"]).to_pylist()
     failed = sorted(
         (row["path"], row["reason"] or row["outcome"])
         for row in files
         if row["outcome"] != DECODED and row["subset"] in names
     )
-    expected, unread = sum(row["expected"] for row in rows), sum(count for _, count, _ in lacking)
-    return IndexGaps(crawl, expected, unread, lacking, tuple(failed[:_KEPT]))
+    expected, unread = sum(row["expected"] for row in rows), sum(count for _, count, _ in incomplete)
+    return IndexGaps(crawl, expected, unread, incomplete, tuple(failed[:_KEPT]))
 
 
 def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     """The error that names these holes and says what can be done about them."""
-    lacking = dict.fromkeys(subset for one in gaps for subset, _, _ in one.by_subset)
-    published = " ".join(f"--crawl {one.crawl}" for one in gaps if not index_is_built(one.crawl))
-    published += subset_flags([*lacking]) if published else ""
-    ours = " ".join(f"--crawl {one.crawl}" for one in gaps if index_is_built(one.crawl))
+    affected_subsets = dict.fromkeys(subset for gap in gaps for subset, _, _ in gap.by_subset)
+    published = " ".join(f"--crawl {gap.crawl}" for gap in gaps if not index_is_built(gap.crawl))
+    published += subset_flags([*affected_subsets]) if published else ""
+    build_flags = " ".join(f"--crawl {gap.crawl}" for gap in gaps if index_is_built(gap.crawl))
     ways = [f"To ask for the others again: cc-pipeline index harvest {published}"] if published else []
-    if any(one.of != _INDEX_FILES for one in gaps):
+    if any(gap.of != _INDEX_FILES for gap in gaps):
         ways = [f"The columnar index (--via parquet) may have them: cc-pipeline index harvest {published}"]
-    ways += [f"To build what is missing: cc-pipeline index build {ours}   (it says the price)"] if ours else []
+    ways += (
+        [f"To build what is missing: cc-pipeline index build {build_flags}   (it says the price)"]
+        if build_flags
+        else []
+    )
     return IndexIncomplete(
-        "; ".join(f"{one.what} could not be read: {one.named}" for one in gaps),
+        "; ".join(f"{gap.what} could not be read: {gap.named}" for gap in gaps),
         f"What could be read is kept. {'. '.join(ways)}. To go without them: "
         "--allow-gaps (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be missing); then their "
         "captures are missing, and partitions are marked incomplete.",
@@ -108,8 +121,8 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
 
 def unharvested(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
     """Those of ``subsets`` of which the catalog knows nothing, since no harvest of ``crawl`` asked for them."""
-    known = catalog.coverage(crawl)["subset"].to_pylist()
-    return tuple(subset for subset in subsets if subset not in known)
+    harvested_subsets = catalog.coverage(crawl)["subset"].to_pylist()
+    return tuple(subset for subset in subsets if subset not in harvested_subsets)
 
 
 class NotHarvested(EnvironmentFault):

@@ -64,14 +64,14 @@ class KeptAnswers:
         files = []
         for path in self._folder.rglob("*"):
             if path.is_file():
-                found = path.stat()
-                files.append((found.st_mtime_ns, found.st_size, path))
-        held = sum(size for _, size, _ in files)
+                file_stat = path.stat()
+                files.append((file_stat.st_mtime_ns, file_stat.st_size, path))
+        folder_bytes = sum(size for _, size, _ in files)
         for _, size, path in sorted(files):
-            if held <= self._most:
+            if folder_bytes <= self._most:
                 return
             path.unlink(missing_ok=True)
-            held -= size
+            folder_bytes -= size
 
     def _path(self, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()

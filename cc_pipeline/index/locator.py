@@ -52,33 +52,33 @@ class Takers:
     """The targets of one look-up; what their conditions rule out is not theirs. ``ranges`` are all keys to read;
     ``ranges_of`` says where a single target's are. Captures go ``into`` what takes them, or are kept."""
 
-    def __init__(self, targets: Sequence[Target], ranges_of: RangesOf, into: Into | None = None) -> None:
+    def __init__(self, targets: Sequence[Target], ranges_of: RangesOf, sink: Into | None = None) -> None:
         self._slugs = [target.slug for target in targets]
-        members = [(one, number) for number, target in enumerate(targets) for one in target.members or (target,)]
+        members = [(member, number) for number, target in enumerate(targets) for member in target.members or (target,)]
         self._conditions = [target.condition for target in targets]
         self._owners = [number for _, number in members]
-        self._ranges = [ranges_of(one) for one, _ in members]
-        self._index = MemberIndex([one for one, _ in members])
+        self._ranges = [ranges_of(member) for member, _ in members]
+        self._index = MemberIndex([member for member, _ in members])
         self.ranges = RangeSet(keys for ranges in self._ranges for keys in ranges)
         self._found: list[list[pa.Table]] = [[] for _ in targets]
-        self._into = into
+        self._into = sink
 
     def of(self, key: bytes, url: str, host: str | None) -> list[int]:
         """Numbers of the targets that a row with this key and URL is for, each once."""
-        found: list[int] = []
+        owners: list[int] = []
         for member in self._index.of(url, host):
             owner = self._owners[member]
-            if owner in found:
+            if owner in owners:
                 continue
             for keys in self._ranges[member]:
                 if key in keys:
-                    found.append(owner)
+                    owners.append(owner)
                     break
-        return found
+        return owners
 
-    def give(self, rows: pa.Table, takers: Sequence[Sequence[int]]) -> None:
-        """Keeps ``rows`` (``CAPTURE_SCHEMA``) for the targets that take them; ``takers`` has the numbers for each."""
-        pairs = [(taker, row) for row, several in enumerate(takers) for taker in several]
+    def give(self, rows: pa.Table, targets_by_row: Sequence[Sequence[int]]) -> None:
+        """Gives ``rows`` (``CAPTURE_SCHEMA``) to their targets; ``targets_by_row`` has the numbers of each row's."""
+        pairs = [(taker, row) for row, target_numbers in enumerate(targets_by_row) for taker in target_numbers]
         if not pairs:
             return
         if len(pairs) == rows.num_rows and pairs[0][0] == pairs[-1][0] and len({taker for taker, _ in pairs}) == 1:
@@ -87,10 +87,10 @@ class Takers:
             return
         order = np.asarray(pairs, dtype=np.int64)
         order = order[np.argsort(order[:, 0], kind="stable")]
-        taken = rows.take(pa.array(order[:, 1]))
+        sorted_rows = rows.take(pa.array(order[:, 1]))
         first = np.flatnonzero(np.concatenate(([True], order[1:, 0] != order[:-1, 0])))
         for start, end in zip(first.tolist(), [*first[1:].tolist(), len(order)], strict=True):
-            self._keep(int(order[start, 0]), taken.slice(start, end - start))
+            self._keep(int(order[start, 0]), sorted_rows.slice(start, end - start))
 
     def _keep(self, number: int, rows: pa.Table) -> None:
         if (condition := self._conditions[number]) is not None:
@@ -166,7 +166,7 @@ class Locator(Protocol):
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice: ...
 
     def locate(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
     ) -> LookupResult: ...
 
 
@@ -196,30 +196,34 @@ def choose(
     """
     refuse_unknown_kind(via, (UNION,))
     kinds = index_kinds()
-    there = [name for name in (UNION, *kinds) if name in available]
+    available_names = [name for name in (UNION, *kinds) if name in available]
     if via != AUTO:
         if via not in available:
-            raise NoSuchIndex(f"{crawl} has no {via} index here; it has: {', '.join(there) or 'none'}")
+            raise NoSuchIndex(f"{crawl} has no {via} index here; it has: {', '.join(available_names) or 'none'}")
         return available[via](), f"{via}, as asked"
-    if UNION in there:
+    if UNION in available_names:
         return available[UNION](), f"{UNION}, each of which knows captures that the other lacks"
     # a bare one is the last resort
-    may_be = sorted((name for name in there if kinds[name].by_itself), key=lambda name: kinds[name].is_bare)
-    if not may_be:
-        by_name = f"; it has, by --via: {', '.join(there)}" if there else ""
+    automatic_kinds = sorted(
+        (name for name in available_names if kinds[name].by_itself), key=lambda name: kinds[name].is_bare
+    )
+    if not automatic_kinds:
+        by_name = f"; it has, by --via: {', '.join(available_names)}" if available_names else ""
         raise NoSuchIndex(f"there is no index of {crawl} here{by_name}; harvest the crawl or build a URL index for it")
-    first = available[may_be[0]]()
-    telling = [name for name in may_be if not kinds[name].is_bare]
-    if len(telling) < 2:
-        return first, f"{first.name}, " + ("the only one" if len(may_be) == 1 else "which tells more of a capture")
+    first = available[automatic_kinds[0]]()
+    detailed_kinds = [name for name in automatic_kinds if not kinds[name].is_bare]
+    if len(detailed_kinds) < 2:
+        return first, f"{first.name}, " + (
+            "the only one" if len(automatic_kinds) == 1 else "which tells more of a capture"
+        )
     price = first.price(crawl, subsets, targets)
     if weight(price) <= CHEAP:
         return first, f"{first.name}, {_estimate(price)}"
-    rivals = [first, *(available[name]() for name in telling[1:])]
+    rivals = [first, *(available[name]() for name in detailed_kinds[1:])]
     prices = [price, *(rival.price(crawl, subsets, targets) for rival in rivals[1:])]
-    chosen = min(zip(rivals, prices, strict=True), key=lambda one: weight(one[1]))[0]
-    said = (f"{rival.name} {_estimate(own)}" for rival, own in zip(rivals, prices, strict=True))
-    return chosen, f"{chosen.name} ({', '.join(said)})"
+    cheapest = min(zip(rivals, prices, strict=True), key=lambda pair: weight(pair[1]))[0]
+    descriptions = (f"{rival.name} {_estimate(estimate)}" for rival, estimate in zip(rivals, prices, strict=True))
+    return cheapest, f"{cheapest.name} ({', '.join(descriptions)})"
 
 
 def _estimate(price: LookupPrice) -> str:

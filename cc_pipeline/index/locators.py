@@ -96,17 +96,17 @@ CORE_KINDS: Final = (PARQUET, ZIPNUM, BTREE)
 def index_kinds() -> Mapping[str, IndexKind]:
     """All kinds by name, the one that tells most first, then those of extensions. An extension with a name that is
     taken is refused."""
-    found = {kind.name: kind for kind in CORE_KINDS}
+    kinds_by_name = {kind.name: kind for kind in CORE_KINDS}
     for extension, kinds in collect("locators").items():
-        if others := [kind for kind in kinds if not isinstance(kind, IndexKind)]:
-            refuse(extension, f"locators: {others[0]!r} is no IndexKind")
-        elif taken := sorted({AUTO, *found} & {kind.name for kind in kinds}):
-            refuse(extension, f"locators: the name {', '.join(taken)} is taken")
+        if invalid_kinds := [kind for kind in kinds if not isinstance(kind, IndexKind)]:
+            refuse(extension, f"locators: {invalid_kinds[0]!r} is no IndexKind")
+        elif name_clashes := sorted({AUTO, *kinds_by_name} & {kind.name for kind in kinds}):
+            refuse(extension, f"locators: the name {', '.join(name_clashes)} is taken")
         elif len({kind.name for kind in kinds}) < len(kinds):
             refuse(extension, "locators: two of its kinds have the same name")
         else:
-            found |= {kind.name: kind for kind in kinds}
-    return found
+            kinds_by_name |= {kind.name: kind for kind in kinds}
+    return kinds_by_name
 
 
 def refuse_unknown_kind(via: str, also: Sequence[str] = ()) -> None:

@@ -46,28 +46,30 @@ class UnionLocator:
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
         """What both will read."""
-        one, other = (index.price(crawl, subsets, targets) for index in (self._tree, self._zipnum))
+        tree_estimate, zipnum_estimate = (index.price(crawl, subsets, targets) for index in (self._tree, self._zipnum))
         return LookupPrice(
-            one.files + other.files,
-            one.row_groups + other.row_groups,
-            one.requests + other.requests,
-            one.bytes + other.bytes,
-            (*one.notes, *other.notes),
+            tree_estimate.files + zipnum_estimate.files,
+            tree_estimate.row_groups + zipnum_estimate.row_groups,
+            tree_estimate.requests + zipnum_estimate.requests,
+            tree_estimate.bytes + zipnum_estimate.bytes,
+            (*tree_estimate.notes, *zipnum_estimate.notes),
         )
 
     def locate(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
     ) -> LookupResult:
-        """Every capture of every target, per slug; what goes ``into`` something is given as each of both names it.
+        """Every capture of every target, per slug; what goes ``sink`` something is given as each of both names it.
         Raises ``DataFault`` and ``EnvironmentFault``."""
-        more, less = (index.locate(crawl, subsets, targets, into) for index in (self._zipnum, self._tree))
+        zipnum_result, tree_result = (
+            index.locate(crawl, subsets, targets, sink) for index in (self._zipnum, self._tree)
+        )
         return LookupResult(
-            {slug: united(found, less.captures[slug]) for slug, found in more.captures.items()},
-            more.requests + less.requests,
-            more.bytes + less.bytes,
-            more.seconds + less.seconds,
-            (*more.notes, *less.notes),
-            gaps=more.gaps or less.gaps,
+            {slug: united(table, tree_result.captures[slug]) for slug, table in zipnum_result.captures.items()},
+            zipnum_result.requests + tree_result.requests,
+            zipnum_result.bytes + tree_result.bytes,
+            zipnum_result.seconds + tree_result.seconds,
+            (*zipnum_result.notes, *tree_result.notes),
+            gaps=zipnum_result.gaps or tree_result.gaps,
         )
 
 
@@ -124,16 +126,16 @@ def look_up(
     most_bytes: int | None = None,
     into: Into | None = None,
 ) -> LookupResult:
-    """The captures of every target in ``crawl``: complete, or an error is raised.
+    """Returns the captures of every target in ``crawl``: all of them, or an error is raised.
 
-    A target may have more than fit memory: then they go ``into`` something as they are found, and what ``UNION``
-    answers has captures twice that both indexes name.
+    Captures that do not fit memory go into ``sink`` as they are found. With ``UNION``, captures that both indexes name
+    are then given twice.
 
-    In the result, ``index`` and ``why`` say which index answered. ``notes`` say that to a person, what the index does
-    not cover, and of how many captures it does not tell whether their targets' conditions are so. ``gaps`` are index
-    files, or members of a ZipNum index, that could not be read: ``auto`` then takes another index that is whole, or
-    asks the columnar one for the keys of those members. Where there is none, or where it costs more than ``sources``
-    allows, the answer lacks their captures, if ``sources.max_gaps`` allows it.
+    In the result, ``index`` and ``reason`` name the index and why it was used. ``notes`` are sentences for the user:
+    the index, subsets it does not cover, the number of captures whose condition is undecided. ``gaps`` are index
+    files, or members of a ZipNum index, that could not be read. ``auto`` then uses another complete index, or asks the
+    columnar index for the keys of those members. If there is none, or if it costs more than ``sources`` allows, the
+    captures of the gaps are missing from the result, as far as ``sources.max_gaps`` allows.
 
     Raises ``UserInputError`` when the crawl does not have the index ``via``, or when it would read more than
     ``most_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
@@ -144,45 +146,48 @@ def look_up(
         read = [_READ_AS.get(column, column) for column in needed]
         sources = replace(sources, columns=tuple(dict.fromkeys((*sources.columns, *read))))
     with _open(crawl, subsets, sources, via) as indexes:
-        locator, why, gaps = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
+        locator, reason, gaps = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         if most_bytes is not None and (price := weight(locator.price(crawl, subsets, targets))) > most_bytes:
             raise UserInputError(
                 f"the look-up would read about {price / 1e6:,.0f} MB, more than {most_bytes / 1e6:,.0f}"
             )
-        named: set[str] = set()
-        taken = None if into is None else partial(_noting, into, named)
+        index_names: set[str] = set()
+        noting_sink = None if into is None else partial(_noting, into, index_names)
         try:
-            result = locator.locate(crawl, subsets, targets, taken)
+            result = locator.locate(crawl, subsets, targets, noting_sink)
         except RangeFault as fault:
             if via != AUTO or fault.kind is not FaultKind.WHOLE_OBJECT or ZIPNUM.name not in indexes.found:
                 raise
-            locator, why = indexes.found[ZIPNUM.name].open(), f"zipnum, since {fault.key} comes whole ({fault.detail})"
-            result = locator.locate(crawl, subsets, targets, taken)
+            locator, reason = (
+                indexes.found[ZIPNUM.name].open(),
+                f"zipnum, since {fault.key} comes whole ({fault.detail})",
+            )
+            result = locator.locate(crawl, subsets, targets, noting_sink)
         if result.unread and via == AUTO:
-            result = _with_columnar(indexes, crawl, subsets, targets, sources, result, taken)
+            result = _with_columnar(indexes, crawl, subsets, targets, sources, result, noting_sink)
         if result.gaps is not None:
             if not result.gaps.allowed(sources.max_gaps):
                 raise index_incomplete([result.gaps])
             gaps = result.gaps
-        notes = (f"index: {why}", *indexes.notes, *result.notes)
+        notes = (f"index: {reason}", *indexes.notes, *result.notes)
         captures = dict(result.captures)
-        named.update(name for table in captures.values() for name in pc.unique(table["located_by"]).to_pylist())
+        index_names.update(name for table in captures.values() for name in pc.unique(table["located_by"]).to_pylist())
         segments = None
-        if crawl == CRAWL_2012 and BTREE.name in named:
+        if crawl == CRAWL_2012 and BTREE.name in index_names:
             segments, note = _valid_segments(sources.transport)
             counting = {slug: of_segments(table, segments) for slug, table in captures.items()}
             outside = sum(table.num_rows - (pc.sum(counting[slug]).as_py() or 0) for slug, table in captures.items())
             captures = {slug: table.filter(counting[slug]) for slug, table in captures.items()}
             notes += (*note, *outside_notes(outside))
-    unknown = sum(pc.sum(pc.starts_with(table["meant"], OPEN)).as_py() or 0 for table in captures.values())
-    if unknown:
-        notes += (f"of {unknown:,} captures the index does not tell whether they are meant; their pages will",)
+    undecided_count = sum(pc.sum(pc.starts_with(table["meant"], OPEN)).as_py() or 0 for table in captures.values())
+    if undecided_count:
+        notes += (f"of {undecided_count:,} captures the index does not tell whether they are meant; their pages will",)
     return replace(
         result,
         captures=captures,
         notes=notes,
         index=locator.name,
-        why=why,
+        why=reason,
         gaps=gaps,
         index_version=indexes.found[locator.name].version,
         segments=segments,
@@ -193,11 +198,11 @@ def look_up(
 def price_lookup(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
 ) -> LookupPrice:
-    """What ``look_up`` would read; ``index`` and ``why`` say of which index. Raises as ``look_up`` does."""
+    """What ``look_up`` would read; ``index`` and ``reason`` say of which index. Raises as ``look_up`` does."""
     with _open(crawl, subsets, sources, via) as indexes:
-        locator, why, _ = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
-        found = locator.price(crawl, subsets, targets)
-    return replace(found, index=locator.name, why=why)
+        locator, reason, _ = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
+        estimate = locator.price(crawl, subsets, targets)
+    return replace(estimate, index=locator.name, why=reason)
 
 
 @contextmanager
@@ -206,8 +211,8 @@ def open_locators(
 ) -> Iterator[dict[str, Callable[[], Locator]]]:
     """Maps the name of each index of ``crawl`` to a function that opens its locator; closes all when the block ends.
 
-    The columnar index is among them where all of ``subsets`` were harvested. In the ARC years only those are looked for
-    that ``via`` can mean.
+    The columnar index is included if all of ``subsets`` were harvested. In the ARC years only the indexes that ``via``
+    allows are searched for.
     """
     with _open(crawl, subsets, sources, via) as indexes:
         yield indexes.available
@@ -226,27 +231,31 @@ class _Indexes:
     @property
     def available(self) -> dict[str, Callable[[], Locator]]:
         """What opens the locator of each."""
-        return {name: one.open for name, one in self.found.items()}
+        return {name: index.open for name, index in self.found.items()}
 
 
 def _choose(
     indexes: _Indexes, crawl: str, subsets: Sequence[str], targets: Sequence[Target], via: str, max_gaps: float
 ) -> tuple[Locator, str, IndexGaps | None]:
     """The locator to use, the reason in words, and the holes that its answer will have."""
-    available, lacking = indexes.available, indexes.lacking
-    if lacking and (via == PARQUET.name or (via == AUTO and not available)):
-        raise not_harvested(crawl, lacking)
+    available, missing_subsets = indexes.available, indexes.lacking
+    if missing_subsets and (via == PARQUET.name or (via == AUTO and not available)):
+        raise not_harvested(crawl, missing_subsets)
     columnar = indexes.catalog if via in (AUTO, PARQUET.name) else None
     gaps = None if columnar is None else find_gaps(columnar, crawl, subsets)
     if gaps is None:
-        chosen, why = choose(available, crawl, subsets, targets, via)
-        unasked = f" (parquet is not harvested for {' and '.join(lacking)})" if lacking and via == AUTO else ""
-        return chosen, why + unasked, None
+        locator, reason = choose(available, crawl, subsets, targets, via)
+        unasked = (
+            f" (parquet is not harvested for {' and '.join(missing_subsets)})"
+            if missing_subsets and via == AUTO
+            else ""
+        )
+        return locator, reason + unasked, None
     if via == AUTO:
         for name, kind in index_kinds().items():
-            other = indexes.found.get(name) if kind.by_itself and name != PARQUET.name else None
-            if other is not None and (other.subsets is None or set(subsets) <= set(other.subsets)):
-                return other.open(), f"{name}, which is whole, while {gaps.what} could not be read", None
+            alternative = indexes.found.get(name) if kind.by_itself and name != PARQUET.name else None
+            if alternative is not None and (alternative.subsets is None or set(subsets) <= set(alternative.subsets)):
+                return alternative.open(), f"{name}, which is whole, while {gaps.what} could not be read", None
     if PARQUET.name not in available or not gaps.allowed(max_gaps):
         raise index_incomplete([gaps])
     return available[PARQUET.name](), f"parquet, although {gaps.what} could not be read", gaps
@@ -259,41 +268,41 @@ def _with_columnar(
     targets: Sequence[Target],
     sources: IndexSources,
     result: LookupResult,
-    into: Into | None,
+    sink: Into | None,
 ) -> LookupResult:
     """``result`` of a ZipNum index, with what the columnar one has of the members that could not be read. Where that
     cannot be had, the gap says why."""
     gaps = result.gaps
     assert gaps is not None, "members were unread"
     columnar = indexes.found[PARQUET.name].open() if PARQUET.name in indexes.found else None
-    whole = indexes.catalog is not None and find_gaps(indexes.catalog, crawl, subsets) is None
-    if not isinstance(columnar, ParquetLocator) or not whole:
+    is_harvest_complete = indexes.catalog is not None and find_gaps(indexes.catalog, crawl, subsets) is None
+    if not isinstance(columnar, ParquetLocator) or not is_harvest_complete:
         return result
     keys = RangeSet(result.unread)
     price = columnar.price(crawl, subsets, targets, keys)
     size = price.bytes if price.likely_bytes is None else price.likely_bytes
     if _is_more(price.requests, sources.max_requests) or _is_more(size, sources.max_bytes):
-        dear = (
+        over_limit = (
             f"the columnar index would tell, at about {price.requests:,} requests and {human_bytes(size)}, more than "
             "CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES allows"
         )
-        return replace(result, gaps=replace(gaps, unasked=dear))
+        return replace(result, gaps=replace(gaps, unasked=over_limit))
     try:
-        more = columnar.locate(crawl, subsets, targets, into, keys)
+        columnar_result = columnar.locate(crawl, subsets, targets, sink, keys)
     except DataFault as fault:
         return replace(result, gaps=replace(gaps, unasked=f"the columnar index cannot be read either ({fault})"))
     note = f"{gaps.what} could not be read ({gaps.named}): the columnar index was asked for their captures"
     return LookupResult(
-        {slug: united(table, result.captures[slug]) for slug, table in more.captures.items()},
-        result.requests + more.requests,
-        result.bytes + more.bytes,
-        result.seconds + more.seconds,
-        (*result.notes, note, *more.notes),
+        {slug: united(table, result.captures[slug]) for slug, table in columnar_result.captures.items()},
+        result.requests + columnar_result.requests,
+        result.bytes + columnar_result.bytes,
+        result.seconds + columnar_result.seconds,
+        (*result.notes, note, *columnar_result.notes),
     )
 
 
-def _is_more(cost: int, most: int | None) -> bool:
-    return most is not None and cost > most
+def _is_more(cost: int, limit: int | None) -> bool:
+    return limit is not None and cost > limit
 
 
 @contextmanager
@@ -321,10 +330,10 @@ def _ranges_needed() -> Iterator[None]:
         raise whole_files(fault) from fault
 
 
-def _noting(into: Into, named: set[str], slug: str, rows: pa.Table) -> None:
+def _noting(sink: Into, index_names: set[str], slug: str, rows: pa.Table) -> None:
     """Hands ``rows`` on, and notes the indexes that named them."""
-    named.update(pc.unique(rows["located_by"]).to_pylist())
-    into(slug, rows)
+    index_names.update(pc.unique(rows["located_by"]).to_pylist())
+    sink(slug, rows)
 
 
 def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[str, ...]]:
@@ -332,26 +341,26 @@ def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[
     key = segments_key(CRAWL_2012)
 
     def parse(data: bytes) -> tuple[tuple[int, ...], list[DataFault]]:
-        odd: list[DataFault] = []
-        segments = parse_valid_segments(data, key, odd=odd)
-        refuse_odd_list(odd, len(segments))
-        return segments, odd
+        faults: list[DataFault] = []
+        segments = parse_valid_segments(data, key, odd=faults)
+        refuse_odd_list(faults, len(segments))
+        return segments, faults
 
     try:
-        segments, odd = transport.read_parsed(key, parse)
+        segments, faults = transport.read_parsed(key, parse)
     except RangeFault as fault:
         if fault.kind is not FaultKind.NOT_FOUND:
             raise
         return None, (f"there is no {key}: captures of all segments are taken",)
-    return frozenset(map(str, segments)), describe_odd_lines(odd, key)
+    return frozenset(map(str, segments)), describe_odd_lines(faults, key)
 
 
 def of_segments(captures: pa.Table | pa.RecordBatch, segments: frozenset[str] | None) -> pa.Array | pa.ChunkedArray:
     """For each of ``captures`` whether it counts: those that a tree alone names are to be of one of ``segments``."""
     if segments is None:
         return pa.array([True] * captures.num_rows, pa.bool_())
-    others = pc.not_equal(captures["located_by"], BTREE.name)
-    return pc.or_(others, pc.is_in(captures["warc_segment"], pa.array(sorted(segments), pa.string())))
+    is_not_tree = pc.not_equal(captures["located_by"], BTREE.name)
+    return pc.or_(is_not_tree, pc.is_in(captures["warc_segment"], pa.array(sorted(segments), pa.string())))
 
 
 def outside_notes(count: int) -> tuple[str, ...]:
@@ -373,12 +382,12 @@ class Agreement:
         return self.left == self.right == self.both
 
 
-def agree(one: LookupResult, other: LookupResult) -> Agreement:
+def agree(first_result: LookupResult, second_result: LookupResult) -> Agreement:
     """Compares two answers for the same targets, whatever indexes they came from.
 
     URLs are compared as SURT keys: a B-tree's URL has lost a fragment or gained a slash.
     """
-    left, right = _places(one), _places(other)
+    left, right = _places(first_result), _places(second_result)
     return Agreement(len(left & right), len(left), len(right))
 
 

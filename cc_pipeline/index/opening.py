@@ -81,8 +81,8 @@ class Sought:
     @cached_property
     def has_published_tree(self) -> bool:
         """Whether the source gives the B-tree of 2012, where it is the one to ask."""
-        wanted = self.built_tree is None and self.crawl == CRAWL_2012 and self.via != ZIPNUM.name
-        return wanted and self.sources.transport.exists(URL_INDEX_2012)
+        is_needed = self.built_tree is None and self.crawl == CRAWL_2012 and self.via != ZIPNUM.name
+        return is_needed and self.sources.transport.exists(URL_INDEX_2012)
 
 
 def find_columnar(sought: Sought) -> Opened | None:
@@ -93,8 +93,8 @@ def find_columnar(sought: Sought) -> Opened | None:
     catalog = sought.catalog = sought.closing.enter_context(sources.catalog())
     covered = catalog.coverage(crawl).to_pylist()
     sought.lacking = unharvested(catalog, crawl, subsets) if covered else ()
-    asked = [row for row in covered if row["subset"] in subsets]
-    if sought.lacking or not any(row["harvested"] or not row["expected"] for row in asked):
+    requested_rows = [row for row in covered if row["subset"] in subsets]
+    if sought.lacking or not any(row["harvested"] or not row["expected"] for row in requested_rows):
         return None
     transport = sources.transport
     footers = FooterStore(sources.footers) if sources.footers else None
@@ -112,17 +112,17 @@ def find_zipnum(sought: Sought) -> Opened | None:
     sources, crawl = sought.sources, sought.crawl
     if crawl in ARC_CRAWLS:
         tree = sought.has_published_tree
-        found = None if sought.via == BTREE.name else _cluster_of_arc_years(sought, tree=tree)
+        open_cluster = None if sought.via == BTREE.name else _cluster_of_arc_years(sought, tree=tree)
     else:
         needed = PARQUET.name not in sought.found or sought.via == ZIPNUM.name
-        found = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=needed)
-    if found is None:
+        open_cluster = None if index_is_built(crawl) else _cluster_if_told(crawl, sources, needed=needed)
+    if open_cluster is None:
         return None
     sought.closing.callback(sources.clusters.keep)
     return Opened(
-        lambda: ZipNumLocator(sources.transport, crawl, found.cluster, sources.clusters.members, may_lack=True),
-        found.version,
-        dict.fromkeys(sought.subsets, found.size),
+        lambda: ZipNumLocator(sources.transport, crawl, open_cluster.cluster, sources.clusters.members, may_lack=True),
+        open_cluster.version,
+        dict.fromkeys(sought.subsets, open_cluster.size),
     )
 
 
@@ -161,19 +161,19 @@ def _cluster_of_arc_years(sought: Sought, *, tree: bool) -> OpenCluster | None:
     and, where the source gives the ``tree``, an object that it refuses alone: buckets that must not be listed say 403
     for what they lack."""
     crawl, sources = sought.crawl, sought.sources
-    told = _has_cluster(crawl, sources)
-    if told is None and tree:
+    has_cluster = _has_cluster(crawl, sources)
+    if has_cluster is None and tree:
         sought.notes.append(f"{cluster_key(crawl)} is refused, and taken for absent: the B-tree alone answers")
         return None
-    if told is False:
+    if has_cluster is False:
         return None
-    found = _cluster_if_told(crawl, sources, needed=True)
-    if found is None and told:
+    cluster = _cluster_if_told(crawl, sources, needed=True)
+    if cluster is None and has_cluster:
         raise EnvironmentFault(
             f"{cluster_key(crawl)} was there within the last day, and is not now",
             "Run it again later, or ask the B-tree alone, if the crawl has one: --via btree",
         )
-    return found
+    return cluster
 
 
 def _has_cluster(crawl: str, sources: IndexSources) -> bool | None:
@@ -196,7 +196,9 @@ def _marks(opened: Callable[[], Catalog] | None) -> list[Mark]:
             groups = catalog.row_groups_for(crawl, None, [KeyRange(b"", None)])
             groups = groups.filter(pc.is_valid(groups[f"{KEY_COLUMN}_min"])).sort_by(f"{KEY_COLUMN}_min")
             if groups.num_rows:
-                behind = pc.cumulative_sum(groups["rows"])
-                before = pc.divide(pc.cast(pc.subtract(behind, groups["rows"]), pa.float64()), behind[-1])
-                return list(zip(groups[f"{KEY_COLUMN}_min"].to_pylist(), before.to_pylist(), strict=True))
+                rows_through = pc.cumulative_sum(groups["rows"])
+                shares_before = pc.divide(
+                    pc.cast(pc.subtract(rows_through, groups["rows"]), pa.float64()), rows_through[-1]
+                )
+                return list(zip(groups[f"{KEY_COLUMN}_min"].to_pylist(), shares_before.to_pylist(), strict=True))
     return []

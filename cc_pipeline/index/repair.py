@@ -65,10 +65,10 @@ def read_bounds(
     low: bytes | None = None
     high: bytes | None = None
     for batch in decode_batches(layout, data, rows, _BATCH_ROWS, source=source, offset=offset):
-        found = pc.min_max(batch.cast(pa.large_binary())).as_py()
-        if found["min"] is not None:
-            low = found["min"] if low is None else min(low, found["min"])
-            high = found["max"] if high is None else max(high, found["max"])
+        extremes = pc.min_max(batch.cast(pa.large_binary())).as_py()
+        if extremes["min"] is not None:
+            low = extremes["min"] if low is None else min(low, extremes["min"])
+            high = extremes["max"] if high is None else max(high, extremes["max"])
     return None if low is None or high is None else (low, high)
 
 
@@ -84,8 +84,8 @@ class RepairLog:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
             return {}
-        found = (_parsed(line) for line in lines)
-        return {(bounds.path, bounds.row_group): bounds for bounds in found if bounds is not None}
+        parsed_lines = (_parsed(line) for line in lines)
+        return {(bounds.path, bounds.row_group): bounds for bounds in parsed_lines if bounds is not None}
 
     def add(self, bounds: KeyBounds) -> None:
         """Keeps one row group's bounds. Raises ``EnvironmentFault`` when the disk refuses."""
@@ -112,17 +112,17 @@ class RepairLog:
 
 def known_bounds(footers: CrawlFooters) -> dict[tuple[str, int], KeyBounds]:
     """The bounds that were read of the files as ``footers`` have them now, by path and row group."""
-    noted = RepairLog(footers.folder).read()
+    logged_bounds = RepairLog(footers.folder).read()
     # the bounds of a file's row groups are of one and the same file mostly
-    same: dict[tuple[str, str | None, int, str], bool] = {}
-    found = {}
-    for place, bounds in noted.items():
+    is_current: dict[tuple[str, str | None, int, str], bool] = {}
+    valid_bounds = {}
+    for place, bounds in logged_bounds.items():
         file = (bounds.path, bounds.etag, bounds.size, bounds.footer)
-        if file not in same:
-            same[file] = bounds.are_of(footers)
-        if same[file]:
-            found[place] = bounds
-    return found
+        if file not in is_current:
+            is_current[file] = bounds.are_of(footers)
+        if is_current[file]:
+            valid_bounds[place] = bounds
+    return valid_bounds
 
 
 def apply_bounds(row_groups: pa.Table, bounds: Mapping[tuple[str, int], KeyBounds]) -> pa.Table:
@@ -134,11 +134,11 @@ def apply_bounds(row_groups: pa.Table, bounds: Mapping[tuple[str, int], KeyBound
     places = zip(row_groups["path"].to_pylist(), row_groups["row_group"].to_pylist(), strict=True)
     changed = False
     for row, place in enumerate(places):
-        known = bounds.get(place)
-        if known is None or columns[names[2]][row] is not None:
+        repaired = bounds.get(place)
+        if repaired is None or columns[names[2]][row] is not None:
             continue
         changed = True
-        for name, value in zip(names, (known.minimum, known.maximum, REPAIRED, False, False), strict=True):
+        for name, value in zip(names, (repaired.minimum, repaired.maximum, REPAIRED, False, False), strict=True):
             columns[name][row] = value
     if not changed:
         return row_groups
@@ -251,27 +251,27 @@ class _Run:
 def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> RepairPlan:
     """The row groups of a crawl that have no key bounds, from the stored footers alone."""
     footers = store.read(crawl)
-    known = known_bounds(footers)
-    found: list[RowGroupWithout] = []
-    hopeless: list[tuple[str, int, str]] = []
+    stored_bounds = known_bounds(footers)
+    repairable: list[RowGroupWithout] = []
+    unrepairable: list[tuple[str, int, str]] = []
     for entry, rows in _decoded(index_files, footers):
         for group in rows.row_groups:
             path = entry.path
             if group.statistics[KEY_COLUMN].source is not None or not group.rows:
                 continue
-            if (path, group.row_group) in known:
+            if (path, group.row_group) in stored_bounds:
                 continue
             chunk = group.chunks.get(KEY_COLUMN)
             column = rows.schema.column(KEY_COLUMN)
             if chunk is None or column is None:
-                hopeless.append((path, group.row_group, f"it has no column {KEY_COLUMN}"))
+                unrepairable.append((path, group.row_group, f"it has no column {KEY_COLUMN}"))
             elif chunk.encrypted or chunk.elsewhere:
-                hopeless.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
+                unrepairable.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:
                 layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, codec_number(chunk.codec))
                 file = (path, entry.etag, entry.file_size, footer_digest(footers.footer(path)))
-                found.append(RowGroupWithout(*file, group.row_group, group.rows, layout, chunk))
-    return RepairPlan(tuple(found), sum(group.chunk.size for group in found), tuple(hopeless))
+                repairable.append(RowGroupWithout(*file, group.row_group, group.rows, layout, chunk))
+    return RepairPlan(tuple(repairable), sum(group.chunk.size for group in repairable), tuple(unrepairable))
 
 
 def repair_row_groups(
@@ -290,16 +290,16 @@ def repair_row_groups(
     """
     started = time.monotonic()
     plan = plan_repair(crawl, index_files, store)
-    chosen = plan.row_groups if most is None else plan.row_groups[:most]
+    selected_groups = plan.row_groups if most is None else plan.row_groups[:most]
     run = _Run(RepairLog(store.crawl_folder(crawl)), failed=list(plan.hopeless))
-    asked = (
+    ranges = (
         ByteRange(group.path, group.chunk.offset, group.chunk.size, group.etag, group, total=group.file_size)
-        for group in chosen
+        for group in selected_groups
     )
-    for outcome in same_files(transport, store).read_many(asked):
+    for outcome in same_files(transport, store).read_many(ranges):
         run.take(outcome)
         if on_progress is not None:
-            on_progress(run.requests, len(chosen))
+            on_progress(run.requests, len(selected_groups))
     return RepairReport(
         crawl,
         run.repaired,

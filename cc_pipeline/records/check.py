@@ -57,7 +57,7 @@ class Examined:
         return self.reason == DataKind.GZIP_TRUNCATED.value or (plain and self.reason == DataKind.LENGTH_MISMATCH.value)
 
 
-def examine(data: bytes, promise: Promise, *, fail_on_digest: bool = False, limit: int = DEFAULT_LIMIT) -> Examined:
+def examine(data: bytes, expected: Promise, *, fail_on_digest: bool = False, limit: int = DEFAULT_LIMIT) -> Examined:
     """Judges ``data``, the bytes at the promised place; inflates at most ``limit`` bytes."""
     if not data:
         return _bad(FaultKind.EMPTY_BODY, "no bytes", data)
@@ -66,56 +66,56 @@ def examine(data: bytes, promise: Promise, *, fail_on_digest: bool = False, limi
     member, content = data, data
     if gzipped:
         try:
-            inflated = inflate_member(data, promise.key, promise.offset, limit)
+            inflated = inflate_member(data, expected.key, expected.offset, limit)
         except DataFault as fault:
             return _bad(fault.kind, fault.reason, data)
         member, content = data[: inflated.consumed], inflated.content
-        if inflated.consumed != len(data) and promise.length is not None:
+        if inflated.consumed != len(data) and expected.length is not None:
             notes.append(f"the member ends {len(data) - inflated.consumed} bytes before the promised length")
-    elif not _looks_like_a_record(data, promise.archive_format):
+    elif not _looks_like_a_record(data, expected.archive_format):
         return _bad(DataKind.NOT_GZIP, f"begins with {data[:8].hex(' ')}", data)
     # where a plain record ends, itself says where nobody else does
-    open_ended = promise.length is None and not gzipped
-    end = (arc if promise.archive_format == "arc" else warc).wanted(data) if open_ended else 0
+    open_ended = expected.length is None and not gzipped
+    end = (arc if expected.archive_format == "arc" else warc).wanted(data) if open_ended else 0
     if end < 0:
         return _bad(DataKind.LENGTH_MISMATCH, f"its header does not end within {len(data)} bytes", data)
     try:
-        if promise.archive_format == "arc":
-            record = arc.parse_record(content, promise.key, promise.offset, sound=gzipped)
+        if expected.archive_format == "arc":
+            record = arc.parse_record(content, expected.key, expected.offset, sound=gzipped)
         else:
-            record = warc.parse_record(content, promise.key, promise.offset)
+            record = warc.parse_record(content, expected.key, expected.offset)
     except DataFault as fault:
         return _bad(fault.kind, fault.reason, data)
     if open_ended and flag.BYTES_AFTER_RECORD in record.flags:
         end = len(data) - len(data[end:].lstrip(b"\r\n"))
-        return examine(data[:end], promise, fail_on_digest=fail_on_digest, limit=limit)
-    return _compare(record, promise, member, content, notes, fail_on_digest)
+        return examine(data[:end], expected, fail_on_digest=fail_on_digest, limit=limit)
+    return _compare(record, expected, member, content, notes, fail_on_digest)
 
 
 def _compare(
-    record: ArchivedRecord, promise: Promise, member: bytes, content: bytes, notes: list[str], fail_on_digest: bool
+    record: ArchivedRecord, expected: Promise, member: bytes, content: bytes, notes: list[str], fail_on_digest: bool
 ) -> Examined:
     if record.record_type not in _CAPTURE_TYPES:
         return Examined("wrong_type", f"a {record.record_type} record", None, record, member, content)
-    if not _same_target(record.url, promise):
+    if not _same_target(record.url, expected):
         detail = f"the record is of {record.url[:300]!r}"
         return Examined("wrong_target", detail, None, record, member, content)
-    check = digest_check(record, promise.digest)
+    check = digest_check(record, expected.digest)
     if check == "mismatch":
-        promised = promise.digest or record.declared_digest
-        detail = f"payload sha1 is {record.payload_digest}, promised {promised}"
-        if fail_on_digest and promise.crawl not in KNOWN_BAD_DIGESTS:
+        expected_digest = expected.digest or record.declared_digest
+        detail = f"payload sha1 is {record.payload_digest}, promised {expected_digest}"
+        if fail_on_digest and expected.crawl not in KNOWN_BAD_DIGESTS:
             return Examined("digest_mismatch", detail, check, record, member, content)
         notes.append(detail)
     notes.extend(record.flags)
     return Examined(None, "; ".join(notes) or None, check, record, member, content)
 
 
-def digest_check(record: ArchivedRecord, promised: str | None) -> str:
+def digest_check(record: ArchivedRecord, expected_digest: str | None) -> str:
     """One of ``DIGEST_CHECKS``: the payload against the index's digest, else against the record's own claim."""
     if record.record_type == "revisit":
         return "unchecked"
-    claimed = declared(promised) or record.declared_digest
+    claimed = declared(expected_digest) or record.declared_digest
     if claimed is None:
         return "absent"
     if (
@@ -129,12 +129,12 @@ def digest_check(record: ArchivedRecord, promised: str | None) -> str:
     return "match" if verdict else "mismatch"
 
 
-def _same_target(url: str, promise: Promise) -> bool:
-    if promise.url is None or url == promise.url:
+def _same_target(url: str, expected: Promise) -> bool:
+    if expected.url is None or url == expected.url:
         return True
     key = surt_key(url)
     # legacy indexes hold a URL made from the key, so scheme, "www." and case may differ
-    return key in (promise.surtkey, surt_key(promise.url))
+    return key in (expected.surtkey, surt_key(expected.url))
 
 
 def _looks_like_a_record(data: bytes, archive_format: str) -> bool:

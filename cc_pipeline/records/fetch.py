@@ -102,12 +102,12 @@ def fetch_records(
     this crawl; it is called only where a killed run left some of other captures. ``scratch`` is a folder for rows that
     do not fit memory; the caller deletes it. Raises ``EnvironmentFault`` when the disk or the lake's own place fails.
     """
-    left = Left(storage, order.crawl, planned.places, scratch)
+    killed_runs = Left(storage, order.crawl, planned.places, scratch)
     if holding is not None:
-        holding(left.files)
-    planned = replace(planned, left=left.rows.batches())
+        holding(killed_runs.files)
+    planned = replace(planned, left=killed_runs.rows.batches())
     result = fetch_planned(planned, order, transport, storage, keep=keep, progress=progress)
-    return replace(result, settled=left.settled(result.files, in_table))
+    return replace(result, settled=killed_runs.settled(result.files, in_table))
 
 
 def fetch_planned(
@@ -125,9 +125,9 @@ def fetch_planned(
     ``halt`` is asked before each range whether anything more is to be asked of the source. ``settled`` of the result
     are the new files alone.
     """
-    crawl, options, wanted = order.crawl, order.options, len(planned.places)
-    files = sum(1 for _ in planned.places.files) if wanted > options.group else 0
-    run = FetchRun(transport, crawl, options, progress, wanted, files, halt)
+    crawl, options, planned_count = order.crawl, order.options, len(planned.places)
+    files = sum(1 for _ in planned.places.files) if planned_count > options.group else 0
+    run = FetchRun(transport, crawl, options, progress, planned_count, files, halt)
     info = {
         "software": options.software,
         "format": "WARC File Format 1.0",
@@ -140,7 +140,7 @@ def fetch_planned(
         storage, crawl, order.commit, lambda kind, name: segment_head(kind, name, info), options.rotation
     )
     started = time.monotonic()
-    before = replace(transport.stats, served=transport.stats.served.copy())
+    stats_before = replace(transport.stats, served=transport.stats.served.copy())
     reused = adopted = 0
     outcomes: Counter[str] = Counter()
     stored: set[str | None] = set()
@@ -149,8 +149,8 @@ def fetch_planned(
         for group, is_last in _and_whether_last(in_groups(planned.captures, options.group)):
             run.begin(group)
             end = tuple(group.column(name)[-1].as_py() for name in PLACE_NAME)
-            taken = run.take(_rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
-            reused, adopted = reused + taken[0], adopted + taken[1]
+            counts = run.take(_rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
+            reused, adopted = reused + counts[0], adopted + counts[1]
             run.fetch(writer)
             # a source that gives nothing does not have to be remembered capture by capture
             if is_last or run.carried > options.group:
@@ -168,8 +168,8 @@ def fetch_planned(
     return RecordsResult(
         reused=reused,
         adopted=adopted,
-        requests=transport.stats.requests - before.requests,
-        bytes=transport.stats.bytes - before.bytes,
+        requests=transport.stats.requests - stats_before.requests,
+        bytes=transport.stats.bytes - stats_before.bytes,
         seconds=time.monotonic() - started,
         files=tuple(writer.files),
         stored=frozenset(name for name in stored if name is not None),
@@ -178,16 +178,16 @@ def fetch_planned(
         answered=run.answered,
         asked=run.asked,
         outcomes=outcomes,
-        notes=_of_places(transport, before.served),
+        notes=_of_places(transport, stats_before.served),
         witnesses=run.witnesses,
         kept_back=run.kept_back + run.outcomes.kept_back,
     )
 
 
-def _of_places(transport: Transport | NamedPlaces, before: Counter[str]) -> tuple[str, ...]:
+def _of_places(transport: Transport | NamedPlaces, served_before: Counter[str]) -> tuple[str, ...]:
     """What there is to say of several places: which served in another's place, and whether they differ."""
     stats = transport.stats
-    served = stats.served - before
+    served = stats.served - served_before
     mirrors = {place: count for place, count in served.items() if place != transport.sources[0]}
     notes = [f"{count:,} answers came from the mirror {place}" for place, count in mirrors.items()]
     return (*notes, *stats.differing.values())
@@ -217,11 +217,11 @@ class Left:
         for rows in _batches(adopt(storage, crawl)):
             self.files.update(row["stored_file"] for row in rows)
             batch = pa.RecordBatch.from_pylist(rows, schema=HELD_SCHEMA)
-            wanted = places.among(batch)
-            self.rows.add(batch.filter(wanted))
-            strange = batch.select(_STRANGE_SCHEMA.names).filter(pc.invert(wanted))
-            self._strange.add(strange)
-            self._strange_places.add(strange)
+            is_planned = places.among(batch)
+            self.rows.add(batch.filter(is_planned))
+            foreign_rows = batch.select(_STRANGE_SCHEMA.names).filter(pc.invert(is_planned))
+            self._strange.add(foreign_rows)
+            self._strange_places.add(foreign_rows)
 
     def settled(
         self, new: Iterable[str], in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None
@@ -235,14 +235,14 @@ class Left:
         if not self._strange.rows:
             return set()
         places = self._strange_places.places()
-        known = np.zeros(len(places), bool)
+        is_stored = np.zeros(len(places), bool)
         for batch in in_table() if in_table is not None else ():
-            found = places.positions(batch)
-            known[found[found >= 0]] = True
+            positions = places.positions(batch)
+            is_stored[positions[positions >= 0]] = True
         needed: set[str] = set()
         for batch in self._strange.batches():
-            lacking = pa.array(~known[places.positions(batch)])
-            needed.update(pc.unique(batch.column("stored_file").filter(lacking)).to_pylist())
+            is_unstored = pa.array(~is_stored[places.positions(batch)])
+            needed.update(pc.unique(batch.column("stored_file").filter(is_unstored)).to_pylist())
         return needed
 
 
@@ -260,8 +260,8 @@ class Alongside:
             if batch is None:
                 return
             files, offsets = (batch.column(name) for name in PLACE_NAME)
-            here = pc.and_(pc.equal(files, file or ""), pc.less_equal(offsets, -1 if offset is None else offset))
-            count = pc.sum(pc.or_(pc.less(files, file or ""), here)).as_py() or 0
+            is_passed = pc.and_(pc.equal(files, file or ""), pc.less_equal(offsets, -1 if offset is None else offset))
+            count = pc.sum(pc.or_(pc.less(files, file or ""), is_passed)).as_py() or 0
             self._ahead = batch.slice(count) if count < batch.num_rows else None
             if count:
                 yield batch.slice(0, count)
@@ -275,13 +275,13 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def _and_whether_last(groups: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
-    before: pa.Table | None = None
+    previous: pa.Table | None = None
     for group in groups:
-        if before is not None:
-            yield before, False
-        before = group
-    if before is not None:
-        yield before, True
+        if previous is not None:
+            yield previous, False
+        previous = group
+    if previous is not None:
+        yield previous, True
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:

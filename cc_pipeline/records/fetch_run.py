@@ -55,9 +55,9 @@ class _Here(Executor):
     """Does the work at once in the caller's thread. With few cores, handing it to a thread costs more than it saves."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        done: Future[T] = Future()
-        done.set_result(fn(*args, **kwargs))
-        return done
+        future: Future[T] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
 
 
 @contextmanager
@@ -89,11 +89,11 @@ class FetchRun:
         crawl: str,
         options: RecordOptions,
         progress: Progress | None,
-        wanted: int,
+        planned_count: int,
         files: int,
         halt: Halt | None = None,
     ) -> None:
-        """``wanted`` distinct captures are to come, of so many ``files`` (0: they are seen in the first group).
+        """``planned_count`` distinct captures are to come, of so many ``files`` (0: they are seen in the first group).
         ``halt`` is asked before each range is."""
         self.options = options
         self.fetched = 0
@@ -103,7 +103,7 @@ class FetchRun:
         self._crawl = crawl
         self._progress = progress
         self._halt = halt
-        self._wanted = wanted
+        self._wanted = planned_count
         self._done = 0
         self._bytes = 0
         self.asked = self._gave = False
@@ -137,10 +137,10 @@ class FetchRun:
         self.outcomes, self._captures = self.outcomes.carried_on(captures), captures
         self._columns, self._name = self.outcomes.columns, self.outcomes.name
 
-    def take(self, held: Iterable[Row], left: Iterable[Row]) -> tuple[int, int]:
+    def take(self, stored_rows: Iterable[Row], journaled_rows: Iterable[Row]) -> tuple[int, int]:
         """Uses what is stored: rows of the records table, then rows that a killed run left. How many each settles."""
-        reused = self.outcomes.take(held, self._usable, self._stays)
-        return reused, self.outcomes.take(left, self._usable_left)
+        reused = self.outcomes.take(stored_rows, self._usable, self._stays)
+        return reused, self.outcomes.take(journaled_rows, self._usable_left)
 
     def _usable(self, row: Row) -> bool:
         """Whether a held record need not be asked for again: not on request, nor because nothing settles its fate."""
@@ -156,8 +156,8 @@ class FetchRun:
 
     def _usable_left(self, row: Row) -> bool:
         """The same for a row of a run that was killed, which knew nothing of what this one was asked for."""
-        asked = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("settled") is False)
-        return not asked and self._judged_as_now(row)
+        is_requested = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("settled") is False)
+        return not is_requested and self._judged_as_now(row)
 
     def _judged_as_now(self, row: Row) -> bool:
         """Whether a digest that does not match was treated as ``fail_on_digest`` says now."""
@@ -186,43 +186,45 @@ class FetchRun:
         if ranges:
             self.asked = True
             self.patience.go_on(ranges)
-            with examining(self.options.examiners) as (pool, ahead):
-                self._pass(self._turns().in_order(ranges), writer, pool, ahead)
+            with examining(self.options.examiners) as (pool, max_pending):
+                self._pass(self._turns().in_order(ranges), writer, pool, max_pending)
 
     def finish(self, writer: SegmentWriter) -> None:
         """Asks again for what did not come, and gives an outcome to everything that has none. Raises as ``fetch``."""
         if not self.carried:
             return
-        turns = self._turns()
-        with examining(self.options.examiners) as (pool, ahead):
-            self._pass(turns.before_giving_up(), writer, pool, ahead)
-            self._pass(turns.doubts(), writer, pool, ahead)
+        scheduler = self._turns()
+        with examining(self.options.examiners) as (pool, max_pending):
+            self._pass(scheduler.before_giving_up(), writer, pool, max_pending)
+            self._pass(scheduler.doubts(), writer, pool, max_pending)
             for _ in range(self._places if self._places > 1 else 0):
-                self._pass(turns.elsewhere(), writer, pool, ahead)
-            self._pass(turns.before_giving_up(), writer, pool, ahead)
-            self._pass(turns.the_rest(), writer, pool, ahead)
-            self._pass(turns.in_parts(), writer, pool, ahead)
+                self._pass(scheduler.elsewhere(), writer, pool, max_pending)
+            self._pass(scheduler.before_giving_up(), writer, pool, max_pending)
+            self._pass(scheduler.the_rest(), writer, pool, max_pending)
+            self._pass(scheduler.in_parts(), writer, pool, max_pending)
             # each of several places may have other bytes
             rounds = self.options.tries + self._places - 1
             for attempt in range(2, rounds + 1):
                 self._last_try = attempt == rounds
-                self._pass(turns.one_by_one(), writer, pool, ahead)
+                self._pass(scheduler.one_by_one(), writer, pool, max_pending)
         self._give_up(writer)
         self._pending, self._last_try = Pending(), False
 
     def _give_up(self, writer: SegmentWriter) -> None:
         """Gives an outcome to everything that has none."""
-        gone = {key for key, state in self.patience.files.items() if state.gone}
-        settled = gone if gone and self.is_witnessed() else set()
+        missing_files = {key for key, state in self.patience.files.items() if state.gone}
+        settled = missing_files if missing_files and self.is_witnessed() else set()
         for planned, fault in self._pending.unread:
             for row in planned.rows:
                 self.outcomes.lose(row, fault.kind.value, fault.detail, fault.attempts, settled=planned.key in settled)
         reason, detail = self.patience.why_not_asked()
         for planned in self._pending.deferred:
             for row in planned.rows:
-                if planned.key in gone:
-                    told = "the file is not there: nothing else of it was asked for"
-                    self.outcomes.lose(row, FaultKind.NOT_FOUND.value, told, 0, settled=planned.key in settled)
+                if planned.key in missing_files:
+                    not_found_detail = "the file is not there: nothing else of it was asked for"
+                    self.outcomes.lose(
+                        row, FaultKind.NOT_FOUND.value, not_found_detail, 0, settled=planned.key in settled
+                    )
                 else:
                     self.outcomes.lose(row, reason, detail, 0, settled=False)
         for row in self._pending.again:
@@ -233,25 +235,25 @@ class FetchRun:
 
     def _is_over(self) -> bool:
         """Whether nothing more is asked of the source in this run."""
-        patience = self.patience
-        if self._halt is not None and self._halt(patience.is_refused):
-            patience.refused_elsewhere()
-        if not patience.at_its_end:
+        policy = self.patience
+        if self._halt is not None and self._halt(policy.is_refused):
+            policy.refused_elsewhere()
+        if not policy.at_its_end:
             return False
         # a source that has other things, and says of file after file that it is not there, is believed
-        if patience.only_says_no and self.is_witnessed():
-            patience.any_good = True
-        return patience.at_its_end
+        if policy.only_says_no and self.is_witnessed():
+            policy.any_good = True
+        return policy.at_its_end
 
     def is_witnessed(self) -> bool:
         """Whether the source has given a good record, in this run or a day before; else it is asked for one, once."""
         if not self.witnesses and self._found_witness is None:
-            found = None
+            known_good = None
             if not self.patience.is_refused_now:
-                found = find(self._transport, self.options.search, [*self.patience.files])
-            if found is not None:
-                self.witnesses[found[0]] = found[1]
-            self._found_witness = found is not None
+                known_good = find(self._transport, self.options.search, [*self.patience.files])
+            if known_good is not None:
+                self.witnesses[known_good[0]] = known_good[1]
+            self._found_witness = known_good is not None
         return bool(self.witnesses) or bool(self._found_witness)
 
     def conclude(self) -> None:
@@ -262,28 +264,31 @@ class FetchRun:
             else:
                 self.outcomes.reopen()
 
-    def _pass(self, asks: Iterator[Ask], writer: SegmentWriter, pool: Executor, ahead: int) -> None:
+    def _pass(self, range_requests: Iterator[Ask], writer: SegmentWriter, pool: Executor, max_pending: int) -> None:
         arrivals: deque[Arrival] = deque()
-        for outcome in self._transport.read_many(map(self._request, asks)):
-            ask = outcome.tag
-            assert isinstance(ask, Ask)
+        for outcome in self._transport.read_many(map(self._request, range_requests)):
+            range_request = outcome.tag
+            assert isinstance(range_request, Ask)
             offset, length = outcome.offset, outcome.length if isinstance(outcome, RangeFault) else len(outcome.data)
             assert offset is not None
             assert length is not None
             # of a range without a known end an object may have less, and it comes whole
-            whole = self._has_no_end(ask.planned)
-            if whole or offset + length == ask.planned.offset + ask.planned.length:
-                self.patience.used(ask.planned.key, ask.granted, outcome.attempts)
-            if not whole:
-                ask = replace(ask, planned=part_of(ask.planned, offset, length, self._columns["warc_record_offset"]))
+            is_open_ended = self._has_no_end(range_request.planned)
+            if is_open_ended or offset + length == range_request.planned.offset + range_request.planned.length:
+                self.patience.used(range_request.planned.key, range_request.granted, outcome.attempts)
+            if not is_open_ended:
+                range_request = replace(
+                    range_request,
+                    planned=part_of(range_request.planned, offset, length, self._columns["warc_record_offset"]),
+                )
             if isinstance(outcome, RangeFault):
-                self._failed(outcome, ask)
-            elif self._is_same_object(outcome, ask):
-                for row in ask.planned.rows:
+                self._failed(outcome, range_request)
+            elif self._is_same_object(outcome, range_request):
+                for row in range_request.planned.rows:
                     if self.outcomes.is_good(row):
                         continue
                     arrivals.append(self._examine(row, outcome, pool))
-                    if len(arrivals) >= ahead:
+                    if len(arrivals) >= max_pending:
                         self._conclude(arrivals.popleft(), writer)
             while arrivals and arrivals[0].verdict.done():
                 self._conclude(arrivals.popleft(), writer)
@@ -292,20 +297,29 @@ class FetchRun:
             self._conclude(arrivals.popleft(), writer)
         self._told()
         if self._growing:
-            turns = self._turns()
-            ranges, self._growing = [turns.alone(row) for row in self._growing], []
-            self._pass(turns.in_order(ranges), writer, pool, ahead)
+            scheduler = self._turns()
+            ranges, self._growing = [scheduler.alone(row) for row in self._growing], []
+            self._pass(scheduler.in_order(ranges), writer, pool, max_pending)
 
-    def _request(self, ask: Ask) -> ByteRange:
-        planned = ask.planned
+    def _request(self, range_request: Ask) -> ByteRange:
+        planned = range_request.planned
         avoid: frozenset[str] = frozenset()
         if self._places > 1:
             seen = (self._pending.bad[row].marks for row in planned.rows if row in self._pending.bad)
             avoid = frozenset(self.patience.files[planned.key].worse).union(*seen)
-        unknown = self._has_no_end(planned)
-        ends = () if unknown else self._ends(planned)
+        is_open_ended = self._has_no_end(planned)
+        ends = () if is_open_ended else self._ends(planned)
         return ByteRange(
-            planned.key, planned.offset, planned.length, None, ask, ask.granted, None, avoid, ends, unknown
+            planned.key,
+            planned.offset,
+            planned.length,
+            None,
+            range_request,
+            range_request.granted,
+            None,
+            avoid,
+            ends,
+            is_open_ended,
         )
 
     def _has_no_end(self, planned: PlannedRange) -> bool:
@@ -325,12 +339,12 @@ class FetchRun:
         if self._progress is not None:
             self._progress(self._done + len(self.outcomes.of), self._wanted, self._bytes)
 
-    def _failed(self, fault: RangeFault, ask: Ask) -> None:
+    def _failed(self, fault: RangeFault, range_request: Ask) -> None:
         self.patience.failed(fault)
-        if not ask.alone:
-            self._pending.unread.append((ask.planned, fault))
+        if not range_request.alone:
+            self._pending.unread.append((range_request.planned, fault))
             return
-        [row] = ask.planned.rows
+        [row] = range_request.planned.rows
         past_the_end = fault.kind is FaultKind.RANGE_NOT_SATISFIABLE
         bad = self._pending.bad.get(row)
         if bad is not None and bad.usable:
@@ -344,29 +358,30 @@ class FetchRun:
         if past_the_end:
             self._pending.past_the_end.add(row)
 
-    def _is_same_object(self, got: RangeBytes, ask: Ask) -> bool:
+    def _is_same_object(self, answer: RangeBytes, range_request: Ask) -> bool:
         """Whether this is the object that was asked before. If not, its rows wait for another try."""
-        self._bytes += len(got.data)
-        if self.patience.is_same_object(got.key, got.etag, got.source, first=got.first):
+        self._bytes += len(answer.data)
+        if self.patience.is_same_object(answer.key, answer.etag, answer.source, first=answer.first):
             return True
-        place, told = ask.planned, f"ETag {got.etag} is new"
-        if got.first or not self._pending.goes_on(place):
+        place, detail = range_request.planned, f"ETag {answer.etag} is new"
+        if answer.first or not self._pending.goes_on(place):
             self._failed(
-                range_fault(FaultKind.CHANGED_OBJECT, place.key, place.offset, place.length, told, got.attempts), ask
+                range_fault(FaultKind.CHANGED_OBJECT, place.key, place.offset, place.length, detail, answer.attempts),
+                range_request,
             )
         return False
 
-    def _examine(self, row: int, got: RangeBytes, pool: Executor) -> Arrival:
+    def _examine(self, row: int, answer: RangeBytes, pool: Executor) -> Arrival:
         columns = self._columns
-        start = columns["warc_record_offset"][row] - got.offset
+        start = columns["warc_record_offset"][row] - answer.offset
         length = self.outcomes.length(row)
-        data = got.data if len(got.data) == length else got.data[start : start + length]
-        promise = self._promise(row)
+        data = answer.data if len(answer.data) == length else answer.data[start : start + length]
+        expected = self._promise(row)
         # while other places may have the payload that the index names, another one will not do
-        strict = self.options.fail_on_digest or (self._places > 1 and not self.patience.files[got.key].alike)
-        verdict = pool.submit(examine, data, promise, fail_on_digest=strict)
-        attempts = got.attempts + (row in self._pending.bad)
-        return Arrival(row, data, attempts, verdict, got.source, got.unknown, got.request)
+        strict = self.options.fail_on_digest or (self._places > 1 and not self.patience.files[answer.key].alike)
+        verdict = pool.submit(examine, data, expected, fail_on_digest=strict)
+        attempts = answer.attempts + (row in self._pending.bad)
+        return Arrival(row, data, attempts, verdict, answer.source, answer.unknown, answer.request)
 
     def _promise(self, row: int) -> Promise:
         columns = self._columns
@@ -431,24 +446,24 @@ class FetchRun:
         row, data = arrival.row, arrival.data
         key = self._name(row)[0]
         state = self.patience.files[key]
-        before = self._pending.bad.get(row)
-        if before is not None and arrival.request in before.requests:
+        previous = self._pending.bad.get(row)
+        if previous is not None and arrival.request in previous.requests:
             return  # one answer, seen twice, says nothing of the source
         mark = hashlib.blake2b(data, digest_size=16).digest()
-        marks, same, changed = compared(before, arrival, mark, self._places)
-        if before is None:
+        marks, is_identical, changed = compared(previous, arrival, mark, self._places)
+        if previous is None:
             self.patience.bad(key)
         state.usable = state.usable or usable
-        state.same_again += same
+        state.same_again += is_identical
         state.other_again += changed
         state.alike = state.alike or (len(marks) > 1 and len(set(marks.values())) == 1)
         self._pending.forget(row)
-        requests = {arrival.request} if before is None else before.requests | {arrival.request}
+        requests = {arrival.request} if previous is None else previous.requests | {arrival.request}
         bad = Bad(marks, frozenset(requests), outcome, data, usable)
         # what a file full of damage has need not be read twice, once that was shown for some of it
-        if same or self._last_try or state.damaged or (usable and not self._pending.has_room(len(data))):
+        if is_identical or self._last_try or state.damaged or (usable and not self._pending.has_room(len(data))):
             self._pending.bad[row] = bad
-            self._set_aside(row, writer, settled=same or state.damaged)
+            self._set_aside(row, writer, settled=is_identical or state.damaged)
             return
         self._pending.doubt(row, bad, keep=usable or not state.good)
 

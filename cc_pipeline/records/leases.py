@@ -146,8 +146,8 @@ def lease(storage: RecordStorage, crawl: str, commit: str, targets: Iterable[str
     Read rows only inside the block, and leave it only after the commit. Raises ``EnvironmentFault`` where the lease
     cannot be written.
     """
-    with _kept(Lease(storage, crawl, commit, targets=targets)) as mine:
-        yield mine
+    with _kept(Lease(storage, crawl, commit, targets=targets)) as file_lease:
+        yield file_lease
 
 
 @contextmanager
@@ -156,19 +156,19 @@ def lease_of(
 ) -> Iterator[Lease]:
     """A lease in ``folder`` (``RUNS`` or ``PURGES``) about ``targets`` (slugs) that is renewed until the end of the
     block. Look for those of others only inside it. Raises ``EnvironmentFault`` where the lease cannot be written."""
-    with _kept(Lease(storage, "", uuid.uuid4().hex, targets=targets, folder=folder, crawls=crawls)) as mine:
-        yield mine
+    with _kept(Lease(storage, "", uuid.uuid4().hex, targets=targets, folder=folder, crawls=crawls)) as file_lease:
+        yield file_lease
 
 
 @contextmanager
-def _kept(mine: Lease) -> Iterator[Lease]:
-    mine.renew()
+def _kept(file_lease: Lease) -> Iterator[Lease]:
+    file_lease.renew()
     ended = threading.Event()
 
     def keep() -> None:
         while not ended.wait(LIFE / _RENEWALS):
             try:
-                mine.renew()
+                file_lease.renew()
             except LeaseRanOut:
                 return
             except CcPipelineError:
@@ -178,18 +178,18 @@ def _kept(mine: Lease) -> Iterator[Lease]:
     keeper = threading.Thread(target=keep, name="cc-pipeline-lease", daemon=True)
     keeper.start()
     try:
-        yield mine
+        yield file_lease
     finally:
         ended.set()
         keeper.join()
         # one that cannot be removed ends by itself
         with suppress(CcPipelineError):
-            mine.end()
+            file_lease.end()
 
 
 def living(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[Holding]:
     """The leases on a crawl that hold now. Raises ``EnvironmentFault`` where they cannot be read."""
-    return [holding for holding, living in _read(storage, _folder(storage, crawl), clock) if living]
+    return [holding for holding, is_active in _read(storage, _folder(storage, crawl), clock) if is_active]
 
 
 def leases_of(
@@ -197,8 +197,10 @@ def leases_of(
 ) -> tuple[list[Holding], list[Holding]]:
     """The leases in ``folder`` (``RUNS`` or ``PURGES``) that hold now, and those that were left: of processes that are
     gone, or that were stopped and may go on. Raises ``EnvironmentFault`` where they cannot be read."""
-    found = list(_read(storage, folder, clock))
-    return [holding for holding, lives in found if lives], [holding for holding, lives in found if not lives]
+    readings = list(_read(storage, folder, clock))
+    return [holding for holding, is_active in readings if is_active], [
+        holding for holding, is_active in readings if not is_active
+    ]
 
 
 def stop_note(storage: RecordStorage, crawl: str, commit: str) -> str:
@@ -208,28 +210,34 @@ def stop_note(storage: RecordStorage, crawl: str, commit: str) -> str:
 
 def left_behind(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[str]:
     """Keys of leases, of halves of them and of notes to stop, whose process is gone or which ran out."""
-    listed = _listed(storage, _folder(storage, crawl))
-    halves = [one.key for one in listed if is_half_of_gone(one.key)]
-    found = list(_read(storage, _folder(storage, crawl), clock))
-    alive = {holding.commit for holding, living in found if living}
+    listing = _listed(storage, _folder(storage, crawl))
+    halves = [lease_file.key for lease_file in listing if is_half_of_gone(lease_file.key)]
+    readings = list(_read(storage, _folder(storage, crawl), clock))
+    alive = {holding.commit for holding, is_active in readings if is_active}
     stopped = {
-        one.key.rpartition("/")[2].removesuffix(_STOPPED): one.key for one in listed if one.key.endswith(_STOPPED)
+        lease_file.key.rpartition("/")[2].removesuffix(_STOPPED): lease_file.key
+        for lease_file in listing
+        if lease_file.key.endswith(_STOPPED)
     }
-    over = [stopped[commit] for commit in sorted(stopped.keys() - alive)]
-    return [holding.key for holding, living in found if not living] + halves + over
+    ended_notes = [stopped[commit] for commit in sorted(stopped.keys() - alive)]
+    return [holding.key for holding, is_active in readings if not is_active] + halves + ended_notes
 
 
 def forget_ended(storage: RecordStorage, clock: Callable[[], float] = time.time) -> int:
     """Removes the leases of runs and purges that killed processes left, also in halves; gives how many. Those of
     processes that may only have been stopped stay for a week. Raises ``EnvironmentFault``."""
-    gone: list[str] = []
+    ended_keys: list[str] = []
     for folder in (RUNS, PURGES):
-        listed = _listed(storage, folder)
-        old = {one.key for one in listed if clock() - one.modified >= _FORGOTTEN}
-        gone += [one.key for one in listed if is_half_of_gone(one.key)]
-        gone += [one.key for one in leases_of(storage, folder, clock)[1] if one.is_gone or one.key in old]
-    forget(storage, gone)
-    return len(gone)
+        listing = _listed(storage, folder)
+        old = {lease_file.key for lease_file in listing if clock() - lease_file.modified >= _FORGOTTEN}
+        ended_keys += [lease_file.key for lease_file in listing if is_half_of_gone(lease_file.key)]
+        ended_keys += [
+            lease_file.key
+            for lease_file in leases_of(storage, folder, clock)[1]
+            if lease_file.is_gone or lease_file.key in old
+        ]
+    forget(storage, ended_keys)
+    return len(ended_keys)
 
 
 def forget(storage: RecordStorage, keys: Sequence[str]) -> None:
@@ -240,8 +248,8 @@ def forget(storage: RecordStorage, keys: Sequence[str]) -> None:
 
 def is_half_of_gone(key: str) -> bool:
     """Whether the key is a file that a process which is gone had begun to write."""
-    left = unfinished(key.rpartition("/")[2])
-    return left is not None and is_gone(left[1]) is True
+    part_file = unfinished(key.rpartition("/")[2])
+    return part_file is not None and is_gone(part_file[1]) is True
 
 
 def _folder(storage: RecordStorage, crawl: str) -> str:
@@ -254,12 +262,12 @@ def _listed(storage: RecordStorage, folder: str) -> list[Listed]:
 
 def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> Iterator[tuple[Holding, bool]]:
     """Every lease in a folder, and whether it still holds."""
-    for one in _listed(storage, folder):
-        if not one.key.endswith(".json"):
+    for lease_file in _listed(storage, folder):
+        if not lease_file.key.endswith(".json"):
             continue
-        commit = one.key.rpartition("/")[2].removesuffix(".json")
+        commit = lease_file.key.rpartition("/")[2].removesuffix(".json")
         try:
-            data = storage.transport.read_all(one.key, limit=_LARGEST).data
+            data = storage.transport.read_all(lease_file.key, limit=_LARGEST).data
         except RangeFault as fault:
             if fault.kind is FaultKind.NOT_FOUND:
                 continue  # its fetch has ended in this moment, and what it committed names its files
@@ -268,17 +276,17 @@ def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> It
             content = json.loads(data)
             process, expires = str(content["process"]), float(content["expires"])
             holder = f"process {content.get('pid')} of {content.get('host')}"
-            held, targets = _names(content["files"]), _names(content.get("targets"))
+            files, targets = _names(content["files"]), _names(content.get("targets"))
             crawls = _names(content.get("crawls")) or frozenset()
         except (ValueError, KeyError, TypeError, AttributeError):
             # not as we write it: it holds everything, for as long as any
-            process, expires, holder, held, targets, crawls = "", 0.0, "", None, None, frozenset()
+            process, expires, holder, files, targets, crawls = "", 0.0, "", None, None, frozenset()
         # the place's own clock counts too, since the writer's may be wrong; what nobody can have written yet does not
         now = clock()
-        until = max((end for end in (expires, one.modified + LIFE) if has_come(end, now + LIFE)), default=0.0)
+        until = max((end for end in (expires, lease_file.modified + LIFE) if has_come(end, now + LIFE)), default=0.0)
         ended = is_gone(process) is True
-        yield Holding(one.key, commit, held, targets, crawls, holder, ended), now < until + SKEW and not ended
+        yield Holding(lease_file.key, commit, files, targets, crawls, holder, ended), now < until + SKEW and not ended
 
 
-def _names(listed: object) -> frozenset[str] | None:
-    return frozenset(map(str, listed)) if isinstance(listed, list) else None
+def _names(names: object) -> frozenset[str] | None:
+    return frozenset(map(str, names)) if isinstance(names, list) else None

@@ -63,8 +63,8 @@ class Outcomes:
 
     def length(self, row: int) -> int:
         """Bytes to read of the record in ``row``: its own, or as many as were thought enough until now."""
-        said = self.columns["warc_record_length"][row]
-        return self._grown.get(self.name(row), FIRST_READ) if said is None else int(said)
+        index_length = self.columns["warc_record_length"][row]
+        return self._grown.get(self.name(row), FIRST_READ) if index_length is None else int(index_length)
 
     def grows(self, row: int) -> bool:
         """Whether nobody said how long the record in ``row`` is, and more of it can be read: then more will be."""
@@ -103,13 +103,13 @@ class Outcomes:
         Of the others it remembers how often they were asked for, and those that ``stays`` names (all that are settled
         otherwise): they stay where nothing better comes. What was lost with another length counts for nothing.
         """
-        taken = 0
+        taken_count = 0
         for row in rows:
             name = (row["warc_filename"], row["warc_record_offset"])
-            known = self.of.get(name)
+            outcome = self.of.get(name)
             # a record that any target has is good, whatever another one lost
-            is_better = known is not None and known["outcome"] != "fetched" and row["outcome"] == "fetched"
-            if name not in self.wanted or (known and not is_better) or self._is_of_other_bytes(row, name):
+            is_better = outcome is not None and outcome["outcome"] != "fetched" and row["outcome"] == "fetched"
+            if name not in self.wanted or (outcome and not is_better) or self._is_of_other_bytes(row, name):
                 continue
             if row.get("settled") is False:
                 self._rounds[name] = max(self._rounds.get(name, 0), row.get("rounds") or 0)
@@ -118,13 +118,18 @@ class Outcomes:
                     self._before[name] = self._kept(row)
                 continue
             self.of[name] = self._kept(row)
-            taken += known is None
-        return taken
+            taken_count += outcome is None
+        return taken_count
 
     def _is_of_other_bytes(self, row: Row, name: Name) -> bool:
         """Whether a capture was lost when it was said to have another length: that says nothing of it now."""
-        said, then = self.columns["warc_record_length"][self.wanted[name]], row.get("warc_record_length")
-        return row["outcome"] != "fetched" and None not in (said, then) and said != then
+        index_length, stored_length = (
+            self.columns["warc_record_length"][self.wanted[name]],
+            row.get("warc_record_length"),
+        )
+        return (
+            row["outcome"] != "fetched" and None not in (index_length, stored_length) and index_length != stored_length
+        )
 
     @staticmethod
     def _kept(row: Row) -> Row:
@@ -135,11 +140,11 @@ class Outcomes:
         asked for again: a source that gives nothing says nothing about what it said before, and what was good once
         stays, whatever comes later. Whether it took it."""
         name = self.name(row)
-        before = self._before.get(name)
+        previous = self._before.get(name)
         if self.is_good(row):
             return False
-        if before is not None and (not settled or before["outcome"] == "fetched"):
-            self.of[name] = before
+        if previous is not None and (not settled or previous["outcome"] == "fetched"):
+            self.of[name] = previous
             self.kept_back += 1
             return False
         self.of[name] = outcome | {"settled": settled}
@@ -160,8 +165,8 @@ class Outcomes:
 
     def is_good(self, row: int) -> bool:
         """Whether the capture in ``row`` is fetched."""
-        known = self.of.get(self.name(row))
-        return known is not None and known["outcome"] == "fetched"
+        outcome = self.of.get(self.name(row))
+        return outcome is not None and outcome["outcome"] == "fetched"
 
     def lose(self, row: int, reason: str, detail: str, attempts: int, *, settled: bool) -> None:
         """The capture in ``row`` is missing, unless something of it stays."""
@@ -170,9 +175,9 @@ class Outcomes:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """One row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``), before this run is among
         their rounds."""
-        known = [row for row in range(self._rows) if self.name(row) in self.of]
-        for start in range(0, len(known), _BATCH):
-            rows = [self._row(row) for row in known[start : start + _BATCH]]
+        finished_rows = [row for row in range(self._rows) if self.name(row) in self.of]
+        for start in range(0, len(finished_rows), _BATCH):
+            rows = [self._row(row) for row in finished_rows[start : start + _BATCH]]
             yield pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
 
     def _row(self, row: int) -> Row:
@@ -206,10 +211,10 @@ def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:
     Whether it did is known at its end, when most rows have been put aside.
     """
     place = RECORD_SCHEMA.get_field_index("rounds")
-    lacking = pc.fill_null(pc.invert(records.column("settled")), False)
+    is_open = pc.fill_null(pc.invert(records.column("settled")), False)
     rounds = records.column(place)
     return records.set_column(
-        place, RECORD_SCHEMA.field(place), pc.if_else(lacking, pc.add(rounds, pa.scalar(1, rounds.type)), rounds)
+        place, RECORD_SCHEMA.field(place), pc.if_else(is_open, pc.add(rounds, pa.scalar(1, rounds.type)), rounds)
     )
 
 
@@ -260,5 +265,5 @@ def _plain(value: Any) -> Any:
     return _milliseconds(value) if isinstance(value, datetime) else value
 
 
-def _milliseconds(when: datetime) -> int:
-    return int(when.timestamp() * 1000)
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

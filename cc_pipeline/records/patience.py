@@ -116,22 +116,22 @@ class Patience:
 
     def go_on(self, ranges: Sequence[PlannedRange]) -> None:
         """Adds the next part of the plan. What is known of the source and of its files stays."""
-        for key, count in Counter(one.key for one in ranges).items():
+        for key, count in Counter(planned.key for planned in ranges).items():
             state = self.files.setdefault(key, FileState(_EXTRA))
             state.extra += count // _RANGES_AN_EXTRA
 
-    def tries(self, key: str, left: int = MOST_TRIES) -> int:
-        """How often a range of ``key`` may be requested now, at most ``left``; give back with :meth:`used`."""
+    def tries(self, key: str, max_tries: int = MOST_TRIES) -> int:
+        """How often a range of ``key`` may be requested now, at most ``max_tries``; give back with :meth:`used`."""
         state = self.files[key]
         if state.good:
-            return left
-        more = max(0, min(left - 1, _FEW, state.extra - _FOR_THE_END))
-        state.extra -= more
-        return 1 + more
+            return max_tries
+        extra_tries = max(0, min(max_tries - 1, _FEW, state.extra - _FOR_THE_END))
+        state.extra -= extra_tries
+        return 1 + extra_tries
 
-    def used(self, key: str, granted: int, tries: int) -> None:
+    def used(self, key: str, granted_tries: int, tries: int) -> None:
         """Takes back what was granted and not needed."""
-        self.files[key].extra += max(0, granted - max(1, tries))
+        self.files[key].extra += max(0, granted_tries - max(1, tries))
 
     def spend(self, key: str) -> bool:
         """Takes one of the extra requests of a file that gave nothing good; ``False`` when there is none left."""
@@ -153,15 +153,19 @@ class Patience:
         if etag is None:
             return True
         state = self.files[key]
-        known = state.etags.setdefault(source, Counter())
-        if len(known) >= _ETAGS and etag not in known:
-            return max(known.values()) == 1
+        etag_counts = state.etags.setdefault(source, Counter())
+        if len(etag_counts) >= _ETAGS and etag not in etag_counts:
+            return max(etag_counts.values()) == 1
         if not first:
             return (source, etag) not in state.refused
-        known[etag] += 1
-        others = max((count for other, count in known.items() if other != etag), default=0)
-        comes_again = known[etag] > 1 and others > 1 and not state.bad
-        if known[etag] > others or comes_again or (len(known) > _RANDOM and known[etag] == others == 1):
+        etag_counts[etag] += 1
+        max_other_count = max((count for other_etag, count in etag_counts.items() if other_etag != etag), default=0)
+        comes_again = etag_counts[etag] > 1 and max_other_count > 1 and not state.bad
+        if (
+            etag_counts[etag] > max_other_count
+            or comes_again
+            or (len(etag_counts) > _RANDOM and etag_counts[etag] == max_other_count == 1)
+        ):
             state.refused.discard((source, etag))
             return True
         state.refused.add((source, etag))
@@ -195,8 +199,8 @@ class Patience:
         """The source's circuit breaker has opened, perhaps in another process that asks for the same plan."""
         self.is_refused, self.only_says_no = True, False
         if self.last is None or self.last.kind is not FaultKind.BREAKER_OPEN:
-            told = "the circuit breaker of another worker is open"
-            self.last = range_fault(FaultKind.BREAKER_OPEN, "", None, None, told, 0)
+            detail = "the circuit breaker of another worker is open"
+            self.last = range_fault(FaultKind.BREAKER_OPEN, "", None, None, detail, 0)
 
     @property
     def is_refused_now(self) -> bool:

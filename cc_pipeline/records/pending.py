@@ -62,14 +62,14 @@ class Bad:
     usable: bool = False
 
 
-def compared(before: Bad | None, arrival: Arrival, mark: bytes, places: int) -> tuple[dict[str, bytes], bool, bool]:
+def compared(previous: Bad | None, arrival: Arrival, mark: bytes, places: int) -> tuple[dict[str, bytes], bool, bool]:
     """The marks with that of what arrived, whether the bytes are the same wherever they can be had, and whether one
     place gave different ones.
 
     The same bytes twice from one place mean that it has them so: it is asked twice only after all others were. Where
     one of these gave no answer, nobody knows yet. The same from every one of several places says so at once.
     """
-    marks = {} if before is None else dict(before.marks)
+    marks = {} if previous is None else dict(previous.marks)
     last = marks.get(arrival.source)
     marks[arrival.source] = mark
     if last is not None:
@@ -102,10 +102,13 @@ class Pending:
 
     def goes_on(self, planned: PlannedRange) -> bool:
         """Joins ``planned`` to the unread range that it goes on, if there is one: they were one answer."""
-        for number, (before, fault) in enumerate(self.unread):
-            if before.key == planned.key and before.offset + before.length == planned.offset:
-                both = before.length + planned.length
-                self.unread[number] = (replace(before, length=both, rows=before.rows + planned.rows), fault)
+        for number, (unread_range, fault) in enumerate(self.unread):
+            if unread_range.key == planned.key and unread_range.offset + unread_range.length == planned.offset:
+                joined_length = unread_range.length + planned.length
+                self.unread[number] = (
+                    replace(unread_range, length=joined_length, rows=unread_range.rows + planned.rows),
+                    fault,
+                )
                 return True
         return False
 
@@ -170,21 +173,21 @@ class Turns:
         if not self.is_over() or self.patience.is_refused_now:
             return
         files = self.patience.files
-        good = [one.key for one, fault in self.pending.unread if fault.kind not in PERMANENT_KINDS]
-        good = [key for key in (*good, *(one.key for one in self.pending.deferred)) if files[key].good]
-        new = [one.key for one in self.pending.deferred if files[one.key].unasked]
-        chosen = {*_spread(good), *_spread(new)}
+        good = [planned.key for planned, fault in self.pending.unread if fault.kind not in PERMANENT_KINDS]
+        good = [key for key in (*good, *(planned.key for planned in self.pending.deferred)) if files[key].good]
+        new = [planned.key for planned in self.pending.deferred if files[planned.key].unasked]
+        sampled_files = {*_spread(good), *_spread(new)}
         waiting, self.pending.deferred = self.pending.deferred, []
         for planned in waiting:
-            if planned.key in chosen:
-                chosen.remove(planned.key)
+            if planned.key in sampled_files:
+                sampled_files.remove(planned.key)
                 yield Ask(planned, 1)
             else:
                 self.pending.deferred.append(planned)
         unread, self.pending.unread = self.pending.unread, []
         for planned, fault in unread:
-            if planned.key in chosen and fault.kind not in PERMANENT_KINDS:
-                chosen.remove(planned.key)
+            if planned.key in sampled_files and fault.kind not in PERMANENT_KINDS:
+                sampled_files.remove(planned.key)
                 yield Ask(planned, 1)
             else:
                 self.pending.unread.append((planned, fault))
@@ -192,31 +195,33 @@ class Turns:
     def doubts(self) -> Iterator[Ask]:
         """One range of each file that gave nothing good; and of its bad records, as many as may be read again."""
         files = self.patience.files
-        asked: set[str] = set()
+        requested_files: set[str] = set()
         # those that were not asked yet come before those that failed, which may have the source look as if it failed
         waiting = sorted(self.pending.deferred, key=lambda planned: files[planned.key].doubtful)
         self.pending.deferred = []
         for planned in waiting:
-            if files[planned.key].good or planned.key in asked or self.is_over():
+            if files[planned.key].good or planned.key in requested_files or self.is_over():
                 self.pending.deferred.append(planned)
             else:
-                asked.add(planned.key)
+                requested_files.add(planned.key)
                 yield Ask(planned, 1)
         unread, self.pending.unread = self.pending.unread, []
         for planned, fault in unread:
             state = files[planned.key]
-            asks = not state.good and not state.gone and planned.key not in asked and not self.is_over()
-            if not asks or not self.patience.spend(planned.key):
+            is_requestable = (
+                not state.good and not state.gone and planned.key not in requested_files and not self.is_over()
+            )
+            if not is_requestable or not self.patience.spend(planned.key):
                 self.pending.unread.append((planned, fault))
                 continue
-            asked.add(planned.key)
+            requested_files.add(planned.key)
             if fault.kind in BY_RECORD and len(planned.rows) > 1:
                 self.pending.unread.append((planned, fault))
                 yield Ask(self.alone(planned.rows[0]), 1, alone=True)
             else:
                 yield Ask(planned, 1)
-        again, self.pending.again = self.pending.again, []
-        for row in again:
+        retry_rows, self.pending.again = self.pending.again, []
+        for row in retry_rows:
             key = self.name(row)[0]
             if not files[key].good and not self.is_over() and self.patience.spend(key):
                 yield Ask(self.alone(row), 1, alone=True)
@@ -225,37 +230,37 @@ class Turns:
 
     def elsewhere(self) -> Iterator[Ask]:
         """A bad record of each file that gave nothing good, as long as places differ in what they have of it."""
-        asked: set[str] = set()
+        requested_files: set[str] = set()
         bad = self.pending.bad
         # one that several places were asked for tells soonest
-        again = sorted(self.pending.again, key=lambda row: -len(bad[row].marks) if row in bad else 0)
+        retry_rows = sorted(self.pending.again, key=lambda row: -len(bad[row].marks) if row in bad else 0)
         self.pending.again = []
-        for row in again:
+        for row in retry_rows:
             key = self.name(row)[0]
             state = self.patience.files[key]
-            if state.good or state.damaged or key in asked or row not in bad or self.is_over():
+            if state.good or state.damaged or key in requested_files or row not in bad or self.is_over():
                 self.pending.again.append(row)
             else:
-                asked.add(key)
+                requested_files.add(key)
                 yield Ask(self.alone(row), 1, alone=True)
 
     def the_rest(self) -> Iterator[Ask]:
         """What waited, of files that gave something good by now; what failed of them, as often as is left."""
-        patience = self.patience
+        policy = self.patience
         waiting, self.pending.deferred = self.pending.deferred, []
         for planned in waiting:
-            state = patience.files[planned.key]
+            state = policy.files[planned.key]
             if (state.good or state.damaged or state.usable) and not self.is_over():
                 yield Ask(planned, MOST_TRIES if state.good else 1)
             else:
                 self.pending.deferred.append(planned)
         unread, self.pending.unread = self.pending.unread, []
         for planned, fault in unread:
-            left = MOST_TRIES - fault.attempts
-            if not patience.files[planned.key].good or self.is_over():
+            remaining_tries = MOST_TRIES - fault.attempts
+            if not policy.files[planned.key].good or self.is_over():
                 self.pending.unread.append((planned, fault))
-            elif fault.kind not in PERMANENT_KINDS and left > 0:
-                yield Ask(planned, left)
+            elif fault.kind not in PERMANENT_KINDS and remaining_tries > 0:
+                yield Ask(planned, remaining_tries)
             elif fault.kind is FaultKind.NOT_FOUND:
                 yield Ask(planned, 1)
             else:
@@ -267,8 +272,8 @@ class Turns:
         unread, self.pending.unread = self.pending.unread, []
         for planned, fault in unread:
             parts = [planned]
-            known = all(columns["warc_record_length"][row] is not None for row in planned.rows)
-            if known and fault.kind in BY_RECORD and self.patience.files[planned.key].good:
+            are_lengths_known = all(columns["warc_record_length"][row] is not None for row in planned.rows)
+            if are_lengths_known and fault.kind in BY_RECORD and self.patience.files[planned.key].good:
                 parts = in_parts(planned, columns["warc_record_offset"], columns["warc_record_length"], SHORT_RANGE)
             for part in parts:
                 if len(parts) > 1 and not self.is_over():

@@ -48,8 +48,8 @@ class Places:
     """Distinct places (file, offset), each with a number from 0. ``files`` are their distinct files, ``None`` among
     them where a row names none."""
 
-    def __init__(self, files: Mapping[str | None, int], odd: Mapping[int, int], keys: Any) -> None:
-        self._files, self._odd, self._keys = files, odd, keys
+    def __init__(self, files: Mapping[str | None, int], invalid_offsets: Mapping[int, int], keys: Any) -> None:
+        self._files, self._odd, self._keys = files, invalid_offsets, keys
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -62,21 +62,21 @@ class Places:
         """For each of ``rows`` (with the columns ``PLACE_NAME``) the number of its place, or -1 (an int64 array)."""
         if not len(self._keys):
             return np.full(rows.num_rows, -1, np.int64)
-        asked = _keys(rows, partial(_known, self._files), partial(_known, self._odd))
-        keys = np.concatenate([np.zeros(0, np.int64), *asked])
-        found = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.where(self._keys[found] == keys, found, -1)
+        batch_keys = _keys(rows, partial(_known, self._files), partial(_known, self._odd))
+        keys = np.concatenate([np.zeros(0, np.int64), *batch_keys])
+        indexes = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[indexes] == keys, indexes, -1)
 
     def among(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
         """For each of ``rows`` whether its place is one of these."""
         return pa.array(self.positions(rows) >= 0)
 
 
-def add_by_target(rows: pa.RecordBatch, found: dict[str, PlacesFound]) -> None:
+def add_by_target(rows: pa.RecordBatch, collectors: dict[str, PlacesFound]) -> None:
     """Adds the places of ``rows``, which have a column ``target``, to those of their targets."""
     targets = rows.column("target")
     for target in targets.unique().to_pylist():
-        found.setdefault(target, PlacesFound()).add(rows.filter(pc.equal(targets, target)))
+        collectors.setdefault(target, PlacesFound()).add(rows.filter(pc.equal(targets, target)))
 
 
 def among_their_targets(rows: pa.RecordBatch, places: Mapping[str, Places]) -> pa.Array:
@@ -98,20 +98,22 @@ def _known(numbers: Mapping[Any, int], value: Any) -> int:
 
 
 def _keys(
-    rows: pa.Table | pa.RecordBatch, number_of_file: Callable[[str | None], int], number_of_odd: Callable[[int], int]
+    rows: pa.Table | pa.RecordBatch,
+    number_of_file: Callable[[str | None], int],
+    number_of_invalid: Callable[[int], int],
 ) -> Iterable[Any]:
     """The places of ``rows`` as numbers, batch by batch; of what has no number (-1) such as no place has."""
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
         names = pc.dictionary_encode(batch.column("warc_filename"))
-        known = [number_of_file(name) for name in names.dictionary.to_pylist()]
+        file_numbers = [number_of_file(name) for name in names.dictionary.to_pylist()]
         if names.null_count:
-            known.append(number_of_file(None))
+            file_numbers.append(number_of_file(None))
         indices = names.indices.fill_null(len(names.dictionary)).to_numpy(zero_copy_only=False)
-        files = np.array(known, np.int64)[indices]
+        files = np.array(file_numbers, np.int64)[indices]
         offsets = batch.column("warc_record_offset").fill_null(_NO_OFFSET).to_numpy()
         # the last one below stands for what has no number
-        odd = np.flatnonzero((offsets < 0) | (offsets >= _FARTHEST - 1))
-        if len(odd):
+        invalid_rows = np.flatnonzero((offsets < 0) | (offsets >= _FARTHEST - 1))
+        if len(invalid_rows):
             offsets = offsets.copy()
-            offsets[odd] = [_FARTHEST + number_of_odd(offset) for offset in offsets[odd].tolist()]
+            offsets[invalid_rows] = [_FARTHEST + number_of_invalid(offset) for offset in offsets[invalid_rows].tolist()]
         yield files * (2 * _FARTHEST) + offsets

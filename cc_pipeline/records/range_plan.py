@@ -46,10 +46,10 @@ class Coalescing:
     gap: int = 512 << 10
     span: int = 64 << 20
 
-    def joins(self, size: int, gap: int, unknown: bool) -> bool:
+    def joins(self, size: int, gap: int, is_open_ended: bool) -> bool:
         """Whether a record that begins ``gap`` bytes behind a range, and makes it ``size`` bytes, is asked for with it;
-        ``unknown``: nobody says how long it, or a record of the range, is."""
-        return gap <= self.gap and size <= (min(self.span, PIECE) if unknown else self.span)
+        ``is_open_ended``: nobody says how long it, or a record of the range, is."""
+        return gap <= self.gap and size <= (min(self.span, PIECE) if is_open_ended else self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class FetchPrice:
     bytes: int
     record_bytes: int
 
-    def __add__(self, other: FetchPrice) -> FetchPrice:
+    def __add__(self, addend: FetchPrice) -> FetchPrice:
         return FetchPrice(
-            self.captures + other.captures,
-            self.files + other.files,
-            self.requests + other.requests,
-            self.bytes + other.bytes,
-            self.record_bytes + other.record_bytes,
+            self.captures + addend.captures,
+            self.files + addend.files,
+            self.requests + addend.requests,
+            self.bytes + addend.bytes,
+            self.record_bytes + addend.record_bytes,
         )
 
 
@@ -94,27 +94,29 @@ def plan_ranges(
     keys = captures.column("warc_filename").to_pylist()
     offsets = captures.column("warc_record_offset").to_pylist()
     lengths = captures.column("warc_record_length").to_pylist()
-    wanted = range(captures.num_rows) if rows is None else rows
+    row_numbers = range(captures.num_rows) if rows is None else rows
     order = sorted(
         (keys[row], offsets[row], lengths[row] or FIRST_READ, lengths[row] is None, row)
-        for row in wanted
+        for row in row_numbers
         if usable(keys[row], offsets[row], lengths[row])
     )
     ranges: list[PlannedRange] = []
     key: str | None = None
     start = stop = 0
-    some_unknown = False
+    has_open_ended = False
     members: list[int] = []
-    for next_key, offset, length, unknown, row in order:
+    for next_key, offset, length, is_open_ended, row in order:
         end = offset + length
         # records overlap only in an index with wrong offsets: even then a range must not grow without bound
-        joins = next_key == key and (end <= stop or bounds.joins(end - start, offset - stop, unknown or some_unknown))
+        joins = next_key == key and (
+            end <= stop or bounds.joins(end - start, offset - stop, is_open_ended or has_open_ended)
+        )
         if not joins:
             if key is not None:
                 ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
-            key, start, stop, some_unknown, members = next_key, offset, offset, False, []
+            key, start, stop, has_open_ended, members = next_key, offset, offset, False, []
         members.append(row)
-        some_unknown = some_unknown or unknown
+        has_open_ended = has_open_ended or is_open_ended
         stop = max(stop, end)
     if key is not None:
         ranges.append(PlannedRange(key, start, stop - start, tuple(members)))
@@ -141,21 +143,23 @@ def part_of(planned: PlannedRange, offset: int, length: int, offsets: Sequence[i
     """``length`` bytes of a range from ``offset`` on, with the records that begin there."""
     if length == planned.length:
         return planned
-    first, last = (bisect_left(planned.rows, at, key=offsets.__getitem__) for at in (offset, offset + length))
+    first, last = (
+        bisect_left(planned.rows, position, key=offsets.__getitem__) for position in (offset, offset + length)
+    )
     return PlannedRange(planned.key, offset, length, planned.rows[first:last])
 
 
-def in_groups(captures: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
-    """Captures that come in the order of file and offset, in groups of whole files with ``most`` captures together.
+def in_groups(captures: Iterable[pa.RecordBatch], max_captures: int) -> Iterator[pa.Table]:
+    """Groups ``captures``, which come in the order of file and offset, into whole files of ``max_captures`` together.
 
-    A file with more of them is cut between two offsets; rows of one place stay together.
+    A file with more captures is cut between two offsets. Rows of one place stay together.
     """
     waiting: pa.Table | None = None
     for batch in captures:
-        own = pa.Table.from_batches([batch])
-        waiting = own if waiting is None else pa.concat_tables([waiting, own])
-        while waiting.num_rows > most:
-            end = _end_of_group(waiting, most)
+        batch_table = pa.Table.from_batches([batch])
+        waiting = batch_table if waiting is None else pa.concat_tables([waiting, batch_table])
+        while waiting.num_rows > max_captures:
+            end = _end_of_group(waiting, max_captures)
             if end is None:
                 break
             yield waiting.slice(0, end)
@@ -164,11 +168,11 @@ def in_groups(captures: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Tabl
         yield waiting
 
 
-def _end_of_group(captures: pa.Table, most: int) -> int | None:
+def _end_of_group(captures: pa.Table, max_captures: int) -> int | None:
     """Where the first group ends; ``None`` where that is not to be seen yet."""
     file_ends, place_ends = (_changes(captures.select(names)) for names in (PLACE[:1], PLACE[:2]))
     for ends in (file_ends, place_ends):
-        fitting = ends[ends <= most]
+        fitting = ends[ends <= max_captures]
         if len(fitting):
             return int(fitting[-1])
     return int(place_ends[0]) if len(place_ends) else None
@@ -232,24 +236,26 @@ def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchP
     is planned one by one.
     """
     bounds = coalescing or Coalescing()
-    files, offsets, lengths, unknown = _places(captures)
+    files, offsets, lengths, are_open_ended = _places(captures)
     if not len(files):
         return FetchPrice(0, 0, 0, 0, 0)
     if int(offsets.max()) > _FARTHEST // len(files):
         # offsets of an index that lies would overflow the arithmetic below
         return price_ranges(plan_ranges(captures, bounds), captures)
     ends = _furthest(files, offsets + lengths)
-    apart = (files[1:] != files[:-1]) | (offsets[1:] - ends[:-1] > bounds.gap)
-    first = np.flatnonzero(np.concatenate(([True], apart)))
+    is_boundary = (files[1:] != files[:-1]) | (offsets[1:] - ends[:-1] > bounds.gap)
+    first = np.flatnonzero(np.concatenate(([True], is_boundary)))
     last = np.concatenate((first[1:], [len(files)])) - 1
     sizes = ends[last] - offsets[first]
     requests, size = len(first), int(sizes.sum())
-    most = np.where(np.logical_or.reduceat(unknown, first), min(bounds.span, PIECE), bounds.span)
-    for stretch in np.flatnonzero(sizes > most):
-        own = slice(int(first[stretch]), int(last[stretch]) + 1)
-        ranges = _split(offsets[own].tolist(), lengths[own].tolist(), unknown[own].tolist(), bounds)
+    max_sizes = np.where(np.logical_or.reduceat(are_open_ended, first), min(bounds.span, PIECE), bounds.span)
+    for group in np.flatnonzero(sizes > max_sizes):
+        group_rows = slice(int(first[group]), int(last[group]) + 1)
+        ranges = _split(
+            offsets[group_rows].tolist(), lengths[group_rows].tolist(), are_open_ended[group_rows].tolist(), bounds
+        )
         requests += len(ranges) - 1
-        size += sum(ranges) - int(sizes[stretch])
+        size += sum(ranges) - int(sizes[group])
     distinct = np.concatenate(([True], (files[1:] != files[:-1]) | (offsets[1:] != offsets[:-1])))
     return FetchPrice(
         captures=int(distinct.sum()),
@@ -267,17 +273,17 @@ def _places(captures: pa.Table) -> tuple[Any, Any, Any, Any]:
     if not pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_encode()
     offsets = captures.column("warc_record_offset").fill_null(-1).to_numpy()
-    said = captures.column("warc_record_length")
-    unknown, lengths = said.is_null().to_numpy(), said.fill_null(FIRST_READ).to_numpy()
+    length_column = captures.column("warc_record_length")
+    are_open_ended, lengths = length_column.is_null().to_numpy(), length_column.fill_null(FIRST_READ).to_numpy()
     names = keys.dictionary.to_pylist()
     # a key is judged once, not once for each of its captures
     sound = np.array([*(usable(name, 0, 1) for name in names), False])
     files = keys.indices.fill_null(len(names)).to_numpy(zero_copy_only=False).astype(np.int64)
-    wanted = sound[files] & (offsets >= 0) & (lengths > 0) & (lengths <= MAX_RECORD_BYTES)
-    places = files[wanted], offsets[wanted], lengths[wanted], unknown[wanted]
+    is_valid = sound[files] & (offsets >= 0) & (lengths > 0) & (lengths <= MAX_RECORD_BYTES)
+    places = files[is_valid], offsets[is_valid], lengths[is_valid], are_open_ended[is_valid]
     order = np.lexsort(places[::-1])
-    files, offsets, lengths, unknown = (column[order] for column in places)
-    return files, offsets, lengths, unknown
+    files, offsets, lengths, are_open_ended = (column[order] for column in places)
+    return files, offsets, lengths, are_open_ended
 
 
 def _furthest(files: Any, ends: Any) -> Any:
@@ -285,21 +291,23 @@ def _furthest(files: Any, ends: Any) -> Any:
     if not len(files):
         return ends
     # files are in order, so a running maximum over all of them is one within each once they are set apart
-    apart = files * (int(ends.max()) + 1)
-    return np.maximum.accumulate(ends + apart) - apart
+    file_shift = files * (int(ends.max()) + 1)
+    return np.maximum.accumulate(ends + file_shift) - file_shift
 
 
-def _split(offsets: Sequence[int], lengths: Sequence[int], unknown: Sequence[bool], bounds: Coalescing) -> list[int]:
+def _split(
+    offsets: Sequence[int], lengths: Sequence[int], are_open_ended: Sequence[bool], bounds: Coalescing
+) -> list[int]:
     """Lengths of the ranges that places of one file, in order, are read with."""
-    start, stop, some_unknown = offsets[0], offsets[0] + lengths[0], unknown[0]
+    start, stop, has_open_ended = offsets[0], offsets[0] + lengths[0], are_open_ended[0]
     sizes = []
-    for offset, length, here in zip(offsets[1:], lengths[1:], unknown[1:], strict=True):
+    for offset, length, is_open_ended in zip(offsets[1:], lengths[1:], are_open_ended[1:], strict=True):
         end = offset + length
-        if end <= stop or bounds.joins(end - start, offset - stop, here or some_unknown):
-            stop, some_unknown = max(stop, end), some_unknown or here
+        if end <= stop or bounds.joins(end - start, offset - stop, is_open_ended or has_open_ended):
+            stop, has_open_ended = max(stop, end), has_open_ended or is_open_ended
         else:
             sizes.append(stop - start)
-            start, stop, some_unknown = offset, end, here
+            start, stop, has_open_ended = offset, end, is_open_ended
     return [*sizes, stop - start]
 
 
@@ -315,19 +323,19 @@ def check_budget(
 
     ``rate`` is how many requests the source is sent in a second, for the hours it would take (``None``: any number).
     """
-    over = [
-        (name, unit, size, most)
-        for name, unit, size, most in (
+    exceeded = [
+        (name, unit, size, limit)
+        for name, unit, size, limit in (
             ("MAX_BYTES", "bytes", price.bytes, max_bytes),
             ("MAX_REQUESTS", "requests", price.requests, max_requests),
         )
-        if most is not None and size > most
+        if limit is not None and size > limit
     ]
-    if not over:
+    if not exceeded:
         return
     hours = "" if rate is None else f", {price.requests / rate / 3600:,.1f} hours at {rate:g} requests/s"
-    limits = " and ".join(f"{most:,} {unit}" for _, unit, _, most in over)
-    settings = " ".join(f"CC_PIPELINE_{name}={size}" for name, _, size, _ in over)
+    limits = " and ".join(f"{limit:,} {unit}" for _, unit, _, limit in exceeded)
+    settings = " ".join(f"CC_PIPELINE_{name}={size}" for name, _, size, _ in exceeded)
     raise UserInputError(
         f"{what} would read {price.bytes:,} bytes in {price.requests:,} requests ({price.captures:,} captures{hours}), "
         f"more than the {limits} allowed. What was located stays. To allow it, set {settings}, or run the command "

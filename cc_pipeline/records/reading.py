@@ -43,42 +43,50 @@ _GAP = 128 << 10
 
 
 def read_members(
-    rows: Iterable[Row], storage: RecordStorage, wanted: Callable[[Row], bool] | None = None, *, window: int = WINDOW
+    rows: Iterable[Row],
+    storage: RecordStorage,
+    should_read: Callable[[Row], bool] | None = None,
+    *,
+    window: int = WINDOW,
 ) -> Iterator[tuple[Row, Found]]:
-    """Each of ``rows`` (of ``records``), in their order, with its stored bytes: a gzip member of one record as its
-    source had it, or what was quarantined.
+    """Yields each of ``rows`` (of ``records``), in their order, with its stored bytes: a gzip member of one record as
+    the source had it, or the quarantined bytes.
 
-    Bytes that the place does not have, or that are no such member, are a ``DataFault``, given and not raised; a row
-    that is not ``wanted`` (default: one that names a stored file) has ``None``. Rows are drawn in the caller's thread,
-    at most two windows ahead; ``window`` (bytes) bounds memory at about four times itself. Raises
-    ``EnvironmentFault`` where the place does not answer.
+    Bytes that are missing, or that are no such member, come as a ``DataFault`` that is not raised. A row that
+    ``should_read`` rejects (default: a row without a stored file) has ``None``. Rows are drawn in the caller's thread,
+    at most two windows ahead. ``window`` (bytes) bounds memory at about four times itself. Raises
+    ``EnvironmentFault`` if the place does not answer.
     """
-    stretches = _windows(rows, wanted or (lambda row: row["stored_file"] is not None), window)
+    windows = _windows(rows, should_read or (lambda row: row["stored_file"] is not None), window)
     # a folder needs no bytes in between to save a request
     bounds = Coalescing(0 if storage.is_local else _GAP, window // 2)
     stopped = Event()
     if storage.is_local:
-        for stretch in stretches:
-            yield from _given(stretch, _read(stretch, storage, bounds, stopped))
+        for current_window in windows:
+            yield from _given(current_window, _read(current_window, storage, bounds, stopped))
         return
     try:
-        ahead: tuple[_Window, Future[list[Found]]] | None = None
-        for later in chain(stretches, (None,)):
-            arrived = None if ahead is None else (ahead[0], ahead[1].result())
-            ahead = None if later is None else (later, _beside(partial(_read, later, storage, bounds, stopped)))
+        pending: tuple[_Window, Future[list[Found]]] | None = None
+        for next_window in chain(windows, (None,)):
+            arrived = None if pending is None else (pending[0], pending[1].result())
+            pending = (
+                None
+                if next_window is None
+                else (next_window, _beside(partial(_read, next_window, storage, bounds, stopped)))
+            )
             if arrived is not None:
                 yield from _given(*arrived)
     finally:
         stopped.set()
 
 
-def _windows(rows: Iterable[Row], wanted: Callable[[Row], bool], most: int) -> Iterator[_Window]:
+def _windows(rows: Iterable[Row], should_read: Callable[[Row], bool], max_bytes: int) -> Iterator[_Window]:
     window: list[tuple[Row, bool]] = []
     size = 0
     for row in rows:
-        reads = wanted(row)
+        reads = should_read(row)
         length = row["stored_length"] if reads else 0
-        if window and (len(window) >= _WINDOW_ROWS or size + length > most):
+        if window and (len(window) >= _WINDOW_ROWS or size + length > max_bytes):
             yield window
             window, size = [], 0
         window.append((row, reads))
@@ -101,8 +109,8 @@ def _beside(work: Callable[[], list[Found]]) -> Future[list[Found]]:
     return future
 
 
-def _given(window: _Window, found: Sequence[Found]) -> Iterator[tuple[Row, Found]]:
-    for (row, _), stored in zip(window, found, strict=True):
+def _given(window: _Window, members: Sequence[Found]) -> Iterator[tuple[Row, Found]]:
+    for (row, _), stored in zip(window, members, strict=True):
         yield row, _as_it_was(row, stored)
 
 
@@ -117,21 +125,21 @@ def _as_it_was(row: Row, stored: Found) -> Found:
 
 def _read(window: _Window, storage: RecordStorage, bounds: Coalescing, stopped: Event) -> list[Found]:
     """The stored bytes of a window's rows, in their order."""
-    found: list[Found] = [None] * len(window)
-    alone: list[PlannedRange] = []
-    for planned, got in _asked(_planned(window, bounds), storage, bounds, stopped):
-        if isinstance(got, RangeBytes):
+    members: list[Found] = [None] * len(window)
+    single_ranges: list[PlannedRange] = []
+    for planned, answer in _asked(_planned(window, bounds), storage, bounds, stopped):
+        if isinstance(answer, RangeBytes):
             for number in planned.rows:
-                found[number] = _cut(window[number][0], planned, got.data)
-        elif len(planned.rows) > 1 and _may_be_its_size(got):
-            alone += (_place(window[number][0], number) for number in planned.rows)
+                members[number] = _cut(window[number][0], planned, answer.data)
+        elif len(planned.rows) > 1 and _may_be_its_size(answer):
+            single_ranges += (_place(window[number][0], number) for number in planned.rows)
         else:
             for number in planned.rows:
-                found[number] = _fault(_place(window[number][0], number), got)
-    for planned, got in _asked(alone, storage, bounds, stopped):
+                members[number] = _fault(_place(window[number][0], number), answer)
+    for planned, answer in _asked(single_ranges, storage, bounds, stopped):
         [number] = planned.rows
-        found[number] = got.data if isinstance(got, RangeBytes) else _fault(planned, got)
-    return found
+        members[number] = answer.data if isinstance(answer, RangeBytes) else _fault(planned, answer)
+    return members
 
 
 def _may_be_its_size(fault: RangeFault) -> bool:
@@ -143,13 +151,13 @@ def _may_be_its_size(fault: RangeFault) -> bool:
 
 
 def _planned(window: _Window, bounds: Coalescing) -> list[PlannedRange]:
-    asked = [number for number, (_, reads) in enumerate(window) if reads]
+    row_numbers = [number for number, (_, reads) in enumerate(window) if reads]
     # to a plan, a stored file is as good as one of the source
     columns = ([row[name] for row, _ in window] for name in STORED)
-    ranges = plan_ranges(pa.table(dict(zip(PLACE, columns, strict=True))), bounds, asked)
+    ranges = plan_ranges(pa.table(dict(zip(PLACE, columns, strict=True))), bounds, row_numbers)
     # a place that no plan takes is asked for as it is, and the storage says what is wrong with it
-    left = set(asked).difference(*(planned.rows for planned in ranges))
-    return ranges + [_place(window[number][0], number) for number in sorted(left)]
+    unplanned_rows = set(row_numbers).difference(*(planned.rows for planned in ranges))
+    return ranges + [_place(window[number][0], number) for number in sorted(unplanned_rows)]
 
 
 def _place(row: Row, number: int) -> PlannedRange:
@@ -162,14 +170,14 @@ def _asked(
     if not ranges or stopped.is_set():
         return
     largest = max(planned.length for planned in ranges)
-    at_once = max(1, min(_PARALLEL, 4 * bounds.span // max(1, largest)))
+    parallel = max(1, min(_PARALLEL, 4 * bounds.span // max(1, largest)))
     requests = (ByteRange(planned.key, planned.offset, planned.length, tag=planned) for planned in ranges)
-    for got in storage.transport.read_many(requests, at_once):
+    for answer in storage.transport.read_many(requests, parallel):
         if stopped.is_set():
             return
-        planned = got.tag
+        planned = answer.tag
         assert isinstance(planned, PlannedRange)
-        yield planned, got
+        yield planned, answer
 
 
 def _cut(row: Row, planned: PlannedRange, data: bytes) -> bytes:
@@ -180,6 +188,6 @@ def _cut(row: Row, planned: PlannedRange, data: bytes) -> bytes:
 def _fault(place: PlannedRange, fault: RangeFault) -> DataFault:
     if not isinstance(fault, DataFault):
         raise fault
-    told = range_fault(fault.kind, place.key, place.offset, place.length, fault.detail, fault.attempts)
-    assert isinstance(told, DataFault)
-    return told
+    located_fault = range_fault(fault.kind, place.key, place.offset, place.length, fault.detail, fault.attempts)
+    assert isinstance(located_fault, DataFault)
+    return located_fault

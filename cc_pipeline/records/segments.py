@@ -47,10 +47,10 @@ def _warcinfo(name: str, info: Mapping[str, str]) -> bytes:
     return out.getvalue()
 
 
-def file_description(name: str, info: Mapping[str, str], when: datetime) -> bytes:
+def file_description(name: str, info: Mapping[str, str], created_at: datetime) -> bytes:
     """The first member of an ARC file (version 1): what the file is stands behind the field names, as free text."""
     text = _ARC_FIELDS[:-1] + "".join(f"{key}: {value}\n" for key, value in info.items()).encode() + b"\n"
-    line = f"filedesc://{name} 0.0.0.0 {when:%Y%m%d%H%M%S} text/plain {len(text)}\n".encode()
+    line = f"filedesc://{name} 0.0.0.0 {created_at:%Y%m%d%H%M%S} text/plain {len(text)}\n".encode()
     return gzip.compress(line + text + b"\n", mtime=0)
 
 
@@ -82,10 +82,10 @@ class OpenSegment:
         try:
             with disk_trouble(self._path):
                 # locked before it gets its name, so that no other process can take it for a dead writer's
-                unnamed = folder / f".{name}.{this_process()}.new"
-                self._journal = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                new_path = folder / f".{name}.{this_process()}.new"
+                self._journal = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
                 fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.rename(unnamed, self._journal_path)
+                os.rename(new_path, self._journal_path)
                 self._data = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             self._append(head)
         except BaseException:
@@ -179,7 +179,7 @@ def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
     for key in storage.journals(crawl):
         data_key = key.removesuffix(JOURNAL_SUFFIX)
         try:
-            found = storage.transport.head(data_key)
+            stored_object = storage.transport.head(data_key)
             journal = storage.transport.read_all(key, limit=LARGEST_JOURNAL).data
         except RangeFault as fault:
             if fault.kind is FaultKind.NOT_FOUND:
@@ -187,7 +187,7 @@ def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
             raise
         for row in _rows(journal):
             end = row["stored_offset"] + row["stored_length"]
-            if found is not None and (found.size is None or end <= found.size):
+            if stored_object is not None and (stored_object.size is None or end <= stored_object.size):
                 yield row
 
 
@@ -214,17 +214,21 @@ def adopt_again(storage: RecordStorage, crawl: str) -> int:
     """Has the next fetch adopt all journals of ``crawl`` that are still there, also of rows that were committed; gives
     how many. Raises ``EnvironmentFault``."""
     folder = f"{storage.folder(crawl)}/"
-    found = [one.key for one in storage.transport.listing(f"{folder}{COMMITTED}/") if one.key.endswith(_SET_APART)]
-    for key in found:
+    journal_keys = [
+        journal.key
+        for journal in storage.transport.listing(f"{folder}{COMMITTED}/")
+        if journal.key.endswith(_SET_APART)
+    ]
+    for key in journal_keys:
         storage.move(key, f"{folder}{key.rpartition('/')[2].removesuffix(_SET_APART)}{JOURNAL_SUFFIX}")
-    return len(found)
+    return len(journal_keys)
 
 
-def delete_committed(storage: RecordStorage, crawl: str, before: float = math.inf) -> int:
+def delete_committed(storage: RecordStorage, crawl: str, committed_before: float = math.inf) -> int:
     """Deletes the journals whose rows were committed before a time (seconds since the epoch); gives how many. Raises
     ``EnvironmentFault``."""
-    listed = storage.transport.listing(f"{storage.folder(crawl)}/{COMMITTED}/")
-    old = [one.key for one in listed if one.modified < before]
+    listing = storage.transport.listing(f"{storage.folder(crawl)}/{COMMITTED}/")
+    old = [journal.key for journal in listing if journal.modified < committed_before]
     for key in old:
         storage.transport.delete(key)
     return len(old)
@@ -244,12 +248,12 @@ def _committed(file: str) -> str:
 
 def _recover_open(storage: RecordStorage, crawl: str) -> None:
     folder = storage.folder(crawl)
-    for unnamed in storage.open_folder(crawl).glob(".*.new"):
-        with disk_trouble(unnamed), suppress(FileNotFoundError):
+    for new_path in storage.open_folder(crawl).glob(".*.new"):
+        with disk_trouble(new_path), suppress(FileNotFoundError):
             # a living writer needs it only for a moment
-            gone = is_gone(unnamed.name.split(".")[-2])
-            if gone or (gone is None and time.time() - unnamed.stat().st_mtime > _BLINK):
-                unnamed.unlink()
+            is_dead = is_gone(new_path.name.split(".")[-2])
+            if is_dead or (is_dead is None and time.time() - new_path.stat().st_mtime > _BLINK):
+                new_path.unlink()
     for journal_path in sorted(storage.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)):
         with disk_trouble(journal_path):
             try:

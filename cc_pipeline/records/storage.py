@@ -88,10 +88,10 @@ class RecordStorage:
                 self.transport.put(key, file)
                 file.unlink()
 
-    def move(self, key: str, to: str) -> None:
+    def move(self, key: str, new_key: str) -> None:
         """Gives an object another key, and this moment as its time; nothing where there is none under ``key``."""
         if self._local is not None:
-            old, new = self._local.path(key), self._local.path(to)
+            old, new = self._local.path(key), self._local.path(new_key)
             with disk_trouble(old), suppress(FileNotFoundError):
                 make_durable_folder(new.parent)
                 os.utime(old)
@@ -105,7 +105,7 @@ class RecordStorage:
             if fault.kind is not FaultKind.NOT_FOUND:
                 raise
             return
-        self.transport.put(to, data)
+        self.transport.put(new_key, data)
         self.transport.delete(key)
 
     def holds(self, key: str) -> bool:
@@ -115,9 +115,9 @@ class RecordStorage:
         """Keys of the journals of complete files whose rows may not be in the table yet."""
         prefix = f"{self.folder(crawl)}/"
         return sorted(
-            listed.key
-            for listed in self.transport.listing(prefix)
-            if listed.key.endswith(JOURNAL_SUFFIX) and "/" not in listed.key[len(prefix) :]
+            stored_file.key
+            for stored_file in self.transport.listing(prefix)
+            if stored_file.key.endswith(JOURNAL_SUFFIX) and "/" not in stored_file.key[len(prefix) :]
         )
 
 
@@ -137,21 +137,23 @@ class StoredSizes:
         """
         names = pc.unique(rows.column("stored_file")).drop_null()
         sizes = pa.array(self.of(names.to_pylist()), pa.int64())
-        here = sizes.take(pc.index_in(rows.column("stored_file"), value_set=names))
+        file_sizes = sizes.take(pc.index_in(rows.column("stored_file"), value_set=names))
         ends = pc.add(rows.column("stored_offset"), rows.column("stored_length"))
-        return pc.fill_null(pc.greater(ends, here), False)
+        return pc.fill_null(pc.greater(ends, file_sizes), False)
 
     def of(self, files: Collection[str]) -> list[int]:
         """The size of each file in bytes, ``_GONE`` where there is none. Raises ``EnvironmentFault``."""
         new = [file for file in files if file not in self._known]
         if len(self._known) + len(new) > _FEW and not self._are_listed:
-            listed = self._storage.transport.listing(f"{self._storage.folder(self._crawl)}/")
-            self._known = {one.key: one.size for one in listed}
+            listing = self._storage.transport.listing(f"{self._storage.folder(self._crawl)}/")
+            self._known = {stored_file.key: stored_file.size for stored_file in listing}
             self._are_listed = True
         for file in new:
             if not self._are_listed:
-                one = self._storage.transport.head(file)
-                self._known[file] = _GONE if one is None else (_UNKNOWN if one.size is None else one.size)
+                file_info = self._storage.transport.head(file)
+                self._known[file] = (
+                    _GONE if file_info is None else (_UNKNOWN if file_info.size is None else file_info.size)
+                )
         return [self._known.get(file, _GONE) for file in files]
 
 

@@ -38,28 +38,30 @@ def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -
 
     Writes nothing where there are none. Raises ``EnvironmentFault``.
     """
-    named = sorted(set(files))
-    if not named:
+    file_names = sorted(set(files))
+    if not file_names:
         return
-    when = datetime.fromtimestamp(now, UTC).strftime(_TIME)
-    key = f"{storage.folder(crawl)}/{NOTES}/{when}-{uuid.uuid4().hex}.json"
+    timestamp = datetime.fromtimestamp(now, UTC).strftime(_TIME)
+    key = f"{storage.folder(crawl)}/{NOTES}/{timestamp}-{uuid.uuid4().hex}.json"
     try:
-        storage.transport.put(key, json.dumps({"files": named}).encode())
+        storage.transport.put(key, json.dumps({"files": file_names}).encode())
     except OSError as error:
         raise PlaceFault(
             f"{key} cannot be written: {error.strerror or error}", "Check the place and its free space."
         ) from error
 
 
-def noted_at(one: Listed, now: float) -> float | None:
+def noted_at(note_file: Listed, now: float) -> float | None:
     """When a note was written (seconds since the epoch): by its name or by the place's own clock, whichever is later,
     since the clock of the machine that wrote it may be behind. A time that has not come by ``now`` does not count;
     ``None`` where there is no other."""
     try:
-        when = datetime.strptime(one.key.rpartition("/")[2].partition("-")[0], _TIME).replace(tzinfo=UTC).timestamp()
+        written_at = (
+            datetime.strptime(note_file.key.rpartition("/")[2].partition("-")[0], _TIME).replace(tzinfo=UTC).timestamp()
+        )
     except ValueError:
-        when = 0.0
-    return max((moment for moment in (when, one.modified) if has_come(moment, now)), default=None)
+        written_at = 0.0
+    return max((moment for moment in (written_at, note_file.modified) if has_come(moment, now)), default=None)
 
 
 def last_mentions(
@@ -72,26 +74,30 @@ def last_mentions(
     ``EnvironmentFault`` where the place does not answer.
     """
     last: dict[str, float] = {}
-    unclear = max((when for one, when in notes.values() if not one.size), default=0.0)
-    requests = (ByteRange(one.key, 0, one.size, tag=when) for one, when in notes.values() if one.size)
-    for got in storage.transport.read_many(requests):
-        when = got.tag
-        assert isinstance(when, float)
+    unclear = max((written_at for note_file, written_at in notes.values() if not note_file.size), default=0.0)
+    requests = (
+        ByteRange(note_file.key, 0, note_file.size, tag=written_at)
+        for note_file, written_at in notes.values()
+        if note_file.size
+    )
+    for answer in storage.transport.read_many(requests):
+        written_at = answer.tag
+        assert isinstance(written_at, float)
         mentioned: Collection[str] | None = None
-        if isinstance(got, RangeFault):
-            if got.kind is FaultKind.NOT_FOUND:
+        if isinstance(answer, RangeFault):
+            if answer.kind is FaultKind.NOT_FOUND:
                 continue  # another sweep has removed it, which it does with old ones only
-            if not isinstance(got, DataFault):
-                raise got
+            if not isinstance(answer, DataFault):
+                raise answer
         else:
-            mentioned = _mentioned(got.data)
+            mentioned = _mentioned(answer.data)
         if mentioned is None:
-            unclear = max(unclear, when)
+            unclear = max(unclear, written_at)
             continue
         for file in mentioned:
             if file in files:
-                last[file] = max(when, last.get(file, 0.0))
-    return {file: max(when, unclear) for file, when in last.items()}
+                last[file] = max(written_at, last.get(file, 0.0))
+    return {file: max(written_at, unclear) for file, written_at in last.items()}
 
 
 def _mentioned(data: bytes) -> list[str] | None:
@@ -120,7 +126,11 @@ class Swept:
 
 def crawls_with_files(storage: RecordStorage) -> list[str]:
     """The crawls that have a folder of stored files, whether rows name any of them or not."""
-    names = {one.key.split("/")[1] for one in storage.transport.listing("records/") if one.key.count("/") > 1}
+    names = {
+        stored_file.key.split("/")[1]
+        for stored_file in storage.transport.listing("records/")
+        if stored_file.key.count("/") > 1
+    }
     return sorted(name for name in names if _is_crawl(storage, name))
 
 
@@ -139,47 +149,55 @@ def sweep(
     Raises ``EnvironmentFault``.
     """
     for _ in range(_TRIES):
-        before = read_named()
-        listed = storage.transport.listing(f"{storage.folder(crawl)}/")
-        unneeded = _unneeded(storage, crawl, listed, before.files)
+        previous = read_named()
+        listing = storage.transport.listing(f"{storage.folder(crawl)}/")
+        unneeded = _unneeded(storage, crawl, listing, previous.files)
         if only is not None:
-            unneeded = {key: one for key, one in unneeded.items() if key in only}
+            unneeded = {key: stored_file for key, stored_file in unneeded.items() if key in only}
         holdings = living(storage, crawl, clock) if unneeded else []
         # The leases are read between two readings of the rows that found them the same. A fetch writes its lease, reads
         # the rows, commits, and removes its lease. So one that counts on a file that no row names read the rows before
         # this sweep did, and its lease is among those read here: it could only be gone after its commit, and then the
         # second reading would differ. One whose lease came later reads rows that do not name the file.
-        if unneeded and read_named().state != before.state:
+        if unneeded and read_named().state != previous.state:
             continue
-        free = {key: one for key, one in unneeded.items() if not any(held.holds(key) for held in holdings)}
+        free = {
+            key: stored_file
+            for key, stored_file in unneeded.items()
+            if not any(holding.holds(key) for holding in holdings)
+        }
         notes_too = only is None
-        return _delete(storage, crawl, free, listed, retention, clock(), notes_too)
+        return _delete(storage, crawl, free, listing, retention, clock(), notes_too)
     return Swept()
 
 
-def unnamed(storage: RecordStorage, crawl: str, read_named: Callable[[], Named], mine: str) -> list[str]:
+def unnamed(storage: RecordStorage, crawl: str, read_named: Callable[[], Named], own_commit: str) -> list[str]:
     """The stored files of ``crawl`` that no row names, that have no journal and that no living lease but that of the
-    commit ``mine`` holds: those that a sweep would delete in time. Raises ``EnvironmentFault``."""
-    listed = storage.transport.listing(f"{storage.folder(crawl)}/")
-    holdings = [one for one in living(storage, crawl) if one.commit != mine]
+    commit ``own_commit`` holds: those that a sweep would delete in time. Raises ``EnvironmentFault``."""
+    listing = storage.transport.listing(f"{storage.folder(crawl)}/")
+    holdings = [holding for holding in living(storage, crawl) if holding.commit != own_commit]
     # last of all: a fetch that had its lease when its files were listed, and has it no more, has committed its rows
-    unneeded = _unneeded(storage, crawl, listed, read_named().files)
-    return [key for key in unneeded if not any(held.holds(key) for held in holdings)]
+    unneeded = _unneeded(storage, crawl, listing, read_named().files)
+    return [key for key in unneeded if not any(holding.holds(key) for holding in holdings)]
 
 
-def _unneeded(storage: RecordStorage, crawl: str, listed: list[Listed], named: Collection[str]) -> dict[str, Listed]:
+def _unneeded(
+    storage: RecordStorage, crawl: str, listing: list[Listed], named_files: Collection[str]
+) -> dict[str, Listed]:
     """The data files that no row names and that have no journal, which a later run would adopt."""
     prefix = f"{storage.folder(crawl)}/"
     # a journal may still lie where it was written, its data moved already; of a bucket that is on this machine
-    journals = {one.key.rpartition("/")[2] for one in listed if one.key.endswith(JOURNAL_SUFFIX)}
+    journals = {
+        stored_file.key.rpartition("/")[2] for stored_file in listing if stored_file.key.endswith(JOURNAL_SUFFIX)
+    }
     journals |= {path.name for path in storage.open_folder(crawl).glob("*" + JOURNAL_SUFFIX)}
     return {
-        one.key: one
-        for one in listed
-        if "/" not in one.key[len(prefix) :]
-        and one.key.endswith(tuple(SUFFIXES.values()))
-        and one.key not in named
-        and one.key[len(prefix) :] + JOURNAL_SUFFIX not in journals
+        stored_file.key: stored_file
+        for stored_file in listing
+        if "/" not in stored_file.key[len(prefix) :]
+        and stored_file.key.endswith(tuple(SUFFIXES.values()))
+        and stored_file.key not in named_files
+        and stored_file.key[len(prefix) :] + JOURNAL_SUFFIX not in journals
     }
 
 
@@ -187,42 +205,62 @@ def _delete(
     storage: RecordStorage,
     crawl: str,
     free: dict[str, Listed],
-    listed: list[Listed],
+    listing: list[Listed],
     retention: float,
     now: float,
     notes_too: bool,
 ) -> Swept:
     prefix = f"{storage.folder(crawl)}/{NOTES}/"
-    notes = [one for one in listed if one.key.startswith(prefix) and one.key.endswith(".json")]
-    dated = {one.key: (one, when) for one in notes if (when := noted_at(one, now)) is not None}
+    notes = [
+        stored_file
+        for stored_file in listing
+        if stored_file.key.startswith(prefix) and stored_file.key.endswith(".json")
+    ]
+    dated = {
+        stored_file.key: (stored_file, written_at)
+        for stored_file in notes
+        if (written_at := noted_at(stored_file, now)) is not None
+    }
     since = last_mentions(storage, dated, free) if free else {}
     # what only notes without a time mention is noted anew, with the time of now
     unnoted = [key for key in free if key not in since]
     note(storage, crawl, unnoted, now)
     due = [
-        one
-        for key, one in free.items()
-        if retention <= 0 or now - _last_needed(one, since.get(key, now), now) >= retention
+        stored_file
+        for key, stored_file in free.items()
+        if retention <= 0 or now - _last_needed(stored_file, since.get(key, now), now) >= retention
     ]
-    for one in due:
-        storage.transport.delete(one.key)
+    for stored_file in due:
+        storage.transport.delete(stored_file.key)
     if not notes_too:
-        return Swept(len(due), sum(one.size for one in due), len(unnoted))
+        return Swept(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
     # after the files: a sweep that is killed in between finds the notes again
-    old = [one.key for one in notes if one.key not in dated or now - dated[one.key][1] >= retention]
-    halves = [one.key for one in listed if one.key.startswith(prefix) and is_half_of_gone(one.key)]
+    old = [
+        stored_file.key
+        for stored_file in notes
+        if stored_file.key not in dated or now - dated[stored_file.key][1] >= retention
+    ]
+    halves = [
+        stored_file.key
+        for stored_file in listing
+        if stored_file.key.startswith(prefix) and is_half_of_gone(stored_file.key)
+    ]
     # a driver deletes what it wrote for its workers; nobody does for one that was killed
     plans = f"{storage.folder(crawl)}/{PLANS}/"
-    left = [one.key for one in listed if one.key.startswith(plans) and now - one.modified >= RETENTION_SECONDS]
-    for key in (*old, *halves, *left):
+    expired_plans = [
+        stored_file.key
+        for stored_file in listing
+        if stored_file.key.startswith(plans) and now - stored_file.modified >= RETENTION_SECONDS
+    ]
+    for key in (*old, *halves, *expired_plans):
         storage.transport.delete(key)
     delete_committed(storage, crawl, now - RETENTION_SECONDS)
-    return Swept(len(due), sum(one.size for one in due), len(unnoted))
+    return Swept(len(due), sum(stored_file.size for stored_file in due), len(unnoted))
 
 
-def _last_needed(one: Listed, noted: float, now: float) -> float:
+def _last_needed(stored_file: Listed, noted_at: float, now: float) -> float:
     """When a file was last noted as no longer needed, or written if that was later, by a clock that can be right."""
-    return max(one.modified, noted) if has_come(one.modified, now) else noted
+    return max(stored_file.modified, noted_at) if has_come(stored_file.modified, now) else noted_at
 
 
 def _is_crawl(storage: RecordStorage, name: str) -> bool:

@@ -47,10 +47,12 @@ class Search:
 def known(path: Path, sources: Iterable[str]) -> tuple[bool, tuple[Promise, ...]]:
     """Whether one of ``sources`` has a witness in the file ``path``, and the records that were good there before. A
     file that cannot be read knows none."""
-    noted = _read(path)
-    mine = [noted[source] for source in sources if source in noted]
+    entries_by_source = _read(path)
+    own_entries = [entries_by_source[source] for source in sources if source in entries_by_source]
     now = time.time()
-    return any(0 <= now - at < LIFE for at, _ in mine), tuple(promise for _, promise in mine)
+    return any(0 <= now - noted_at < LIFE for noted_at, _ in own_entries), tuple(
+        expected for _, expected in own_entries
+    )
 
 
 def note(path: Path, seen: Mapping[str, Promise]) -> None:
@@ -58,16 +60,18 @@ def note(path: Path, seen: Mapping[str, Promise]) -> None:
     if not seen:
         return
     now = time.time()
-    noted = {**_read(path), **{source: (now, promise) for source, promise in seen.items()}}
-    newest = sorted(noted.items(), key=lambda one: -one[1][0])[:_MOST]
-    text = json.dumps({source: {"at": at, "record": asdict(promise)} for source, (at, promise) in newest}, indent=1)
+    entries_by_source = {**_read(path), **{source: (now, expected) for source, expected in seen.items()}}
+    newest = sorted(entries_by_source.items(), key=lambda pair: -pair[1][0])[:_MOST]
+    text = json.dumps(
+        {source: {"at": noted_at, "record": asdict(expected)} for source, (noted_at, expected) in newest}, indent=1
+    )
     write_whole(path, text)
 
 
 def _read(path: Path) -> dict[str, tuple[float, Promise]]:
     try:
-        noted = json.loads(path.read_text())
-        return {source: (float(one["at"]), Promise(**one["record"])) for source, one in noted.items()}
+        document = json.loads(path.read_text())
+        return {source: (float(fields["at"]), Promise(**fields["record"])) for source, fields in document.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
 
@@ -75,60 +79,60 @@ def _read(path: Path) -> dict[str, tuple[float, Promise]]:
 def find(transport: Transport | NamedPlaces, search: Search, files: Sequence[str]) -> tuple[str, Promise] | None:
     """A good record that the source gives now, and the place that gave it: of those that were good before one, else
     the first of a file that is listed, or of some of ``files``. A few requests."""
-    given = (_given(transport, promise) for promise in _candidates(transport, search, files))
-    return next(filter(None, given), None)
+    answers = (_given(transport, expected) for expected in _candidates(transport, search, files))
+    return next(filter(None, answers), None)
 
 
 def _candidates(transport: Transport | NamedPlaces, search: Search, files: Sequence[str]) -> Iterator[Promise]:
     yield from search.records[:1]
-    listed = () if search.listed is None else _some_of(transport, search.listed)
-    for key in listed or files[:_FILES]:
+    archive_keys = () if search.listed is None else _some_of(transport, search.listed)
+    for key in archive_keys or files[:_FILES]:
         yield Promise("", "arc" if ".arc" in key.rpartition("/")[2] else "warc", key, 0, _HEAD, None, None, None)
 
 
-def _some_of(transport: Transport | NamedPlaces, listed: str) -> tuple[str, ...]:
+def _some_of(transport: Transport | NamedPlaces, list_key: str) -> tuple[str, ...]:
     """The first file of a list and the last: one of them may be the one that is gone."""
-    found: list[str] = []
+    keys: list[str] = []
     try:
-        for _, key in listed_keys(inflated(transport.read_all(listed).data, listed), listed, odd=[]):
-            found[1:] = [key]
+        for _, key in listed_keys(inflated(transport.read_all(list_key).data, list_key), list_key, odd=[]):
+            keys[1:] = [key]
     except (RangeFault, DataFault):
         return ()
-    return tuple(found)
+    return tuple(keys)
 
 
-def _given(transport: Transport | NamedPlaces, promise: Promise) -> tuple[str, Promise] | None:
+def _given(transport: Transport | NamedPlaces, expected: Promise) -> tuple[str, Promise] | None:
     try:
-        got = _read_of(transport, promise)
+        answer = _read_of(transport, expected)
     except RangeFault:
         return None
-    if promise.url is None and promise.offset == 0:
-        return (got.source, promise) if is_first_record(got.data, promise) else None
-    verdict = examine(got.data, promise)
-    return (got.source, promise) if verdict.reason is None and verdict.digest_check != "mismatch" else None
+    if expected.url is None and expected.offset == 0:
+        return (answer.source, expected) if is_first_record(answer.data, expected) else None
+    verdict = examine(answer.data, expected)
+    return (answer.source, expected) if verdict.reason is None and verdict.digest_check != "mismatch" else None
 
 
-def _read_of(transport: Transport | NamedPlaces, promise: Promise) -> RangeBytes:
+def _read_of(transport: Transport | NamedPlaces, expected: Promise) -> RangeBytes:
     try:
-        return transport.read(promise.key, promise.offset, promise.length or _HEAD)
+        return transport.read(expected.key, expected.offset, expected.length or _HEAD)
     except RangeFault as fault:
-        if fault.kind is not FaultKind.RANGE_NOT_SATISFIABLE or promise.length != _HEAD:
+        if fault.kind is not FaultKind.RANGE_NOT_SATISFIABLE or expected.length != _HEAD:
             raise
     # a file that is shorter than that
-    about = transport.head(promise.key)
-    return transport.read(promise.key, 0, (about.size if about is not None else None) or 1)
+    object_info = transport.head(expected.key)
+    return transport.read(expected.key, 0, (object_info.size if object_info is not None else None) or 1)
 
 
-def is_first_record(data: bytes, promise: Promise) -> bool:
+def is_first_record(data: bytes, expected: Promise) -> bool:
     """Whether ``data`` begins with the record that such an archive file begins with: it says what the file is, and
     where it names a file, then this one."""
-    key = promise.key
+    key = expected.key
     try:
         content = inflate_member(data, key, 0, DEFAULT_LIMIT).content
-        if promise.archive_format == "arc":
+        if expected.archive_format == "arc":
             return arc.parse_record(content, key, 0).record_type == "filedesc"
         record = warc.parse_record(content, key, 0)
     except DataFault:
         return False
-    named = [value for name, value in record.record_headers if name.lower() == "warc-filename"]
-    return record.record_type == "warcinfo" and all(key.endswith(name.strip()) for name in named)
+    file_names = [value for name, value in record.record_headers if name.lower() == "warc-filename"]
+    return record.record_type == "warcinfo" and all(key.endswith(name.strip()) for name in file_names)

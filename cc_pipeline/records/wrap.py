@@ -77,8 +77,8 @@ def unwrap_member(stored: bytes) -> bytes:
 
 def _added_lines(source_uri: str, offset: int, length: int, line_end: bytes) -> bytes:
     uri = re.sub(r"[\r\n\0]", "", source_uri).encode()
-    where = b"WARC-Source-Range: bytes=%d-%d" % (offset, offset + length - 1)
-    return line_end.join((b"WARC/1.0", b"WARC-Source-URI: " + uri, where, b"WARC-Source-Version: "))
+    source_range = b"WARC-Source-Range: bytes=%d-%d" % (offset, offset + length - 1)
+    return line_end.join((b"WARC/1.0", b"WARC-Source-URI: " + uri, source_range, b"WARC-Source-Version: "))
 
 
 def _crc_followed_by(checksum: int, size: int) -> int:

@@ -61,13 +61,13 @@ class ReadAhead:
             data = self._came(self._waiting.popleft())
             self.bytes += len(data)
             self._here = memoryview(data)
-        given = bytes(self._here[:size])
-        self._here = self._here[len(given) :]
-        return given
+        chunk = bytes(self._here[:size])
+        self._here = self._here[len(chunk) :]
+        return chunk
 
-    def _came(self, asked: Future[RangeBytes]) -> bytes:
+    def _came(self, future: Future[RangeBytes]) -> bytes:
         try:
-            return asked.result().data
+            return future.result().data
         except RangeFault as fault:
             self.fault = fault
             raise EnvironmentFault(

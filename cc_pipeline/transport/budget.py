@@ -157,16 +157,19 @@ class Budget:
         if self.source is not None:
             self.source.close()
 
-    def lease(self, wanted: int, came: int = 0, last_sent: float = 0.0, lateness: float = 0.0) -> Lease | Closed:
-        """Slots for up to ``wanted`` requests, at least one; ``came`` requests got what they asked for since the last
-        lease, the last of them sent at ``last_sent``. ``Closed``: the host is blocked, or asked for a pause worth
-        telling. ``lateness`` is as ``RateSource.slots`` has it. Raises as a rate source does."""
+    def lease(
+        self, max_slots: int, successes: int = 0, last_sent: float = 0.0, lateness: float = 0.0
+    ) -> Lease | Closed:
+        """Reserves slots for up to ``max_slots`` requests, at least one. ``successes`` requests succeeded since the
+        last reservation, the last of them sent at ``last_sent``. Returns ``Closed`` if the host is blocked, or asked
+        for a pause that is worth a message. ``lateness`` is as in ``RateSource.slots``. Raises as a rate source does.
+        """
         rules = self._rules
         with Exclusive(self._db):
             now = time.time()
             state = self._state(now)
-            if came:
-                state = state.next(Gave(now, came, last_sent), rules)
+            if successes:
+                state = state.next(Gave(now, successes, last_sent), rules)
                 self._keep(state)
             admitted = state.admits(now)
             if isinstance(admitted, Closed):
@@ -174,20 +177,20 @@ class Budget:
                 # Common Crawl's front takes no credentials
                 takes_credentials = rules.cautious is None
                 return replace(admitted, never=is_refused and takes_credentials and not self._sample())
-            asks = not admitted
+            is_probe = not admitted
             calm = isinstance(state, Serving) and not state.tally.row
-            sample = self._sample(now - SAMPLE_KEPT) if asks else ""
+            sample = self._sample(now - SAMPLE_KEPT) if is_probe else ""
             pace = state.rate_at(rules, now)
             pause_until = max(now, state.memory.pause_until)
             if pace is None:
-                count = 1 if asks else wanted
-                if asks:
+                count = 1 if is_probe else max_slots
+                if is_probe:
                     self._keep(state.next(Sent(now, count), rules))
-                return Lease(pause_until, 0.0, count, asks, calm and pause_until <= now, sample)
+                return Lease(pause_until, 0.0, count, is_probe, calm and pause_until <= now, sample)
             # those elsewhere have as much each as is left here
             rate = pace / (1 + self._lent(now))
             spacing = slot_spacing(rate)
-            count = 1 if asks else max(1, min(wanted, int(rate * _LEASE_SECONDS)))
+            count = 1 if is_probe else max(1, min(max_slots, int(rate * _LEASE_SECONDS)))
             self._keep(state.next(Sent(now, count), rules))
             (next_slot,) = self._db.execute("select next_slot from hosts where host = ?", (self.host,)).fetchone()
             start = max(now if next_slot > pause_until + CLOCK_JUMP else next_slot, pause_until)
@@ -196,10 +199,10 @@ class Budget:
         if self.source is not None:
             # other processes of the home need not wait for the database with this one
             wait = max(0.0, pause_until - now)
-            ahead, spacing, count = self.source.slots(1 if asks else wanted, pace, wait, lateness)
-            start = time.time() + ahead
+            delay, spacing, count = self.source.slots(1 if is_probe else max_slots, pace, wait, lateness)
+            start = time.time() + delay
         life = SLOT_LIFE if self.source is None else self.source.life
-        return Lease(start, spacing, count, asks, calm, sample, life)
+        return Lease(start, spacing, count, is_probe, calm, sample, life)
 
     def renew(self, in_flight: int) -> int:
         """How many requests this process may send at the same time: an even share of the machine's limit.
@@ -213,13 +216,13 @@ class Budget:
         now = time.time()
         with Exclusive(self._db):
             self._db.execute("delete from holders where expires < ? or expires > ?", (now, now + CLOCK_JUMP))
-            count, granted = self._db.execute(
+            count, granted_elsewhere = self._db.execute(
                 "select count(*), coalesce(sum(granted), 0) from holders where host = ? and holder <> ?",
                 (self.host, self._holder),
             ).fetchone()
-            limit, lent = self.limits.concurrency, self._lent(now)
-            limit = max(1, limit - lent * shared_among(self.limits, lent + 1).concurrency)
-            share = max(0, min(max(1, limit // (int(count) + 1)), limit - int(granted)))
+            limit, remote_shares = self.limits.concurrency, self._lent(now)
+            limit = max(1, limit - remote_shares * shared_among(self.limits, remote_shares + 1).concurrency)
+            share = max(0, min(max(1, limit // (int(count) + 1)), limit - int(granted_elsewhere)))
             # the file shows those of this home all the same
             share = share if leased is None else leased
             self._db.execute(
@@ -242,8 +245,8 @@ class Budget:
 
     def _sample(self, since: float = 0.0) -> str:
         """The key of an object that came from the host, and was noted after ``since``; empty where none did."""
-        found = self._db.execute("select key from samples where host = ? and at >= ?", (self.host, since)).fetchone()
-        return "" if found is None else str(found[0])
+        row = self._db.execute("select key from samples where host = ? and at >= ?", (self.host, since)).fetchone()
+        return "" if row is None else str(row[0])
 
     def _state(self, now: float) -> State:
         return state_in(self._db, self.host, now)
@@ -322,18 +325,20 @@ def openings(path: Path) -> tuple[Opening, ...]:
     )
 
 
-def take_over(path: Path, told: Collection[Opening]) -> None:
+def take_over(path: Path, open_breakers: Collection[Opening]) -> None:
     """Has a budget file know of hosts that refused elsewhere, unless it knows of a later refusal, or of this one: a
     host that gave something meanwhile, or that a person wants to be asked, is asked. Raises ``EnvironmentFault``."""
-    if not told:
+    if not open_breakers:
         return
     with naming(path), closing(open_file(path)) as db, Exclusive(db):
-        for one in told:
-            db.execute("insert or ignore into hosts (host) values (?)", (one.host,))
+        for breaker in open_breakers:
+            db.execute("insert or ignore into hosts (host) values (?)", (breaker.host,))
             # what is told is a fact of then, whatever this machine's clock says
-            known = state_in(db, one.host, time.time())
-            state = told_elsewhere(known, one.since, one.until, one.probes, one.why, Cause(one.cause))
-            keep_state(db, one.host, state)
+            known_state = state_in(db, breaker.host, time.time())
+            state = told_elsewhere(
+                known_state, breaker.since, breaker.until, breaker.probes, breaker.why, Cause(breaker.cause)
+            )
+            keep_state(db, breaker.host, state)
 
 
 @contextmanager

@@ -90,24 +90,24 @@ class Transport:
         """``length`` bytes from ``offset``. Raises ``RangeFault``."""
         return self._value(ByteRange(key, offset, length, etag))
 
-    def read_suffix(self, key: str, length: int, whole_up_to: int = 0) -> RangeBytes:
-        """The last ``length`` bytes (all, when the object is shorter); ``whole_up_to`` as of ``ByteRange``. Raises
+    def read_suffix(self, key: str, length: int, max_object_bytes: int = 0) -> RangeBytes:
+        """The last ``length`` bytes (all, when the object is shorter); ``max_object_bytes`` as of ``ByteRange``. Raises
         ``RangeFault``."""
-        return self._value(ByteRange(key, None, length, whole_up_to=whole_up_to))
+        return self._value(ByteRange(key, None, length, whole_up_to=max_object_bytes))
 
     def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
         """A whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` when it is larger)."""
         if self._local is not None:
             answer = self._local.fetch_now(key, None, limit)
-            found = judge_whole(limit, answer.status, answer.headers, answer.body)
-            self._count(found, answer)
+            verdict = judge_whole(limit, answer.status, answer.headers, answer.body)
+            self._count(verdict, answer)
             attempts, place = 1, self._place
         else:
             answered = self._thread.run(self._whole(key, limit))
-            found, answer, attempts, place = answered.found, answered.answer, answered.attempts, answered.place
-        if isinstance(found, Finding):
-            raise range_fault(found.kind, key, None, None, found.detail, attempts)
-        return RangeBytes(key, 0, answer.body, found.total, place.etag(found), attempts, None, place.source)
+            verdict, answer, attempts, place = answered.found, answered.answer, answered.attempts, answered.place
+        if isinstance(verdict, Finding):
+            raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
+        return RangeBytes(key, 0, answer.body, verdict.total, place.etag(verdict), attempts, None, place.source)
 
     def read_parsed(self, key: str, parse: Callable[[bytes], T]) -> T:
         """What ``parse`` makes of a whole object. Where it refuses the bytes of one place (``DataFault``), the next is
@@ -124,16 +124,16 @@ class Transport:
         """Size and ETag of an object, ``None`` when there is none. Raises ``RangeFault`` for any other refusal."""
         if self._local is not None:
             answer = self._local.head_now(key)
-            found = judge_head(answer)
+            verdict = judge_head(answer)
             attempts, place = 1, self._place
         else:
             answered = self._thread.run(self._head(key))
-            found, answer, attempts, place = answered.found, answered.answer, answered.attempts, answered.place
-        if isinstance(found, Finding):
-            if found.kind is FaultKind.NOT_FOUND:
+            verdict, answer, attempts, place = answered.found, answered.answer, answered.attempts, answered.place
+        if isinstance(verdict, Finding):
+            if verdict.kind is FaultKind.NOT_FOUND:
                 return None
-            raise range_fault(found.kind, key, None, None, found.detail, attempts)
-        return ObjectInfo(key, size_in(answer), place.etag(found))
+            raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
+        return ObjectInfo(key, size_in(answer), place.etag(verdict))
 
     def exists(self, key: str) -> bool:
         """Whether there is an object under this key. Raises ``RangeFault`` when the source does not say."""
@@ -157,13 +157,13 @@ class Transport:
         attempts = 1
         if self._local is not None:
             answer = self._local.put_now(key, data, only_if_absent=only_if_absent)
-            found = judge_write(answer)
+            verdict = judge_write(answer)
         else:
-            found, answer, attempts = self._thread.run(
+            verdict, answer, attempts = self._thread.run(
                 self._place.write(lambda: self.store.put(key, data, only_if_absent=only_if_absent))
             )
-        if isinstance(found, Finding):
-            raise range_fault(found.kind, key, None, None, found.detail, 1)
+        if isinstance(verdict, Finding):
+            raise range_fault(verdict.kind, key, None, None, verdict.detail, 1)
         if answer.status != PRECONDITION_FAILED:
             return True
         return attempts > 1 and isinstance(data, bytes) and self._holds(key, data)
@@ -181,21 +181,21 @@ class Transport:
         if self._local is not None:
             self._local.delete_now(key)
             return
-        found, _, attempts = self._thread.run(self._place.write(lambda: self.store.delete(key)))
-        if isinstance(found, Finding) and found.kind is not FaultKind.NOT_FOUND:
-            raise range_fault(found.kind, key, None, None, found.detail, attempts)
+        verdict, _, attempts = self._thread.run(self._place.write(lambda: self.store.delete(key)))
+        if isinstance(verdict, Finding) and verdict.kind is not FaultKind.NOT_FOUND:
+            raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
 
     def listing(self, prefix: str) -> list[Listed]:
         """The objects of a place we own whose keys start with ``prefix``. Raises ``EnvironmentFault``."""
         if self._local is not None:
             return list(self._local.listing_now(prefix))
-        found, listed = self._thread.run(self._place.listing(prefix))
-        if isinstance(found, Finding):
+        verdict, objects = self._thread.run(self._place.listing(prefix))
+        if isinstance(verdict, Finding):
             raise EnvironmentFault(
-                f"{self.store.url(prefix)} cannot be listed: {found.kind.value} ({found.detail})",
-                advice(found.kind, "Check the bucket and its permissions"),
+                f"{self.store.url(prefix)} cannot be listed: {verdict.kind.value} ({verdict.detail})",
+                advice(verdict.kind, "Check the bucket and its permissions"),
             )
-        return listed
+        return objects
 
     def read_many(
         self, requests: Iterable[ByteRange], concurrency: int | None = None
@@ -209,62 +209,72 @@ class Transport:
         memory bound allow. Leaving the iterator early cancels what is under way.
         """
         if self._local is not None:
-            return (self._read_local(part) for asked in requests for part in _parts(asked))
+            return (self._read_local(part) for byte_range in requests for part in _parts(byte_range))
         stream: Stream[ByteRange, RangeBytes | RangeFault] = Stream(
             self._thread.get(),
             self._range,
-            lambda asked: held(asked) if self._in_pieces(asked) else asked.length,
+            lambda byte_range: held(byte_range) if self._in_pieces(byte_range) else byte_range.length,
             max(1, concurrency or self._concurrency),
             self._memory_bound,
         )
         return stream.run(requests)
 
-    def _value(self, asked: ByteRange) -> RangeBytes:
-        outcome = self._read_local(asked) if self._local is not None else self._thread.run(self._alone(asked))
+    def _value(self, byte_range: ByteRange) -> RangeBytes:
+        outcome = self._read_local(byte_range) if self._local is not None else self._thread.run(self._alone(byte_range))
         if isinstance(outcome, RangeFault):
             raise outcome
         return outcome
 
-    def _read_local(self, asked: ByteRange) -> RangeBytes | RangeFault:
+    def _read_local(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
         assert self._local is not None
-        span = Span(asked.offset, asked.length)
-        answer = self._local.fetch_now(asked.key, span)
-        etag = asked.etag and self._place.expected(asked.etag)
-        found = judge_range(span, answer.status, answer.headers, answer.body, etag, asked.total, or_less=asked.or_less)
-        self._count(found, answer)
-        return _outcome(asked, found, answer, 1, self._place)
+        span = Span(byte_range.offset, byte_range.length)
+        answer = self._local.fetch_now(byte_range.key, span)
+        etag = byte_range.etag and self._place.expected(byte_range.etag)
+        verdict = judge_range(
+            span, answer.status, answer.headers, answer.body, etag, byte_range.total, or_less=byte_range.or_less
+        )
+        self._count(verdict, answer)
+        return _outcome(byte_range, verdict, answer, 1, self._place)
 
-    def _count(self, found: Verified | Finding, answer: Answer) -> None:
+    def _count(self, verdict: Verified | Finding, answer: Answer) -> None:
         self.stats.requests += 1
         self.stats.bytes += len(answer.body)
-        if isinstance(found, Finding):
-            self.stats.faults[found.kind.value] += 1
+        if isinstance(verdict, Finding):
+            self.stats.faults[verdict.kind.value] += 1
 
-    def _in_pieces(self, asked: ByteRange) -> bool:
-        return self._mirrored is None and bool(asked.ends) and asked.length > PIECE
+    def _in_pieces(self, byte_range: ByteRange) -> bool:
+        return self._mirrored is None and bool(byte_range.ends) and byte_range.length > PIECE
 
-    async def _range(self, asked: ByteRange, part: Part[RangeBytes | RangeFault]) -> RangeBytes | RangeFault:
-        if not self._in_pieces(asked):
-            return await self._alone(asked)
+    async def _range(self, byte_range: ByteRange, part: Part[RangeBytes | RangeFault]) -> RangeBytes | RangeFault:
+        if not self._in_pieces(byte_range):
+            return await self._alone(byte_range)
         place = self._place
 
-        def give(offset: int, data: bytes, found: Verified) -> None:
-            etag = found.etag if place.alone else place.etag(found)
-            got = RangeBytes(asked.key, offset, data, found.total, etag, 1, asked.tag, place.source)
-            part(replace(got, first=pieces.is_first, request=pieces.request), pieces.taken)
+        def give(offset: int, data: bytes, verdict: Verified) -> None:
+            etag = verdict.etag if place.alone else place.etag(verdict)
+            piece = RangeBytes(byte_range.key, offset, data, verdict.total, etag, 1, byte_range.tag, place.source)
+            part(replace(piece, first=pieces.is_first, request=pieces.request), pieces.taken)
 
-        pieces = Pieces(asked, asked.etag and place.expected(asked.etag), give)
-        found, answer, attempts = await place.in_pieces(asked, asked.tries, pieces)
-        left = pieces.span
-        rest = _outcome(replace(asked, offset=left.offset, length=left.length), found, answer, attempts, place)
-        return rest if isinstance(rest, RangeFault) else replace(rest, first=pieces.is_first, request=pieces.request)
+        pieces = Pieces(byte_range, byte_range.etag and place.expected(byte_range.etag), give)
+        verdict, answer, attempts = await place.in_pieces(byte_range, byte_range.tries, pieces)
+        open_span = pieces.span
+        last_part = _outcome(
+            replace(byte_range, offset=open_span.offset, length=open_span.length), verdict, answer, attempts, place
+        )
+        return (
+            last_part
+            if isinstance(last_part, RangeFault)
+            else replace(last_part, first=pieces.is_first, request=pieces.request)
+        )
 
-    async def _alone(self, asked: ByteRange) -> RangeBytes | RangeFault:
+    async def _alone(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
         if self._mirrored is None:
-            found, answer, attempts = await self._place.range(asked, asked.tries)
-            return _outcome(asked, found, answer, attempts, self._place)
-        answered = await self._mirrored.range(asked)
-        return _outcome(asked, answered.found, answered.answer, answered.attempts, answered.place, answered.unknown)
+            verdict, answer, attempts = await self._place.range(byte_range, byte_range.tries)
+            return _outcome(byte_range, verdict, answer, attempts, self._place)
+        answered = await self._mirrored.range(byte_range)
+        return _outcome(
+            byte_range, answered.found, answered.answer, answered.attempts, answered.place, answered.unknown
+        )
 
     async def _whole(self, key: str, limit: int) -> Answered:
         if self._mirrored is not None:
@@ -280,23 +290,48 @@ class Transport:
         await (self._place if self._mirrored is None else self._mirrored).close()
 
 
-def _parts(asked: ByteRange) -> Iterator[ByteRange]:
+def _parts(byte_range: ByteRange) -> Iterator[ByteRange]:
     """The pieces of a range, as a folder gives them."""
-    start, end = asked.offset, 0 if asked.offset is None else asked.offset + asked.length
-    if start is not None and asked.length > PIECE:
-        for stop in asked.ends:
+    start, end = byte_range.offset, 0 if byte_range.offset is None else byte_range.offset + byte_range.length
+    if start is not None and byte_range.length > PIECE:
+        for stop in byte_range.ends:
             if stop - start >= PIECE and stop < end:
-                yield replace(asked, offset=start, length=stop - start)
+                yield replace(byte_range, offset=start, length=stop - start)
                 start = stop
-    yield asked if start == asked.offset or start is None else replace(asked, offset=start, length=end - start)
+    yield (
+        byte_range
+        if start == byte_range.offset or start is None
+        else replace(byte_range, offset=start, length=end - start)
+    )
 
 
 def _outcome(
-    asked: ByteRange, found: Verified | Finding, answer: Answer, attempts: int, place: Place, unknown: bool = False
+    byte_range: ByteRange,
+    verdict: Verified | Finding,
+    answer: Answer,
+    attempts: int,
+    place: Place,
+    is_inconclusive: bool = False,
 ) -> RangeBytes | RangeFault:
-    if isinstance(found, Finding):
-        return range_fault(found.kind, asked.key, asked.offset, asked.length, found.detail, attempts, tag=asked.tag)
-    etag = found.etag if place.alone else place.etag(found)
+    if isinstance(verdict, Finding):
+        return range_fault(
+            verdict.kind,
+            byte_range.key,
+            byte_range.offset,
+            byte_range.length,
+            verdict.detail,
+            attempts,
+            tag=byte_range.tag,
+        )
+    etag = verdict.etag if place.alone else place.etag(verdict)
     return RangeBytes(
-        asked.key, found.offset, answer.body, found.total, etag, attempts, asked.tag, place.source, unknown
+        byte_range.key,
+        verdict.offset,
+        answer.body,
+        verdict.total,
+        etag,
+        attempts,
+        byte_range.tag,
+        place.source,
+        is_inconclusive,
     )

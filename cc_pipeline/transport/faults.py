@@ -51,10 +51,10 @@ def any_of(etags: Iterable[str]) -> str:
     return _OR.join(etags)
 
 
-def is_one_of(found: str, expected: str) -> bool:
+def is_one_of(etag: str, expected: str) -> bool:
     """Whether an answer's ETag is one that is expected. Strong and weak are alike: what matters is whether the object
     was replaced."""
-    return found.removeprefix("W/") in (one.removeprefix("W/") for one in expected.split(_OR))
+    return etag.removeprefix("W/") in (expected_etag.removeprefix("W/") for expected_etag in expected.split(_OR))
 
 
 def expected_at(etag: str | None, place: str, *, alone: bool) -> str | None:
@@ -64,20 +64,21 @@ def expected_at(etag: str | None, place: str, *, alone: bool) -> str | None:
     """
     if etag is None:
         return None
-    own = []
-    for one in etag.split(_OR):
-        plain, separator, of = one.rpartition(_AT)
-        if of == place if separator else alone:
-            own.append(plain if separator else one)
-    return any_of(own) or None
+    own_etags = []
+    for qualified_etag in etag.split(_OR):
+        plain, separator, etag_place = qualified_etag.rpartition(_AT)
+        if etag_place == place if separator else alone:
+            own_etags.append(plain if separator else qualified_etag)
+    return any_of(own_etags) or None
 
 
-def is_another(now: str | None, then: str | None) -> bool:
+def is_another(current_etag: str | None, previous_etag: str | None) -> bool:
     """Whether an object's ETag says that it is not what it was. An ETag of another place says nothing."""
-    if now is None or now == then:
+    if current_etag is None or current_etag == previous_etag:
         return False
-    return then is None or (
-        not is_one_of(now, then) and any(_place_of(now) == _place_of(one) for one in then.split(_OR))
+    return previous_etag is None or (
+        not is_one_of(current_etag, previous_etag)
+        and any(_place_of(current_etag) == _place_of(qualified_etag) for qualified_etag in previous_etag.split(_OR))
     )
 
 
@@ -165,9 +166,9 @@ _ADVICE: Final = {
 }
 
 
-def advice(kind: FaultKind, otherwise: str) -> str:
-    """What a person can do about a fault of this kind; ``otherwise`` for a kind that is not the source's fault."""
-    return _ADVICE.get(kind, otherwise)
+def advice(kind: FaultKind, default: str) -> str:
+    """What a person can do about a fault of this kind; ``default`` for a kind that is not the source's fault."""
+    return _ADVICE.get(kind, default)
 
 
 class RangeFault(CcPipelineError):
@@ -267,13 +268,13 @@ def judge_range(
                 FaultKind.WHOLE_OBJECT, f"status 200 for {span.header}, the whole object instead of the range"
             )
         return judge_status(status, headers, body)
-    found = promised(span, status, headers, etag, length, or_less=or_less)
-    if isinstance(found, Finding):
-        return found
-    expected = span.length if span.offset is not None or found.total is None else found.total - found.offset
-    if or_less and found.total is not None:
-        expected = min(expected, found.total - found.offset)
-    return judge_length(expected, body) or found
+    verdict = promised(span, status, headers, etag, length, or_less=or_less)
+    if isinstance(verdict, Finding):
+        return verdict
+    expected = span.length if span.offset is not None or verdict.total is None else verdict.total - verdict.offset
+    if or_less and verdict.total is not None:
+        expected = min(expected, verdict.total - verdict.offset)
+    return judge_length(expected, body) or verdict
 
 
 def promised(
@@ -288,33 +289,37 @@ def promised(
     """The same of an answer whose body is still to come: what its head promises."""
     if status != 206:
         return judge_status(status, headers, b"")
-    stated = headers.get("content-range", "")
-    match = _CONTENT_RANGE.match(stated)
+    content_range = headers.get("content-range", "")
+    match = _CONTENT_RANGE.match(content_range)
     if match is None:
-        return Finding(FaultKind.WRONG_RANGE, f"status 206 with Content-Range {stated[:80]!r}")
+        return Finding(FaultKind.WRONG_RANGE, f"status 206 with Content-Range {content_range[:80]!r}")
     first, last = int(match[1]), int(match[2])
-    is_told = match[3] != "*" or span.offset is None
+    is_total_known = match[3] != "*" or span.offset is None
     total = last + 1 if match[3] == "*" else int(match[3])
     if not first <= last < total <= _LARGEST:
-        return Finding(FaultKind.WRONG_RANGE, f"Content-Range {stated[:80]!r} contradicts itself")
+        return Finding(FaultKind.WRONG_RANGE, f"Content-Range {content_range[:80]!r} contradicts itself")
     if match[3] == "*" and span.offset is None and first == 0 and total != length:
-        return Finding(FaultKind.WRONG_RANGE, f"Content-Range {stated[:80]!r} may be of the first bytes", final=True)
-    if length is not None and is_told and total != length:
+        return Finding(
+            FaultKind.WRONG_RANGE, f"Content-Range {content_range[:80]!r} may be of the first bytes", final=True
+        )
+    if length is not None and is_total_known and total != length:
         return Finding(FaultKind.CHANGED_OBJECT, f"the object has {total} bytes where {length} were expected")
     start = max(0, total - span.length) if span.offset is None else span.offset
     stop = total if span.offset is None else start + span.length
-    if or_less and is_told:
+    if or_less and is_total_known:
         stop = min(stop, total)
     if first != start or last + 1 != stop:
-        if is_told and first == start and last + 1 == total < stop:
+        if is_total_known and first == start and last + 1 == total < stop:
             return Finding(
                 FaultKind.RANGE_NOT_SATISFIABLE, f"the object ends at byte {total}, before the range's end {stop}"
             )
-        return Finding(FaultKind.WRONG_RANGE, f"asked for bytes {start}-{stop - 1}, got Content-Range {stated[:80]!r}")
-    found = etag_in(headers)
-    if etag is not None and found is not None and not is_one_of(found, etag):
-        return Finding(FaultKind.CHANGED_OBJECT, f"ETag {found[:80]} where {etag[:80]} was expected")
-    return Verified(start, total if is_told else length, found)
+        return Finding(
+            FaultKind.WRONG_RANGE, f"asked for bytes {start}-{stop - 1}, got Content-Range {content_range[:80]!r}"
+        )
+    answer_etag = etag_in(headers)
+    if etag is not None and answer_etag is not None and not is_one_of(answer_etag, etag):
+        return Finding(FaultKind.CHANGED_OBJECT, f"ETag {answer_etag[:80]} where {etag[:80]} was expected")
+    return Verified(start, total if is_total_known else length, answer_etag)
 
 
 def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes) -> Verified | Finding:
@@ -340,14 +345,14 @@ def judge_head(answer: Answer) -> Verified | Finding:
 
 def judge_length(expected: int, body: bytes | bytearray) -> Finding | None:
     """Whether a body has the length its headers promise."""
-    have = len(body)
-    if have == expected:
+    size = len(body)
+    if size == expected:
         return None
-    if have > expected:
+    if size > expected:
         return Finding(FaultKind.LONG_BODY, f"more than the {expected} bytes asked for")
-    if not have:
+    if not size:
         return Finding(FaultKind.EMPTY_BODY, f"no bytes instead of {expected}")
-    return Finding(FaultKind.SHORT_BODY, f"{have} bytes instead of {expected}")
+    return Finding(FaultKind.SHORT_BODY, f"{size} bytes instead of {expected}")
 
 
 def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Finding:
@@ -383,9 +388,11 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
 
 def _both_times(headers: Mapping[str, str], body: bytes) -> str:
     """What the source and this machine say that the time is."""
-    told = _SERVER_TIME.search(body[:ERROR_BODY_BYTES])
-    theirs = told[1].decode("ascii") if told else headers.get("date", "not told")[:64]
-    return f"this machine's clock says {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}, the source's {theirs}; set the clock"
+    time_match = _SERVER_TIME.search(body[:ERROR_BODY_BYTES])
+    source_time = time_match[1].decode("ascii") if time_match else headers.get("date", "not told")[:64]
+    return (
+        f"this machine's clock says {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}, the source's {source_time}; set the clock"
+    )
 
 
 def error_document(body: bytes) -> Finding | None:
@@ -404,12 +411,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     A date is compared with the ``Date`` of the same answer, so that a wrong clock on either side is no matter, else
     with our clock. ``None`` for a header that is neither.
     """
-    stated = headers.get("retry-after", "").strip()
-    if not stated and (used_up := _USED_UP.search(headers.get("ratelimit", "")[:200])):
-        stated = used_up[1]
-    if stated.isdecimal():
-        return min(float(stated), LONGEST_WAIT) if len(stated) <= 9 else None
-    until = _http_date(stated)
+    header = headers.get("retry-after", "").strip()
+    if not header and (quota_match := _USED_UP.search(headers.get("ratelimit", "")[:200])):
+        header = quota_match[1]
+    if header.isdecimal():
+        return min(float(header), LONGEST_WAIT) if len(header) <= 9 else None
+    until = _http_date(header)
     if until is None:
         return None
     now = _http_date(headers.get("date", "")) or datetime.now(UTC)
@@ -429,5 +436,5 @@ def _http_date(text: str) -> datetime | None:
 
 def etag_in(headers: Mapping[str, str]) -> str | None:
     """The ETag of an answer; ``None`` for one that is too long to be one."""
-    found = headers.get("etag")
-    return found if found is None or len(found) <= _LONGEST_ETAG else None
+    etag = headers.get("etag")
+    return etag if etag is None or len(etag) <= _LONGEST_ETAG else None

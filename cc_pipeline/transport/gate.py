@@ -102,14 +102,14 @@ class Gate:
     async def enter(self) -> bool:
         """Returns when one request may be sent, and whether it finds out for all others if the host is well again.
         Raises ``GateClosed`` where the host refuses for longer than is waited for."""
-        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        admission: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(admission)
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._let_pass())
         try:
-            return await turn
+            return await admission
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if admission.done() and not admission.cancelled() and admission.exception() is None:
                 self.leave()  # the gate let it pass at the same moment
             raise
 
@@ -154,9 +154,9 @@ class Gate:
         if refusal is Refusal.ADDRESS:
             self._refused_at = self._refused_at or now
         # who does not wait may still find out with what came before
-        at_once = bool(self.denied) or (bool(self.sample) and self._refusals.wait < self._refusals.soon)
+        probes_at_once = bool(self.denied) or (bool(self.sample) and self._refusals.wait < self._refusals.soon)
         self._tell_state(
-            Failed(now, sent, finding.kind, finding.detail, refusal, finding.retry_after, key, at_once, again)
+            Failed(now, sent, finding.kind, finding.detail, refusal, finding.retry_after, key, probes_at_once, again)
         )
         if shows_it_well:
             self._is_well()
@@ -218,8 +218,8 @@ class Gate:
             while self._waiting:
                 try:
                     await self._pass_on(budget)
-                except RateSourceAway as away:
-                    await self._wait_for_source(budget, away)
+                except RateSourceAway as outage:
+                    await self._wait_for_source(budget, outage)
         except Exception as error:
             self._refuse_all(error)
 
@@ -232,26 +232,26 @@ class Gate:
         if self._crowded_out_since:
             self._crowded_out_since = 0.0
             progress.report(progress.WAITING, 0)
-        wanted = min(room, len(self._waiting))
+        request_count = min(room, len(self._waiting))
         free = budget.limits.rate is None and not budget.limits.shared
         if free and self._is_calm:
             # for a place that no other process counts against, and that is well
-            for _ in range(wanted):
+            for _ in range(request_count):
                 self._release()
         else:
-            await self._pass_on_lease(budget, wanted)
+            await self._pass_on_lease(budget, request_count)
 
-    async def _pass_on_lease(self, budget: Budget, wanted: int) -> None:
-        asked = time.time()
+    async def _pass_on_lease(self, budget: Budget, max_slots: int) -> None:
+        requested_at = time.time()
         # it lies ahead where the clock was set back
-        self._refused_at = min(self._refused_at, asked)
+        self._refused_at = min(self._refused_at, requested_at)
         if self._reporter is not None:
             # what came before is known then to whoever gives slots
             await asyncio.wait([self._reporter])
-        came, self._came = self._came, 0
+        successes, self._came = self._came, 0
         self._is_calm = self._outage is None
         lateness, self._lateness = self._lateness, 0.0
-        lease = await self._ask(budget.lease, wanted, came, self._came_sent, lateness)
+        lease = await self._ask(budget.lease, max_slots, successes, self._came_sent, lateness)
         if self._away_since:
             self._away_since = 0.0
             progress.report(progress.WAITING, 0)
@@ -262,10 +262,10 @@ class Gate:
         # what was told meanwhile is news to the next lease
         self._is_calm = self._is_calm and lease.calm
         if lease.asks:
-            self._refused_at = self._refused_at or asked
+            self._refused_at = self._refused_at or requested_at
             if not self._took_sample:
                 self.sample, self._took_sample = lease.sample, True
-        elif self._refused_at and self._refused_at < asked:
+        elif self._refused_at and self._refused_at < requested_at:
             self._is_well()
         for number in range(lease.count):
             due = lease.start + number * lease.spacing
@@ -281,7 +281,7 @@ class Gate:
             if self._missed_since:
                 self._missed_since = 0.0
                 progress.report(progress.WAITING, 0)
-            if self._refused_at >= asked and not lease.asks:
+            if self._refused_at >= requested_at and not lease.asks:
                 return  # it has refused meanwhile
             self._release(asks=lease.asks)
 
@@ -312,22 +312,22 @@ class Gate:
         self._waited_since = min(self._waited_since or now, now)
         if self._closed_until != closed.until:
             self._closed_until, self._seen_at = closed.until, now
-        waited, left = now - self._waited_since, closed.until - now
+        waited, remaining = now - self._waited_since, closed.until - now
         policy = self._refusals
-        is_over = self._outage is not None or policy.gives_up(waited, left)
+        is_given_up = self._outage is not None or policy.gives_up(waited, remaining)
         # a probe that was due just now may be under way, here or in another process
         is_probed = self._in_flight > 0 or now - self._seen_at < policy.soon
-        if is_over and not (self.waits and is_probed and policy.waits_for_probes(waited, left)):
+        if is_given_up and not (self.waits and is_probed and policy.waits_for_probes(waited, remaining)):
             self._refuse_all(GateClosed(closed))
             return
-        why = f"{closed.why}; nothing came from it yet, so check the credentials" if closed.never else closed.why
-        progress.waiting(host, why, left, _moment(closed.until, "%H:%M:%S"))
+        reason = f"{closed.why}; nothing came from it yet, so check the credentials" if closed.never else closed.why
+        progress.waiting(host, reason, remaining, _moment(closed.until, "%H:%M:%S"))
         self._again.clear()
         with suppress(TimeoutError):
-            look_again = min(_LOOK_AGAIN, policy.soon) if is_over else _LOOK_AGAIN
-            await asyncio.wait_for(self._again.wait(), max(0.0, min(left, look_again)))
+            check_seconds = min(_LOOK_AGAIN, policy.soon) if is_given_up else _LOOK_AGAIN
+            await asyncio.wait_for(self._again.wait(), max(0.0, min(remaining, check_seconds)))
 
-    async def _wait_for_source(self, budget: Budget, away: RateSourceAway) -> None:
+    async def _wait_for_source(self, budget: Budget, outage: RateSourceAway) -> None:
         """Waits a moment for the rate source, as patiently as for a host that refuses. Nothing is sent meanwhile: other
         machines may have what would be this one's share."""
         assert budget.source is not None
@@ -335,7 +335,7 @@ class Gate:
         self._away_since = min(self._away_since or now, now)
         self._renewed = 0.0
         seconds = budget.source.look_again
-        text = f"{budget.source.name} does not answer ({away}), so nothing is sent to {budget.host}"
+        text = f"{budget.source.name} does not answer ({outage}), so nothing is sent to {budget.host}"
         if self._refusals.gives_up(now - self._away_since, seconds):
             self._refuse_all(EnvironmentFault(text, "Run it again when it answers; cc-pipeline doctor asks it."))
             return
@@ -344,17 +344,17 @@ class Gate:
 
     def _release(self, *, asks: bool = False) -> None:
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
+            admission = self._waiting.popleft()
+            if not admission.done():
                 self._in_flight += 1
-                turn.set_result(asks)
+                admission.set_result(asks)
                 return
 
     def _refuse_all(self, error: Exception) -> None:
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_exception(error)
+            admission = self._waiting.popleft()
+            if not admission.done():
+                admission.set_exception(error)
 
     async def _wait_for_room(self, budget: Budget) -> None:
         self._room.clear()
@@ -372,8 +372,10 @@ class Gate:
         now = time.monotonic()
         self._crowded_out_since = self._crowded_out_since or now
         if now - self._crowded_out_since >= _CROWDED_OUT:
-            most = f"the {budget.limits.concurrency} that {budget.host} may get"
-            text = f"other processes have all requests at the same time, {most}: this one waits until one of them ends"
+            text = (
+                f"other processes use all {budget.limits.concurrency} requests that {budget.host} may get at the same "
+                "time: this one waits until one of them ends"
+            )
             progress.report(progress.WAITING, round(_RENEWAL), None, text)
 
     async def _renew(self, budget: Budget) -> None:
@@ -402,5 +404,5 @@ class Gate:
             ) from error
 
 
-def _moment(when: float, how: str) -> str:
-    return datetime.fromtimestamp(when, UTC).strftime(f"{how} UTC")
+def _moment(seconds: float, pattern: str) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime(f"{pattern} UTC")

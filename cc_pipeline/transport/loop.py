@@ -133,19 +133,19 @@ class Stream(Generic[In, Out]):
         ready: deque[_Done[Out]] = deque()
         # the window is topped up again after a quarter of it was taken, so that the link never runs dry
         portion = max(1, self._window // 4)
-        waiting = held = 0
-        ahead = next(source, None)
+        waiting = held_bytes = 0
+        next_request = next(source, None)
         try:
             while True:
                 batch: list[In] = []
-                while ahead is not None and waiting < self._window:
-                    cost = self._cost(ahead)
-                    if held and held + cost > self._memory_bound:
+                while next_request is not None and waiting < self._window:
+                    cost = self._cost(next_request)
+                    if held_bytes and held_bytes + cost > self._memory_bound:
                         break
-                    batch.append(ahead)
+                    batch.append(next_request)
                     waiting += 1
-                    held += cost
-                    ahead = next(source, None)
+                    held_bytes += cost
+                    next_request = next(source, None)
                 if batch:
                     self._loop.call_soon_threadsafe(self._start, batch)
                 if not waiting:
@@ -163,7 +163,7 @@ class Stream(Generic[In, Out]):
                         raise error
                     yield result  # type: ignore[misc]  # a result is there whenever there is no error
                     if not isinstance(ended, _Taken):
-                        held -= ended
+                        held_bytes -= ended
                     elif not self._loop.is_closed():
                         self._loop.call_soon_threadsafe(ended.tell)
         finally:
@@ -184,8 +184,8 @@ class Stream(Generic[In, Out]):
     async def _one(self, request: In) -> None:
         cost = self._cost(request)
 
-        def part(result: Out, taken: Callable[[], None]) -> None:
-            self._done.put((_Taken(taken), result, None))
+        def part(result: Out, acknowledge: Callable[[], None]) -> None:
+            self._done.put((_Taken(acknowledge), result, None))
 
         try:
             result = await self._work(request, part)

@@ -100,23 +100,25 @@ class Doubts:
 
     def gave(self, key: str, total: int | None, source: str) -> None:
         """``source`` gave bytes of an object, which has ``total`` there (``None``: it does not say)."""
-        given = self._given.get(key)
-        if given is None:
+        object_sources = self._given.get(key)
+        if object_sources is None:
             self._given[key] = _Given(total, source, {source})
             if len(self._given) > _MOST:
                 self._given.popitem(last=False)
             return
-        given.places.add(source)
-        if given.total is None:
-            given.total, given.first = total, source
-        differs = total not in (None, given.total)
-        if differs and given.first != source and len(self._differing) < _SENTENCES:
-            self._differing[key] = f"{key} has {given.total:,} bytes at {given.first}, and {total:,} at {source}"
+        object_sources.places.add(source)
+        if object_sources.total is None:
+            object_sources.total, object_sources.first = total, source
+        differs = total not in (None, object_sources.total)
+        if differs and object_sources.first != source and len(self._differing) < _SENTENCES:
+            self._differing[key] = (
+                f"{key} has {object_sources.total:,} bytes at {object_sources.first}, and {total:,} at {source}"
+            )
 
     def avoided(self, key: str) -> frozenset[str]:
         """Places that are asked for an object when no other gives it."""
-        doubted = self._doubted.get(key) if self._doubted else None
-        return frozenset() if doubted is None else doubted.avoid
+        suspect = self._doubted.get(key) if self._doubted else None
+        return frozenset() if suspect is None else suspect.avoid
 
     def doubt(self, key: str) -> bool:
         """What came of an object since it was doubted last is not what it should be. Whether it is worth asking again:
@@ -125,31 +127,31 @@ class Doubts:
         One place that gave all of it has it wrong. Where several gave some, each of them may be right: they are asked
         for all of it one after the other.
         """
-        given = self._given.get(key)
-        places, doubted = set(), self._doubted.setdefault(key, _Doubted())
-        if given is not None:
-            places, given.places = given.places, set()
+        object_sources = self._given.get(key)
+        places, suspect = set(), self._doubted.setdefault(key, _Doubted())
+        if object_sources is not None:
+            places, object_sources.places = object_sources.places, set()
         if len(self._doubted) > _MOST:
             self._doubted.popitem(last=False)
-        if places and places <= doubted.bad:
+        if places and places <= suspect.bad:
             return False
         if len(places) == 1:
-            doubted.bad |= places
-            doubted.avoid = frozenset(doubted.bad)
-            return len(doubted.bad) < len(self._sources)
-        left = [source for source in self._sources if source not in doubted.bad | doubted.alone]
-        if not left:
+            suspect.bad |= places
+            suspect.avoid = frozenset(suspect.bad)
+            return len(suspect.bad) < len(self._sources)
+        untried = [source for source in self._sources if source not in suspect.bad | suspect.alone]
+        if not untried:
             return False
-        chosen = next((source for source in left if source not in places), left[0])
-        doubted.alone.add(chosen)
-        doubted.avoid = frozenset(self._sources) - {chosen}
+        next_source = next((source for source in untried if source not in places), untried[0])
+        suspect.alone.add(next_source)
+        suspect.avoid = frozenset(self._sources) - {next_source}
         return True
 
 
 def branch_of(key: str) -> str:
     """The branch that ``key`` is in: ``crawl-data/CC-MAIN-2013-20/`` and the like."""
-    found = _BRANCH.match(key)
-    return found.group() if found is not None else key
+    match = _BRANCH.match(key)
+    return match.group() if match is not None else key
 
 
 class Absences:
@@ -186,11 +188,11 @@ class Absences:
             _put(self._branches, branch, None)
 
 
-def _put(known: OrderedDict[str, T], key: str, value: T) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    if len(known) > _MOST:
-        known.popitem(last=False)
+def _put(cache: OrderedDict[str, T], key: str, value: T) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    if len(cache) > _MOST:
+        cache.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +242,14 @@ class Mirrored:
         self._lacking = [Absences() for _ in places]
         self._doubts = Doubts([place.source for place in places], stats.differing)
 
-    async def range(self, asked: ByteRange) -> Answered:
+    async def range(self, byte_range: ByteRange) -> Answered:
         """The bytes of a range."""
-        got = await self._ask(asked.key, lambda place: place.range(asked, 1), asked.tries, asked.avoid)
-        if isinstance(got.found, Verified):
-            self._doubts.gave(asked.key, got.found.total, got.place.source)
-        return got
+        answer = await self._ask(
+            byte_range.key, lambda place: place.range(byte_range, 1), byte_range.tries, byte_range.avoid
+        )
+        if isinstance(answer.found, Verified):
+            self._doubts.gave(byte_range.key, answer.found.total, answer.place.source)
+        return answer
 
     def doubt(self, key: str) -> bool:
         """As ``Doubts.doubt``. Called from any thread."""
@@ -253,10 +257,10 @@ class Mirrored:
 
     async def whole(self, key: str, limit: int) -> Answered:
         """A whole object of at most ``limit`` bytes."""
-        got = await self._ask(key, lambda place: place.whole(key, limit, 1))
-        if isinstance(got.found, Verified):
-            self._doubts.gave(key, got.found.total, got.place.source)
-        return got
+        answer = await self._ask(key, lambda place: place.whole(key, limit, 1))
+        if isinstance(answer.found, Verified):
+            self._doubts.gave(key, answer.found.total, answer.place.source)
+        return answer
 
     async def head(self, key: str) -> Answered:
         """What the first place that has the object says of it."""
@@ -268,18 +272,18 @@ class Mirrored:
             await place.close()
 
     async def _ask(
-        self, key: str, ask: AskOne, tries: int | None = None, avoid: frozenset[str] = frozenset()
+        self, key: str, send_request: AskOne, tries: int | None = None, avoid: frozenset[str] = frozenset()
     ) -> Answered:
         question = _Question(failing=self._doubts.failing(key))
         for numbers in self._in_turn(key, avoid | self._doubts.avoided(key), question.failing):
-            answered = await self._ask_all(numbers, key, ask, question, tries)
+            answered = await self._ask_all(numbers, key, send_request, question, tries)
             if answered is not None:
                 return answered
         # these said before that they do not have it
         unasked = [number for number in range(len(self.places)) if number not in question.findings]
-        if all(found.kind is FaultKind.NOT_FOUND for found in question.findings.values()):
+        if all(finding.kind is FaultKind.NOT_FOUND for finding in question.findings.values()):
             # that it is nowhere is believed only of an answer to this very question
-            answered = await self._ask_all(unasked, key, ask, question, tries)
+            answered = await self._ask_all(unasked, key, send_request, question, tries)
             if answered is not None:
                 return answered
         else:
@@ -295,10 +299,10 @@ class Mirrored:
         last: list[int] = []
         tired: list[int] = []
         avoided: list[int] = []
-        for number, (place, lacking) in enumerate(zip(self.places, self._lacking, strict=True)):
-            if lacking.lacks(key):
+        for number, (place, not_found_cache) in enumerate(zip(self.places, self._lacking, strict=True)):
+            if not_found_cache.lacks(key):
                 continue
-            group = last if lacking.lacks_branch(key) else first
+            group = last if not_found_cache.lacks_branch(key) else first
             group = avoided if place.source in avoid else tired if place.source in failing else group
             group.append(number)
         if self._shares:
@@ -310,7 +314,7 @@ class Mirrored:
         return (self._under_way[number] + 1) / self.places[number].limits.concurrency
 
     async def _ask_all(
-        self, numbers: Sequence[int], key: str, ask: AskOne, question: _Question, tries: int | None
+        self, numbers: Sequence[int], key: str, send_request: AskOne, question: _Question, tries: int | None
     ) -> Answered | None:
         """The first answer that is what was asked for. Each place is asked once a round, as often as makes sense."""
         last_wait = 0.0
@@ -321,21 +325,21 @@ class Mirrored:
                     continue
                 self._under_way[number] += 1
                 try:
-                    found, answer, sent = await ask(self.places[number])
+                    verdict, answer, sent = await send_request(self.places[number])
                 finally:
                     self._under_way[number] -= 1
                 question.attempts[number] = question.attempts.get(number, 0) + sent
-                if isinstance(found, Verified):
-                    return self._given(number, key, found, answer, question)
-                if found.kind is FaultKind.NOT_FOUND:
+                if isinstance(verdict, Verified):
+                    return self._given(number, key, verdict, answer, question)
+                if verdict.kind is FaultKind.NOT_FOUND:
                     self._lacking[number].missed(key)
-                if found.kind in TROUBLE:
+                if verdict.kind in TROUBLE:
                     self._doubts.failed(key, self.places[number].source)
-                elif found.kind in ANSWERS:
+                elif verdict.kind in ANSWERS:
                     self._doubts.answered(key, self.places[number].source)
-                if found.kind is not FaultKind.BREAKER_OPEN or number not in question.findings:
-                    question.findings[number] = found
-                wait = self._next_wait(question, number, found, last_wait, tries)
+                if verdict.kind is not FaultKind.BREAKER_OPEN or number not in question.findings:
+                    question.findings[number] = verdict
+                wait = self._next_wait(question, number, verdict, last_wait, tries)
                 if wait is None:
                     question.done.add(number)
                 else:
@@ -346,44 +350,44 @@ class Mirrored:
             question.waited += last_wait
             await asyncio.sleep(last_wait)
 
-    def _given(self, number: int, key: str, found: Verified, answer: Answer, question: _Question) -> Answered:
+    def _given(self, number: int, key: str, verdict: Verified, answer: Answer, question: _Question) -> Answered:
         place = self.places[number]
         question.findings.pop(number, None)
         self._lacking[number].found(key)
         self._stats.served[place.source] += 1
         self._doubts.answered(key, place.source)
-        unknown = any(other.kind not in _NOT_HERE for other in question.findings.values())
-        unknown = unknown or bool(question.failing - {place.source})
-        return Answered(found, answer, question.most, place, unknown)
+        is_inconclusive = any(finding.kind not in _NOT_HERE for finding in question.findings.values())
+        is_inconclusive = is_inconclusive or bool(question.failing - {place.source})
+        return Answered(verdict, answer, question.most, place, is_inconclusive)
 
     def _next_wait(
-        self, question: _Question, number: int, found: Finding, last_wait: float, tries: int | None
+        self, question: _Question, number: int, finding: Finding, last_wait: float, tries: int | None
     ) -> float | None:
         """Seconds until a place may be asked again, ``None`` when it is not for this question."""
-        if found.kind is FaultKind.BREAKER_OPEN:
+        if finding.kind is FaultKind.BREAKER_OPEN:
             # it was not asked; a short outage may be that of our own network
-            wait = found.retry_after or 0.0
+            wait = finding.retry_after or 0.0
             # whose object fails anyway finds nothing out about the host: let another ask first
             wait += _MUCH_LATER if question.failing else _LATER
             return wait if question.waited + wait <= self._retry.longest else None
         if question.attempts[number] == tries:
             return None
-        return self._retry.next_wait(found, question.attempts[number], last_wait)
+        return self._retry.next_wait(finding, question.attempts[number], last_wait)
 
     def _verdict(self, question: _Question) -> Finding:
         """What all places together say. Only what every one of them says is certain."""
         findings = [question.findings[number] for number in sorted(question.findings)]
         detail = "; ".join(
-            f"{self.places[number].host}: {found.kind.value} ({found.detail})"
-            for number, found in sorted(question.findings.items())
+            f"{self.places[number].host}: {finding.kind.value} ({finding.detail})"
+            for number, finding in sorted(question.findings.items())
         )
-        kinds = [found.kind for found in findings]
+        kinds = [finding.kind for finding in findings]
         for kind in (FaultKind.NOT_FOUND, FaultKind.BREAKER_OPEN):
-            if all(one is kind for one in kinds):
+            if all(other_kind is kind for other_kind in kinds):
                 return Finding(kind, detail)
         if all(kind in _NOT_HERE for kind in kinds):
             return Finding(FaultKind.RANGE_NOT_SATISFIABLE, detail)
-        unknown = [kind for kind in kinds if kind not in _NOT_HERE and kind is not FaultKind.BREAKER_OPEN]
-        environment = [kind for kind in unknown if kind in ENVIRONMENT_KINDS]
+        uncertain_kinds = [kind for kind in kinds if kind not in _NOT_HERE and kind is not FaultKind.BREAKER_OPEN]
+        environment = [kind for kind in uncertain_kinds if kind in ENVIRONMENT_KINDS]
         # a place that is left alone for now is as good as out of reach, while others answer
-        return Finding((environment or unknown or [FaultKind.UNREACHABLE])[0], detail)
+        return Finding((environment or uncertain_kinds or [FaultKind.UNREACHABLE])[0], detail)

@@ -50,8 +50,10 @@ class NamedPlaces:
     @property
     def stats(self) -> TransportStats:
         """What was spent at all places."""
-        every = [self._source.stats, *(one.stats for one in self._opened.values())]
-        return TransportStats(requests=sum(one.requests for one in every), bytes=sum(one.bytes for one in every))
+        place_stats = [self._source.stats, *(transport.stats for transport in self._opened.values())]
+        return TransportStats(
+            requests=sum(stats.requests for stats in place_stats), bytes=sum(stats.bytes for stats in place_stats)
+        )
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -87,8 +89,8 @@ class NamedPlaces:
 
     def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
         """As ``Transport.read_many``; neighbours of one place are under way together."""
-        for _, some in groupby(requests, lambda asked: place_of(asked.key)[0]):
-            yield from self._of_one_place(some)
+        for _, neighbours in groupby(requests, lambda byte_range: place_of(byte_range.key)[0]):
+            yield from self._of_one_place(neighbours)
 
     def close(self) -> None:
         """Ends the connections to places opened here."""
@@ -97,16 +99,16 @@ class NamedPlaces:
         self._opened.clear()
 
     def _of_one_place(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
-        some = iter(requests)
-        first = next(some)
+        remaining_ranges = iter(requests)
+        first = next(remaining_ranges)
         place, _ = self._at(first.key)
 
-        def asked() -> Iterator[ByteRange]:
+        def place_ranges() -> Iterator[ByteRange]:
             yield replace(first, key=place_of(first.key)[1], tag=first)
-            for one in some:
-                yield replace(one, key=place_of(one.key)[1], tag=one)
+            for byte_range in remaining_ranges:
+                yield replace(byte_range, key=place_of(byte_range.key)[1], tag=byte_range)
 
-        for outcome in place.read_many(asked()):
+        for outcome in place.read_many(place_ranges()):
             original = outcome.tag
             assert isinstance(original, ByteRange)
             if isinstance(outcome, RangeFault):
@@ -123,6 +125,8 @@ class NamedPlaces:
         return self._opened[root], key
 
 
-def _named(fault: RangeFault, asked: ByteRange) -> RangeFault:
+def _named(fault: RangeFault, byte_range: ByteRange) -> RangeFault:
     """A fault of a place, as one of the name that was asked for."""
-    return range_fault(fault.kind, asked.key, fault.offset, fault.length, fault.detail, fault.attempts, tag=asked.tag)
+    return range_fault(
+        fault.kind, byte_range.key, fault.offset, fault.length, fault.detail, fault.attempts, tag=byte_range.tag
+    )

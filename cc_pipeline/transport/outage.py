@@ -43,8 +43,8 @@ class OutagePolicy:
     def is_out(self, failures: int, objects: int, last: FaultKind) -> bool:
         """Whether so many failures in a row, of so many objects, say that a host is out: one file that always fails is
         no reason to leave alone all others."""
-        enough = last is FaultKind.UNREACHABLE or objects >= min(self.objects, self.threshold)
-        return failures >= self.threshold and enough
+        has_enough_objects = last is FaultKind.UNREACHABLE or objects >= min(self.objects, self.threshold)
+        return failures >= self.threshold and has_enough_objects
 
     def stay(self, times: int) -> float:
         """Seconds for which a host is left alone the ``times``-th time (from 1) in a row."""

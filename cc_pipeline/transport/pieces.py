@@ -18,10 +18,10 @@ from cc_pipeline.transport.ranges import REQUEST_NUMBERS, ByteRange
 PIECE: Final = 2 << 20
 
 
-def held(asked: ByteRange) -> int:
+def held(byte_range: ByteRange) -> int:
     """Bytes of a range in pieces that are in memory at most: two pieces, each with the longest record."""
-    places = (asked.offset or 0, *asked.ends)
-    return min(asked.length, 2 * (PIECE + max(end - start for start, end in pairwise(places))))
+    places = (byte_range.offset or 0, *byte_range.ends)
+    return min(byte_range.length, 2 * (PIECE + max(end - start for start, end in pairwise(places))))
 
 
 class Pieces:
@@ -32,10 +32,10 @@ class Pieces:
     what was said of the object. Whoever takes it calls :meth:`taken`. Belongs to one event loop.
     """
 
-    def __init__(self, asked: ByteRange, etag: str | None, give: Callable[[int, bytes, Verified], None]) -> None:
-        assert asked.offset is not None
-        self._ends, self._etag, self._total, self._give = asked.ends, etag, asked.total, give
-        self._next, self._end = asked.offset, asked.offset + asked.length
+    def __init__(self, byte_range: ByteRange, etag: str | None, give: Callable[[int, bytes, Verified], None]) -> None:
+        assert byte_range.offset is not None
+        self._ends, self._etag, self._total, self._give = byte_range.ends, etag, byte_range.total, give
+        self._next, self._end = byte_range.offset, byte_range.offset + byte_range.length
         self._seen = self._next
         self._answer: Verified | None = None
         #: The number of the request at hand.
@@ -63,14 +63,14 @@ class Pieces:
 
     def went_on(self) -> bool:
         """Whether pieces came since this was asked last."""
-        before, self._seen = self._seen, self._next
-        return self._next > before
+        previous, self._seen = self._seen, self._next
+        return self._next > previous
 
     def begins(self, status: int, headers: Mapping[str, str]) -> bool:
-        found = promised(self.span, status, headers, self._etag, self._total)
+        verdict = promised(self.span, status, headers, self._etag, self._total)
         length = headers.get("content-length", "")
-        if isinstance(found, Verified) and (not length.isdecimal() or int(length) == self.span.length):
-            self._answer = found
+        if isinstance(verdict, Verified) and (not length.isdecimal() or int(length) == self.span.length):
+            self._answer = verdict
         return self._answer is not None
 
     def take(self, data: bytes) -> None:
@@ -128,9 +128,9 @@ class Pieces:
             # what reaches the end waits for the verdict on all of it
             self._leave(min(self._next + len(self._came), self._end - 1))
 
-    def _leave(self, at: int) -> None:
-        """Gives the records that end at ``at`` or before."""
-        number = bisect_right(self._ends, at)
+    def _leave(self, limit: int) -> None:
+        """Gives the records that end at ``limit`` or before."""
+        number = bisect_right(self._ends, limit)
         end = self._ends[number - 1] if number else self._next
         if end > self._next:
             assert self._answer is not None

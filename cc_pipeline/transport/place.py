@@ -86,11 +86,11 @@ class Suffixes:
         self._answers = False
         self._first: asyncio.Future[None] | None = None
 
-    def judged(self, found: Verified | Finding, answer: Answer) -> Verified | Finding:
-        """``found`` of a suffix range. Where the host has not answered one yet, a refusal is not asked for again."""
-        if isinstance(found, Finding) and _is_refusal(found, answer) and not self._answers:
-            return replace(found, final=True)
-        return found
+    def judged(self, verdict: Verified | Finding, answer: Answer) -> Verified | Finding:
+        """``verdict`` of a suffix range. Where the host has not answered one yet, a refusal is not asked for again."""
+        if isinstance(verdict, Finding) and _is_refusal(verdict, answer) and not self._answers:
+            return replace(verdict, final=True)
+        return verdict
 
     async def read(self, by_suffix: Way, by_size: Way) -> Asked:
         """The end of an object, by the way that the host is known to understand, else by the other one."""
@@ -113,21 +113,21 @@ class Suffixes:
 
     async def _ask(self, by_suffix: Way, by_size: Way) -> Asked:
         by_size_first = self._has_none
-        found, answer, sent = await (by_size if by_size_first else by_suffix)()
-        if isinstance(found, Verified):
+        verdict, answer, sent = await (by_size if by_size_first else by_suffix)()
+        if isinstance(verdict, Verified):
             self._answers = self._answers or not by_size_first
-            return found, answer, sent
-        if not _is_refusal(found, answer):
-            return found, answer, sent
-        other, its_answer, more = await (by_suffix if by_size_first else by_size)()
-        if isinstance(other, Verified):
+            return verdict, answer, sent
+        if not _is_refusal(verdict, answer):
+            return verdict, answer, sent
+        second_verdict, second_answer, second_sent = await (by_suffix if by_size_first else by_size)()
+        if isinstance(second_verdict, Verified):
             # one object that fails at a host that answers for others says nothing about the host
             if by_size_first or not self._answers:
                 await self._learn(answers=by_size_first)
-            return other, its_answer, sent + more
-        if other.kind in _PLAINER:
-            return other, its_answer, sent + more
-        return found, answer, sent + more
+            return second_verdict, second_answer, sent + second_sent
+        if second_verdict.kind in _PLAINER:
+            return second_verdict, second_answer, sent + second_sent
+        return verdict, answer, sent + second_sent
 
     async def _learn(self, *, answers: bool) -> None:
         self._answers, self._until = answers, 0.0 if answers else time.time() + _HOLDS
@@ -153,8 +153,8 @@ class Suffixes:
             db.execute("insert or replace into no_suffixes values (?, ?)", (self._host, self._until))
 
 
-def _is_refusal(found: Finding, answer: Answer) -> bool:
-    return found.kind in _REFUSALS or answer.status == _NOT_IMPLEMENTED
+def _is_refusal(finding: Finding, answer: Answer) -> bool:
+    return finding.kind in _REFUSALS or answer.status == _NOT_IMPLEMENTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,8 @@ class PlaceOptions:
 
     def limits(self, address: str) -> SourceLimits:
         """The limits of the host of ``address``."""
-        chosen = chosen_limits(default_limits(address, self.s3_at(address).endpoint), self.rate, self.concurrency)
-        return shared_among(chosen, self.hosts) if self.rate_source is None else chosen
+        host_limits = chosen_limits(default_limits(address, self.s3_at(address).endpoint), self.rate, self.concurrency)
+        return shared_among(host_limits, self.hosts) if self.rate_source is None else host_limits
 
     def s3_at(self, address: str) -> S3Options:
         """How a bucket is reached."""
@@ -204,7 +204,7 @@ class Place:
     """
 
     def __init__(self, source: str, access: Access, options: PlaceOptions, stats: TransportStats) -> None:
-        self.source, own = split_access(source)
+        self.source, own_access = split_access(source)
         self.options = options
         self.stats = stats
         self._opened = open_store(
@@ -212,7 +212,7 @@ class Place:
             user_agent=options.user_agent,
             timeouts=options.timeouts,
             s3=options.s3_at(self.source),
-            access=own or access,
+            access=own_access or access,
             bounded=options.bounded,
             public_only=options.public_only,
         )
@@ -227,54 +227,62 @@ class Place:
         self._gates: dict[str, Gate] = {}
         self._clients: dict[str, HttpClient] = {}
 
-    async def range(self, asked: ByteRange, tries: int | None) -> Asked:
+    async def range(self, byte_range: ByteRange, tries: int | None) -> Asked:
         """The bytes of a range."""
-        if asked.offset is None and self.local is None:
-            return await self._suffixes.read(partial(self._range, asked, tries), partial(self._by_size, asked, tries))
-        return await self._explicit(asked, tries)
+        if byte_range.offset is None and self.local is None:
+            return await self._suffixes.read(
+                partial(self._range, byte_range, tries), partial(self._by_size, byte_range, tries)
+            )
+        return await self._explicit(byte_range, tries)
 
-    async def _explicit(self, asked: ByteRange, tries: int | None) -> Asked:
-        found, answer, sent = await self._range(asked, tries)
-        is_whole = isinstance(found, Finding) and found.kind is FaultKind.WHOLE_OBJECT and self.local is None
-        if is_whole and asked.offset is not None and asked.offset + asked.length <= asked.whole_up_to:
-            found, answer, more = await self._out_of_whole(asked, asked.offset, tries)
-            sent += more
-        return found, answer, sent
+    async def _explicit(self, byte_range: ByteRange, tries: int | None) -> Asked:
+        verdict, answer, sent = await self._range(byte_range, tries)
+        is_whole_object = isinstance(verdict, Finding) and verdict.kind is FaultKind.WHOLE_OBJECT and self.local is None
+        if (
+            is_whole_object
+            and byte_range.offset is not None
+            and byte_range.offset + byte_range.length <= byte_range.whole_up_to
+        ):
+            verdict, answer, object_requests = await self._out_of_whole(byte_range, byte_range.offset, tries)
+            sent += object_requests
+        return verdict, answer, sent
 
-    async def _out_of_whole(self, asked: ByteRange, offset: int, tries: int | None) -> Asked:
+    async def _out_of_whole(self, byte_range: ByteRange, offset: int, tries: int | None) -> Asked:
         """The bytes of an explicit range, out of an answer that has the whole object."""
-        excerpt = Excerpt(offset, asked.length, asked.etag and self.expected(asked.etag), asked.total)
-        asker, follower = self._ready(), self._follower
+        excerpt = Excerpt(
+            offset, byte_range.length, byte_range.etag and self.expected(byte_range.etag), byte_range.total
+        )
+        sender, follower = self._ready(), self._follower
 
         async def follow(answer: Answer, gate: Gate) -> Followed:
             assert follower is not None
             return await follower.follow(
-                "GET", asked.key, answer, gate, {}, _OK, excerpt.bound, excerpt.judged, excerpt
+                "GET", byte_range.key, answer, gate, {}, _OK, excerpt.bound, excerpt.judged, excerpt
             )
 
-        found, answer, sent = await asker.ask(
-            asked.key,
-            lambda: self.store.fetch(asked.key, None, excerpt.bound, excerpt),
+        verdict, answer, sent = await sender.ask(
+            byte_range.key,
+            lambda: self.store.fetch(byte_range.key, None, excerpt.bound, excerpt),
             excerpt.judged,
             tries,
             None if follower is None else follow,
         )
-        return found, replace(answer, body=excerpt.body()) if isinstance(found, Verified) else answer, sent
+        return verdict, replace(answer, body=excerpt.body()) if isinstance(verdict, Verified) else answer, sent
 
-    async def in_pieces(self, asked: ByteRange, tries: int | None, pieces: Pieces) -> Asked:
+    async def in_pieces(self, byte_range: ByteRange, tries: int | None, pieces: Pieces) -> Asked:
         """The end of a range; ``pieces`` are given before it. As long as some come, a failure does not count, but what
         was spent does, up to ``tries``. An answer that waits because nobody takes its piece is let go once others wait
         for it to end, and asked for again from there: whoever had it may be gone, or may be the one who waits."""
         spent = 0
-        asker, follower = self._ready(), self._follower
+        sender, follower = self._ready(), self._follower
 
         async def fetch() -> Answer:
             pieces.start()
-            fetching = asyncio.ensure_future(self.store.fetch(asked.key, pieces.span, intake=pieces))
+            fetching = asyncio.ensure_future(self.store.fetch(byte_range.key, pieces.span, intake=pieces))
             paused: object = None
             try:
                 while not (await asyncio.wait({fetching}, timeout=_HELD_UP))[0]:
-                    if paused is not None and paused is pieces.pause and asker.gate.is_crowded:
+                    if paused is not None and paused is pieces.pause and sender.gate.is_crowded:
                         raise _HeldUp
                     paused = pieces.pause
                 return fetching.result()
@@ -284,58 +292,58 @@ class Place:
         async def follow(answer: Answer, gate: Gate) -> Followed:
             assert follower is not None
             span = pieces.span
-            wanted = {"Range": span.header}
+            range_headers = {"Range": span.header}
             return await follower.follow(
-                "GET", asked.key, answer, gate, wanted, _PARTIAL, span.length, pieces.judged, pieces
+                "GET", byte_range.key, answer, gate, range_headers, _PARTIAL, span.length, pieces.judged, pieces
             )
 
         while True:
             try:
-                found, answer, sent = await asker.ask(
-                    asked.key, fetch, pieces.judged, tries, None if follower is None else follow
+                verdict, answer, sent = await sender.ask(
+                    byte_range.key, fetch, pieces.judged, tries, None if follower is None else follow
                 )
             except _HeldUp:
                 await pieces.all_taken()
                 continue
             # more than was granted would have what is left of a range seem tried more often than it was
             spent = spent + sent if tries is None else min(spent + sent, tries)
-            if isinstance(found, Verified):
-                return found, replace(answer, body=pieces.rest(answer)), spent
+            if isinstance(verdict, Verified):
+                return verdict, replace(answer, body=pieces.rest(answer)), spent
             pieces.start()
-            if found.final or found.kind in PERMANENT_KINDS or not pieces.went_on():
-                return found, answer, spent
+            if verdict.final or verdict.kind in PERMANENT_KINDS or not pieces.went_on():
+                return verdict, answer, spent
 
-    async def _range(self, asked: ByteRange, tries: int | None) -> Asked:
-        span = Span(asked.offset, asked.length)
-        etag = asked.etag and self.expected(asked.etag)
+    async def _range(self, byte_range: ByteRange, tries: int | None) -> Asked:
+        span = Span(byte_range.offset, byte_range.length)
+        etag = byte_range.etag and self.expected(byte_range.etag)
 
         def judge(answer: Answer) -> Verified | Finding:
-            found = judge_range(
-                span, answer.status, answer.headers, answer.body, etag, asked.total, or_less=asked.or_less
+            verdict = judge_range(
+                span, answer.status, answer.headers, answer.body, etag, byte_range.total, or_less=byte_range.or_less
             )
-            return found if span.offset is not None else self._suffixes.judged(found, answer)
+            return verdict if span.offset is not None else self._suffixes.judged(verdict, answer)
 
-        asker = self._asker
-        if asker is None or self._follower is not None or self.local is not None:
-            return await self._ask(asked.key, span, span.length, judge, tries)
+        sender = self._asker
+        if sender is None or self._follower is not None or self.local is not None:
+            return await self._ask(byte_range.key, span, span.length, judge, tries)
         # what nearly every range takes
-        return await asker.ask(asked.key, lambda: self.store.fetch(asked.key, span), judge, tries)
+        return await sender.ask(byte_range.key, lambda: self.store.fetch(byte_range.key, span), judge, tries)
 
-    async def _by_size(self, asked: ByteRange, tries: int | None) -> Asked:
+    async def _by_size(self, byte_range: ByteRange, tries: int | None) -> Asked:
         """The end of an object as an explicit range, its size asked for where it is not known."""
-        size, sent = asked.total, 0
+        size, sent = byte_range.total, 0
         if size is None:
-            told, answer, sent = await self.head(asked.key, tries)
-            if isinstance(told, Finding):
-                return told, answer, sent
+            head_verdict, answer, sent = await self.head(byte_range.key, tries)
+            if isinstance(head_verdict, Finding):
+                return head_verdict, answer, sent
             size = size_in(answer)
             if not size:
-                why = "the object is empty" if size == 0 else "HEAD does not say how long the object is"
-                return Finding(FaultKind.RANGE_NOT_SATISFIABLE, why), answer, sent
-        start = max(0, size - asked.length)
-        whole = replace(asked, offset=start, length=size - start, total=size)
-        found, answer, more = await self._explicit(whole, tries)
-        return found, answer, sent + more
+                reason = "the object is empty" if size == 0 else "HEAD does not say how long the object is"
+                return Finding(FaultKind.RANGE_NOT_SATISFIABLE, reason), answer, sent
+        start = max(0, size - byte_range.length)
+        explicit_range = replace(byte_range, offset=start, length=size - start, total=size)
+        verdict, answer, range_requests = await self._explicit(explicit_range, tries)
+        return verdict, answer, sent + range_requests
 
     async def whole(self, key: str, limit: int, tries: int | None = None) -> Asked:
         """A whole object of at most ``limit`` bytes."""
@@ -345,9 +353,9 @@ class Place:
 
     async def head(self, key: str, tries: int | None = None) -> Asked:
         """What the place says of an object. The size is ``content-length``, if it has one."""
-        asker = self._ready()
+        sender = self._ready()
         follow = self._following("HEAD", key, {}, _OK, 0, judge_head)
-        return await asker.ask(key, lambda: self.store.head(key), judge_head, tries, follow)
+        return await sender.ask(key, lambda: self.store.head(key), judge_head, tries, follow)
 
     async def write(self, write: Callable[[], Awaitable[Answer]]) -> Asked:
         """What became of a change of a place we own."""
@@ -355,15 +363,15 @@ class Place:
 
     async def listing(self, prefix: str) -> tuple[Verified | Finding, list[Listed]]:
         """The objects of a place we own."""
-        listed: list[Listed] = []
+        objects: list[Listed] = []
 
         async def fetch() -> Answer:
-            nonlocal listed
-            answer, listed = await self.store.listing(prefix)
+            nonlocal objects
+            answer, objects = await self.store.listing(prefix)
             return answer
 
-        found, _, _ = await self._ready().ask(prefix, fetch, judge_write)
-        return found, listed
+        verdict, _, _ = await self._ready().ask(prefix, fetch, judge_write)
+        return verdict, objects
 
     async def close(self) -> None:
         """Ends connections, and gives this process's share of the budgets back."""
@@ -380,30 +388,30 @@ class Place:
         """The ETag that an answer of this place must have where ``etag`` is expected."""
         return expected_at(etag, self.source, alone=self.alone)
 
-    def etag(self, found: Verified) -> str | None:
+    def etag(self, verdict: Verified) -> str | None:
         """The ETag of an answer, fit to be expected again."""
-        return found.etag if self.alone else named(found.etag, self.source)
+        return verdict.etag if self.alone else named(verdict.etag, self.source)
 
     async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> Asked:
-        asker = self._ready()
+        sender = self._ready()
         if self.local is not None:
             # a disk may be slow, and the loop has other places to talk to
-            return await asker.ask(
+            return await sender.ask(
                 key, partial(asyncio.to_thread, self.local.fetch_now, key, span, bound), judge, tries
             )
         if self._follower is None:
-            return await asker.ask(key, lambda: self.store.fetch(key, span, bound), judge, tries)
-        wanted = {} if span is None else {"Range": span.header}
-        follow = self._following("GET", key, wanted, _OK if span is None else _PARTIAL, bound, judge)
-        return await asker.ask(key, lambda: self.store.fetch(key, span, bound), judge, tries, follow)
+            return await sender.ask(key, lambda: self.store.fetch(key, span, bound), judge, tries)
+        range_headers = {} if span is None else {"Range": span.header}
+        follow = self._following("GET", key, range_headers, _OK if span is None else _PARTIAL, bound, judge)
+        return await sender.ask(key, lambda: self.store.fetch(key, span, bound), judge, tries, follow)
 
     def _following(
-        self, method: str, key: str, wanted: dict[str, str], hoped_for: int, bound: int, judge: Judge
+        self, method: str, key: str, range_headers: dict[str, str], hoped_for: int, bound: int, judge: Judge
     ) -> Follow | None:
         follower = self._follower
         if follower is None:
             return None
-        return lambda answer, gate: follower.follow(method, key, answer, gate, wanted, hoped_for, bound, judge)
+        return lambda answer, gate: follower.follow(method, key, answer, gate, range_headers, hoped_for, bound, judge)
 
     def _ready(self) -> Asker:
         if self._asker is None:

@@ -31,10 +31,10 @@ class RateSource(Protocol):
     @property
     def look_again(self) -> float: ...
 
-    def slots(self, wanted: int, rate: float, wait: float, lateness: float = 0.0) -> tuple[float, float, int]:
-        """Up to ``wanted`` slots at ``rate`` requests per second, the first ``wait`` seconds from now or later: in how
-        many seconds it is, how far apart they are, and how many. ``lateness`` is by how many seconds this process
-        missed slots of the lease before, or nearly missed them."""
+    def slots(self, max_slots: int, rate: float, wait: float, lateness: float = 0.0) -> tuple[float, float, int]:
+        """Reserves up to ``max_slots`` slots at ``rate`` requests per second, the first ``wait`` seconds from now or
+        later. Returns the seconds until the first slot, the seconds between slots, and their number. ``lateness`` is
+        the number of seconds by which this process missed, or nearly missed, slots of the previous reservation."""
 
     def renew(self, in_flight: int) -> int:
         """How many requests this process may have under way, of which ``in_flight`` are."""

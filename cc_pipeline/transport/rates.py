@@ -83,14 +83,14 @@ def refuse_nameless(
     if contact or not (is_bucket or host_of(source) == _FRONT_HOST):
         return
     allowed = default_limits(source)
-    for name, asked, most, what in (
+    for name, requested, limit, unit in (
         ("RATE", rate, allowed.rate, "requests a second"),
         # the bucket's is no matter of politeness, but of what one machine can use
         ("CONCURRENCY", None if is_bucket else concurrency, allowed.concurrency, "requests at the same time"),
     ):
-        if asked is not None and most is not None and asked > most:
+        if requested is not None and limit is not None and requested > limit:
             raise UserInputError(
-                f"CC_PIPELINE_{name} is {asked:g}: more than {most:g} {what} to {source} need an address that the "
+                f"CC_PIPELINE_{name} is {requested:g}: more than {limit:g} {unit} to {source} need an address that the "
                 "operators can write to. Set CC_PIPELINE_CONTACT, such as mailto:you@example.org, which is sent in the "
                 f"User-Agent; or leave CC_PIPELINE_{name} unset"
             )
@@ -118,5 +118,5 @@ def slot_spacing(rate: float) -> float:
     jitter included."""
     window = window_of(rate)
     # the millionths are for what floating point loses, in the product and where a slot is late by exactly the jitter
-    most = max(1, int(rate * window * 1.05 + 1e-6))
-    return max(1 / rate, (window + JITTER + 1e-6) / most)
+    max_requests = max(1, int(rate * window * 1.05 + 1e-6))
+    return max(1 / rate, (window + JITTER + 1e-6) / max_requests)

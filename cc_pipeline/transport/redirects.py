@@ -38,39 +38,45 @@ _SENDABLE: Final = re.compile(r"[!-~]+")
 _SIZE, _ETAG = "x-linked-size", "x-linked-etag"
 
 
-def declared_hosts(source: str, named: Sequence[str]) -> tuple[str, ...]:
+def declared_hosts(source: str, extra_hosts: Sequence[str]) -> tuple[str, ...]:
     """The hosts (patterns, ``host`` or ``host:port``) that ``source`` may redirect to; none for most sources."""
     if scheme_of(source) not in _PORTS:
         return ()
-    return tuple(dict.fromkeys([*_KNOWN.get(host_of(source), ()), *(one.lower() for one in named)]))
+    return tuple(dict.fromkeys([*_KNOWN.get(host_of(source), ()), *(host.lower() for host in extra_hosts)]))
 
 
 class Undeclared(Exception):
     """A redirect that is not followed. The message says why, and shows no more of the address than its host."""
 
 
-def target_of(asked: str, location: str, declared: Sequence[str]) -> str:
-    """The address that ``location``, the answer of ``asked``, leads to. Raises ``Undeclared`` where it must not."""
+def target_of(base_address: str, location: str, declared: Sequence[str]) -> str:
+    """Returns the address that ``location``, sent by ``base_address``, leads to. Raises ``Undeclared`` if it is not
+    allowed."""
     if not location or len(location) > _LONGEST or not _SENDABLE.fullmatch(location):
         raise Undeclared("a redirect to no address")
-    target = urljoin(asked, location)
-    here, there = _parts(asked), _parts(target)
-    if here is None or there is None or there.username is not None or there.password is not None:
+    target = urljoin(base_address, location)
+    base_parts, target_parts = _parts(base_address), _parts(target)
+    if (
+        base_parts is None
+        or target_parts is None
+        or target_parts.username is not None
+        or target_parts.password is not None
+    ):
         raise Undeclared("a redirect to no address")
-    name = _netloc(there)
-    from_here = is_loopback(here.hostname or "")
-    to_host = (there.hostname or "").rstrip(".")
+    name = _netloc(target_parts)
+    from_loopback = is_loopback(base_parts.hostname or "")
+    to_host = (target_parts.hostname or "").rstrip(".")
     to_loopback = is_loopback(to_host)
-    plain = (here.scheme, there.scheme) == ("http", "http") and from_here and to_loopback
-    if not plain and (here.scheme, there.scheme) != ("https", "https"):
-        raise Undeclared(f"a redirect to {there.scheme}://{name}: only https leads to https")
-    if not from_here and not may_be_public(to_host):
+    plain = (base_parts.scheme, target_parts.scheme) == ("http", "http") and from_loopback and to_loopback
+    if not plain and (base_parts.scheme, target_parts.scheme) != ("https", "https"):
+        raise Undeclared(f"a redirect to {target_parts.scheme}://{name}: only https leads to https")
+    if not from_loopback and not may_be_public(to_host):
         raise Undeclared(f"a redirect to {name}, which is an address of a private network")
-    same = (here.scheme, _netloc(here)) == (there.scheme, name)
-    if not same and not any(_fits(name, pattern) for pattern in declared):
+    is_same_host = (base_parts.scheme, _netloc(base_parts)) == (target_parts.scheme, name)
+    if not is_same_host and not any(_fits(name, pattern) for pattern in declared):
         raise Undeclared(f"a redirect to {name}, which is not declared")
-    query = f"?{there.query}" if there.query else ""
-    return f"{there.scheme}://{there.netloc}{there.path or '/'}{query}"
+    query = f"?{target_parts.query}" if target_parts.query else ""
+    return f"{target_parts.scheme}://{target_parts.netloc}{target_parts.path or '/'}{query}"
 
 
 def _parts(address: str) -> SplitResult | None:
@@ -130,14 +136,14 @@ class Follower:
         key: str,
         answer: Answer,
         gate: Gate,
-        asked: Mapping[str, str],
+        range_headers: Mapping[str, str],
         hoped_for: int,
         bound: int,
         judge: Callable[[Answer], Verified | Finding],
         intake: Intake | None = None,
     ) -> Followed:
-        """``answer`` is the redirect that ``gate``'s host gave for ``key``; ``asked`` are the headers that say what of
-        the object is wanted. The last answer is cut and handed on as ``HttpClient.ask`` says, and it is judged."""
+        """Follows ``answer``, the redirect that ``gate``'s host sent for ``key``. ``range_headers`` say which bytes of
+        the object to request. The last answer is cut and handed on as by ``HttpClient.ask``, and it is judged."""
         address = self._store.url(key)
         size: int | None = None
         sent = 0.0
@@ -148,20 +154,20 @@ class Follower:
                 address = target_of(address, answer.headers.get("location", ""), self._declared)
             except Undeclared as refused:
                 return Followed(Finding(FaultKind.REDIRECTED, str(refused)), answer, gate)
-            stated = answer.headers.get(_SIZE, "")
-            size = int(stated) if stated.isdecimal() and len(stated) < 20 else size
+            size_header = answer.headers.get(_SIZE, "")
+            size = int(size_header) if size_header.isdecimal() and len(size_header) < 20 else size
             if method == "HEAD" and size is not None:
                 # signed addresses are for GET alone
-                told = {"content-length": stated, "etag": answer.headers.get(_ETAG, "")}
-                answer = Answer(200, {name: value for name, value in told.items() if value}, b"")
+                object_headers = {"content-length": size_header, "etag": answer.headers.get(_ETAG, "")}
+                answer = Answer(200, {name: value for name, value in object_headers.items() if value}, b"")
                 return Followed(judge(answer), answer, gate)
             host = urlsplit(address).netloc
             if host not in self._hosts and len(self._hosts) >= _MOST_HOSTS:
-                why = f"redirects to more than {_MOST_HOSTS} hosts"
-                return Followed(Finding(FaultKind.REDIRECTED, why), answer, gate)
+                reason = f"redirects to more than {_MOST_HOSTS} hosts"
+                return Followed(Finding(FaultKind.REDIRECTED, reason), answer, gate)
             self._hosts.add(host)
             gate = self._gate_for(address)
-            headers = {**asked, **self._store.headers_at(address)}
+            headers = {**range_headers, **self._store.headers_at(address)}
             try:
                 await gate.enter()
                 sent = time.time()
@@ -172,13 +178,13 @@ class Follower:
                 return Followed(Finding(FaultKind(error.kind), error.detail), Answer(0, {}, b""), gate, sent)
         if answer.status in _REDIRECTS:
             return Followed(Finding(FaultKind.REDIRECTED, "one redirect after the other"), answer, gate)
-        found = judge(answer)
-        if isinstance(found, Finding):
-            found = replace(found, detail=f"{found.detail}, from {host_of(shown(address))}")
-        elif size is not None and found.total and found.total != size:
-            detail = f"{found.total} bytes where the redirect spoke of {size}"
-            found = Finding(FaultKind.WRONG_RANGE, detail)
-        return Followed(found, answer, gate, sent)
+        verdict = judge(answer)
+        if isinstance(verdict, Finding):
+            verdict = replace(verdict, detail=f"{verdict.detail}, from {host_of(shown(address))}")
+        elif size is not None and verdict.total and verdict.total != size:
+            detail = f"{verdict.total} bytes where the redirect spoke of {size}"
+            verdict = Finding(FaultKind.WRONG_RANGE, detail)
+        return Followed(verdict, answer, gate, sent)
 
     async def _send(
         self,

@@ -116,14 +116,14 @@ class RefusalPolicy:
             return self.probes[-1]
         return self.probes[probes] - (self.probes[probes - 1] if probes else 0.0)
 
-    def gives_up(self, waited: float, left: float) -> bool:
-        """Whether somebody who ``waited`` does not wait for what is ``left``, in seconds."""
-        return self.wait < math.inf and (left > LONGEST_PAUSE or waited + left > self.wait)
+    def gives_up(self, waited: float, remaining: float) -> bool:
+        """Whether a request that ``waited`` so many seconds gives up instead of waiting for the ``remaining`` ones."""
+        return self.wait < math.inf and (remaining > LONGEST_PAUSE or waited + remaining > self.wait)
 
-    def waits_for_probes(self, waited: float, left: float) -> bool:
-        """Whether somebody who would give up waits for the probe that is under way: the next comes when ``left`` is
-        over."""
-        return self.wait > 0 and 0 < waited <= self.wait + self.soon and left <= self.probes[-1]
+    def waits_for_probes(self, waited: float, remaining: float) -> bool:
+        """Whether a request that would give up waits for the probe that is in flight. The next probe follows after
+        ``remaining`` seconds."""
+        return self.wait > 0 and 0 < waited <= self.wait + self.soon and remaining <= self.probes[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,29 +211,29 @@ class Tally:
         """An old window counts half."""
         count = min(count, WINDOW)
         full = self.answers >= WINDOW
-        kept = Tally(self.answers // 2, self.refusals // 2, self.asks // 2) if full else self
-        return Tally(kept.answers + count, kept.refusals, kept.asks)
+        tally = Tally(self.answers // 2, self.refusals // 2, self.asks // 2) if full else self
+        return Tally(tally.answers + count, tally.refusals, tally.asks)
 
     def with_refusal(self, event: Failed) -> Tally:
-        kept = self.with_answers(1)
+        tally = self.with_answers(1)
         since = min(self.row_since, event.sent) if self.row else event.sent
         return replace(
-            kept, refusals=kept.refusals + 1, row=self.row + 1, fresh=self.fresh + (not event.again), row_since=since,
+            tally, refusals=tally.refusals + 1, row=self.row + 1, fresh=self.fresh + (not event.again), row_since=since,
             silent=self.silent, objects=self.objects,
         )  # fmt: skip
 
-    def with_failure(self, key: str, most: int) -> Tally:
-        known = key in self.objects or len(self.objects) >= most
-        return replace(self, silent=self.silent + 1, objects=self.objects if known else (*self.objects, key))
+    def with_failure(self, key: str, max_objects: int) -> Tally:
+        is_counted = key in self.objects or len(self.objects) >= max_objects
+        return replace(self, silent=self.silent + 1, objects=self.objects if is_counted else (*self.objects, key))
 
     def is_wave(self, sent: float) -> bool:
         """Whether nothing but refusals came, up to the one sent at ``sent``, that chance does not bring. What is asked
         for again may be objects that never come."""
         share = (self.refusals - self.row + _PRIOR[0]) / max(1, self.answers - self.row + _PRIOR[1])
-        enough = math.log(WAVE_CHANCE) / math.log(min(0.99, max(0.01, share)))
+        min_refusals = math.log(WAVE_CHANCE) / math.log(min(0.99, max(0.01, share)))
         lasted = sent - self.row_since
         is_slow = self.row >= WAVE and lasted >= SLOW_WAVE
-        return is_slow or self.fresh >= (max(WAVE, enough) if lasted >= WAVE_SECONDS else LONG_WAVE)
+        return is_slow or self.fresh >= (max(WAVE, min_refusals) if lasted >= WAVE_SECONDS else LONG_WAVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +285,8 @@ class Memory:
         rate = self.rate_at(rules, now)
         if rate is None or rules.rate is None:
             return self
-        again = bool(self.climbed_at) and 0 <= now - self.climbed_at < LONGEST_CLIMB
-        climb = min(LONGEST_CLIMB, self.climb * 2) if again else CLIMB
+        climbed_recently = bool(self.climbed_at) and 0 <= now - self.climbed_at < LONGEST_CLIMB
+        climb = min(LONGEST_CLIMB, self.climb * 2) if climbed_recently else CLIMB
         return replace(self, rate=max(rules.rate * _SLOWEST, rate / 2), learnt_at=now, climb=climb)
 
     def notes(self, event: Failed) -> Memory:
@@ -300,14 +300,14 @@ class Memory:
         """Counts requests; those that no window has any more are forgotten."""
         bucket = int(event.now // _COUNTED_TOGETHER)
         oldest = bucket - COUNTED // _COUNTED_TOGETHER
-        before = dict(self.sent)
-        before[bucket] = before.get(bucket, 0) + event.count
-        return replace(self, sent=tuple((at, count) for at, count in sorted(before.items()) if at >= oldest))
+        counts = dict(self.sent)
+        counts[bucket] = counts.get(bucket, 0) + event.count
+        return replace(self, sent=tuple((start, count) for start, count in sorted(counts.items()) if start >= oldest))
 
     def asked_within(self, now: float) -> int:
         """Requests of the ``COUNTED`` seconds before ``now``, rather too many than too few."""
         oldest = int((now - COUNTED) // _COUNTED_TOGETHER)
-        return sum(count for at, count in self.sent if at >= oldest)
+        return sum(count for start, count in self.sent if start >= oldest)
 
 
 # states
@@ -344,11 +344,11 @@ class Serving:
 
     def _judged(self, state: Serving, now: float, rules: HostRules) -> State:
         tally, memory = state.tally, state.memory
-        doubted = (tally.answers >= LEAST and tally.share >= SHARE) or (
+        is_suspect = (tally.answers >= LEAST and tally.share >= SHARE) or (
             tally.answers >= WINDOW and tally.share >= DOUBTED_SHARE
         )
         rate = memory.rate_at(rules, now)
-        if not doubted or tally.share <= memory.believed(now) or rate is None:
+        if not is_suspect or tally.share <= memory.believed(now) or rate is None:
             return state
         return Comparing(memory, before=tally.share, full=rate)
 
@@ -367,8 +367,8 @@ class Slowed(Serving):
         if not isinstance(event, Gave) or not isinstance(state, Slowed):
             return state
         memory, tally = state.memory, state.tally
-        waited, few = event.now - memory.learnt_at, max(CLIMB_SHARE, memory.believed(event.now))
-        if waited < memory.climb or tally.answers < CLIMB_ANSWERS or tally.share >= few:
+        waited, max_share = event.now - memory.learnt_at, max(CLIMB_SHARE, memory.believed(event.now))
+        if waited < memory.climb or tally.answers < CLIMB_ANSWERS or tally.share >= max_share:
             return state
         faster, full = (memory.rate or math.inf) * 2, rules.rate or math.inf
         if faster >= full:
@@ -486,15 +486,15 @@ class Blocked:
     def _ended(self, now: float, sent: float, rules: HostRules) -> State:
         """A block by address makes slower: to the cautious rate where there is one, else and the next time by half. So
         does a wave soon after another one, by half."""
-        before = self.memory
-        memory = replace(before, ended=max(sent, self.since))
+        previous = self.memory
+        memory = replace(previous, ended=max(sent, self.since))
         if self.cause == Cause.WAVE:
             memory = replace(memory, wave_ended=now)
-            if before.wave_ended and 0 <= self.since - before.wave_ended < WAVES_APART:
+            if previous.wave_ended and 0 <= self.since - previous.wave_ended < WAVES_APART:
                 memory = memory.halved(rules, now)
         if self.is_of_address:
             memory = replace(memory, refused_at=self.since, asked_before=self.asked)
-            if before.full_rate(rules, now) == memory.full_rate(rules, now):
+            if previous.full_rate(rules, now) == memory.full_rate(rules, now):
                 memory = memory.halved(rules, now)
         return Serving(memory) if memory.rate is None else Slowed(memory)
 
@@ -521,9 +521,9 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
     if outage is not None and event.kind in TROUBLE:
         tally = tally.with_failure(event.key, outage.objects)
         if outage.is_out(tally.silent, len(tally.objects), event.kind):
-            away = max(outage.first, min(event.retry_after or 0.0, outage.longest))
-            why = f"{event.kind.value}: {event.why}"[:300]
-            return Blocked(memory, event.now, event.now + away, why, Cause.SILENCE)
+            outage_seconds = max(outage.first, min(event.retry_after or 0.0, outage.longest))
+            reason = f"{event.kind.value}: {event.why}"[:300]
+            return Blocked(memory, event.now, event.now + outage_seconds, reason, Cause.SILENCE)
     # requests that were under way at the last block say nothing new
     if event.refusal is None or event.sent <= memory.ended <= event.now:
         return replace(state, tally=tally)
@@ -540,15 +540,17 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
     if tally.asks < ASKED_FOR_LESS:
         return replace(state, memory=memory.pauses(event), tally=tally)
     slower = memory.pauses(event).halved(rules, event.now)
-    kept = Tally(silent=tally.silent, objects=tally.objects)
-    return Slowed(slower, kept) if slower.rate is not None else Serving(slower, kept)
+    reset_tally = Tally(silent=tally.silent, objects=tally.objects)
+    return Slowed(slower, reset_tally) if slower.rate is not None else Serving(slower, reset_tally)
 
 
 def _blocked(memory: Memory, event: Failed, cause: Cause, rules: HostRules) -> Blocked:
     probes = -1 if event.at_once else 0
-    asked = memory.asked_within(event.now)
+    request_count = memory.asked_within(event.now)
     until = event.now + max(rules.refusals.gap(probes), event.retry_after or 0.0)
-    return Blocked(memory.notes(event), event.now, until, event.why[:300], cause, probes, not event.at_once, asked)
+    return Blocked(
+        memory.notes(event), event.now, until, event.why[:300], cause, probes, not event.at_once, request_count
+    )
 
 
 def asked_by_hand(state: State, now: float) -> State:
@@ -562,12 +564,12 @@ def asked_by_hand(state: State, now: float) -> State:
 
 
 def told_elsewhere(
-    state: State, since: float, until: float, probes: int, why: str, cause: Cause = Cause.ADDRESS
+    state: State, since: float, until: float, probes: int, reason: str, cause: Cause = Cause.ADDRESS
 ) -> State:
     """The state of a host that another machine found blocked, unless a later block is known here, or this one ended."""
     memory = state.memory
     if memory.last_refusal_at < since:
-        memory = replace(memory, last_refusal=why, last_refusal_at=since)
+        memory = replace(memory, last_refusal=reason, last_refusal_at=since)
     if since <= memory.ended:
         return state
     if isinstance(state, Blocked):
@@ -575,7 +577,7 @@ def told_elsewhere(
             return state
         until, probes = max(until, state.until), max(probes, state.probes)
         cause = Cause.ADDRESS if state.is_of_address else cause
-    return Blocked(memory, since, until, why, cause, probes)
+    return Blocked(memory, since, until, reason, cause, probes)
 
 
 _MOMENTS: Final = ("learnt_at", "climbed_at", "chance_at", "wave_ended", "refused_at")
@@ -623,7 +625,7 @@ def from_text(text: str) -> State:
     values: dict[str, Any] = json.loads(text)
     kind = _STATES[values.pop("state")]
     memory = values.pop("memory")
-    memory["sent"] = tuple((at, count) for at, count in memory["sent"])
+    memory["sent"] = tuple((bucket, count) for bucket, count in memory["sent"])
     if "cause" in values:
         values["cause"] = Cause(values["cause"])
     if "tally" in values:

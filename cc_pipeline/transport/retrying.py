@@ -100,34 +100,34 @@ class Asker:
                     return closed_finding(closed), NO_BODY, attempt - (refusal is None)
                 if probes and (refusal is not None or self.gate.denied) and await self._ask_for_a_sample():
                     continue
-                found, answer, sent = await self._send(fetch, judge)
-                if follow is not None and isinstance(found, Finding) and found.kind is FaultKind.REDIRECTED:
+                verdict, answer, sent = await self._send(fetch, judge)
+                if follow is not None and isinstance(verdict, Finding) and verdict.kind is FaultKind.REDIRECTED:
                     led = await follow(answer, self.gate)
-                    found, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
+                    verdict, answer, gate, sent = led.found, led.answer, led.gate, led.sent or sent
                 self._stats.bytes += len(answer.body) + answer.handed_on
-                if isinstance(found, Verified):
+                if isinstance(verdict, Verified):
                     self._stuck.pop(key, None)
-                    self._tell(gate, found, sent, key)
-                    return found, answer, attempt
-                is_forbidden = found.kind is FaultKind.FORBIDDEN
-                if gate is not None and gate.waits and (is_forbidden or (probes and found.refusal is not None)):
-                    is_over = False
+                    self._tell(gate, verdict, sent, key)
+                    return verdict, answer, attempt
+                is_forbidden = verdict.kind is FaultKind.FORBIDDEN
+                if gate is not None and gate.waits and (is_forbidden or (probes and verdict.refusal is not None)):
+                    is_exhausted = False
                     if refusal is not None and refusal.well != gate.well:
                         attempt += 1
-                        most = self._retry.most(found)
-                        is_over = attempt >= min(tries or most, most)
-                        if is_over and is_forbidden:
+                        max_attempts = self._retry.most(verdict)
+                        is_exhausted = attempt >= min(tries or max_attempts, max_attempts)
+                        if is_exhausted and is_forbidden:
                             gate.denied.add(key)
-                    self._tell(gate, found, sent, key)
-                    if is_over or key in gate.denied:
-                        return found, answer, attempt
-                    refusal = _Refusal(found, gate.well, None if refusal is None else refusal.leads)
+                    self._tell(gate, verdict, sent, key)
+                    if is_exhausted or key in gate.denied:
+                        return verdict, answer, attempt
+                    refusal = _Refusal(verdict, gate.well, None if refusal is None else refusal.leads)
                     continue
-                self._tell(gate, found, sent, key, again=attempt > 1)
-                wait = self._retry.next_wait(found, attempt, last_wait)
-                if wait is None or (tries is not None and attempt >= tries) or self._is_stuck(key, found):
-                    self._note_refusal(key, found, attempt)
-                    return found, answer, attempt
+                self._tell(gate, verdict, sent, key, again=attempt > 1)
+                wait = self._retry.next_wait(verdict, attempt, last_wait)
+                if wait is None or (tries is not None and attempt >= tries) or self._is_stuck(key, verdict):
+                    self._note_refusal(key, verdict, attempt)
+                    return verdict, answer, attempt
                 last_wait = wait
                 attempt += 1
                 await asyncio.sleep(wait)
@@ -140,27 +140,27 @@ class Asker:
         stuck = self._stuck.get(key)
         return stuck if stuck is not None and time.monotonic() - stuck.since < _STUCK_SECONDS else None
 
-    def _is_stuck(self, key: str, found: Finding) -> bool:
-        return found.kind is FaultKind.THROTTLED and self._stuck_at(key) is not None
+    def _is_stuck(self, key: str, finding: Finding) -> bool:
+        return finding.kind is FaultKind.THROTTLED and self._stuck_at(key) is not None
 
-    def _note_refusal(self, key: str, found: Finding, attempts: int) -> None:
+    def _note_refusal(self, key: str, finding: Finding, attempts: int) -> None:
         # changes of a place name no object
-        if not key or found.kind is not FaultKind.THROTTLED:
+        if not key or finding.kind is not FaultKind.THROTTLED:
             return
-        before = self._stuck_at(key)
-        if before is not None:
-            self._stuck[key] = replace(before, found=found, once_more=True)
-        elif attempts >= self._retry.most(found) > 1:
+        previous = self._stuck_at(key)
+        if previous is not None:
+            self._stuck[key] = replace(previous, found=finding, once_more=True)
+        elif attempts >= self._retry.most(finding) > 1:
             if len(self._stuck) >= _MAX_STUCK:
                 self._stuck.clear()
-            self._stuck[key] = _Stuck(time.monotonic(), found)
+            self._stuck[key] = _Stuck(time.monotonic(), finding)
 
     async def _is_denied(self, key: str, refusal: _Refusal) -> bool:
         """Whether an object is refused for good. One request of those that were refused finds out for all of it."""
-        other = self._asked_again.get(key)
-        if other is not None and other is not refusal.leads:
-            await other.wait()
-        elif other is None:
+        leader = self._asked_again.get(key)
+        if leader is not None and leader is not refusal.leads:
+            await leader.wait()
+        elif leader is None:
             refusal.leads = self._asked_again[key] = asyncio.Event()
         return key in self.gate.denied
 
@@ -171,10 +171,10 @@ class Asker:
         if not key or key == self._doubted:
             self._doubted = ""
             return False
-        found, _, sent = await self._send(partial(self.store.head, key), judge_head)
-        self._tell(self.gate, found, sent, key)
-        self._doubted = key if isinstance(found, Finding) else ""
-        if isinstance(found, Finding) and found.kind is FaultKind.NOT_FOUND:
+        verdict, _, sent = await self._send(partial(self.store.head, key), judge_head)
+        self._tell(self.gate, verdict, sent, key)
+        self._doubted = key if isinstance(verdict, Finding) else ""
+        if isinstance(verdict, Finding) and verdict.kind is FaultKind.NOT_FOUND:
             self.gate.sample = ""
         return True
 
@@ -191,16 +191,16 @@ class Asker:
             self.gate.leave()
 
     def _tell(
-        self, gate: Gate | None, found: Verified | Finding, sent: float, key: str, *, again: bool = False
+        self, gate: Gate | None, verdict: Verified | Finding, sent: float, key: str, *, again: bool = False
     ) -> None:
         """Tells the gate of the host that gave the answer, and that of the host that led there."""
-        if isinstance(found, Verified):
+        if isinstance(verdict, Verified):
             self.gate.succeeded(sent, key)
             if gate is not None and gate is not self.gate:
                 gate.succeeded(sent)
             return
-        self._stats.faults[found.kind.value] += 1
+        self._stats.faults[verdict.kind.value] += 1
         if gate is not None:
-            gate.failed(found, sent, key, again=again)
-        if gate is not self.gate and found.kind not in ANSWERS:
-            self.gate.gave_nothing(found, key)
+            gate.failed(verdict, sent, key, again=again)
+        if gate is not self.gate and verdict.kind not in ANSWERS:
+            self.gate.gave_nothing(verdict, key)

@@ -90,9 +90,9 @@ def _host_state(
     out = None
     if isinstance(state, Blocked) and not refuses:
         out = Out(datetime.fromtimestamp(state.since, UTC), datetime.fromtimestamp(state.until, UTC), state.why)
-    blocked_at, asked_before = memory.refused_at, memory.asked_before
+    blocked_at, requests_before = memory.refused_at, memory.asked_before
     if isinstance(state, Blocked) and state.is_of_address:
-        blocked_at, asked_before = state.since, state.asked
+        blocked_at, requests_before = state.since, state.asked
     cautious = default_limits(f"https://{host}").cautious
     return HostState(
         host=host,
@@ -106,7 +106,7 @@ def _host_state(
         last_refusal_at=datetime.fromtimestamp(memory.last_refusal_at, UTC) if memory.last_refusal_at else None,
         out=out,
         blocked_at=datetime.fromtimestamp(blocked_at, UTC) if blocked_at else None,
-        asked_before=asked_before,
+        asked_before=requests_before,
     )
 
 

@@ -253,7 +253,7 @@ def test_who_waits_for_other_processes_is_told(folder: Path, tmp_path: Path, mon
         assert other.renew(0) == 1
         threading.Timer(1.0, other.close).start()
         transport.read("f1", 0, 4)
-    assert "other processes have all requests at the same time, the 1 that " in told[0]
+    assert "other processes use all 1 requests that " in told[0]
     assert told[-1] == "", "it is over"
 
 

@@ -93,8 +93,8 @@ def build_from_columnar(
     cost, files, faults = Cost(), _Files(), _Faults()
     places = finder.find(crawl, subsets, _EVERYTHING, _COLUMNS)
     with ExternalSort(root, memory) as sort:
-        for done, place in enumerate(places):
-            progress.report("url_index", done, len(places), crawl)
+        for group_number, place in enumerate(places):
+            progress.report("url_index", group_number, len(places), crawl)
             for batch in scan_columns(reader, place, _COLUMNS, cost):
                 rows = zip(*(values.to_pylist() for values in batch), strict=True)
                 for url, file, offset, length in rows:
@@ -114,10 +114,10 @@ def build_from_columnar(
                             )
                         )
         progress.report("url_index", len(places), len(places), crawl)
-        about = _write(root, crawl, subsets, sort, list(files.numbers), "listed", block_size, faults)
+        metadata = _write(root, crawl, subsets, sort, list(files.numbers), "listed", block_size, faults)
     folder = index_folder(root, crawl)
     seconds = time.monotonic() - started
-    return UrlIndexReport(folder, about, faults.count, tuple(faults.shown), cost.requests, cost.bytes, seconds)
+    return UrlIndexReport(folder, metadata, faults.count, tuple(faults.shown), cost.requests, cost.bytes, seconds)
 
 
 def build_from_arcs(
@@ -135,46 +135,46 @@ def build_from_arcs(
     Raises ``DataFault`` for a key that names no ARC file of the crawl, ``EnvironmentFault`` from reading and writing.
     """
     started = time.monotonic()
-    before = (transport.stats.requests, transport.stats.bytes)
+    spent_before = (transport.stats.requests, transport.stats.bytes)
     faults = _Faults()
     with ExternalSort(root, memory) as sort:
-        for done, key in enumerate(keys):
-            progress.report("url_index", done, len(keys), key)
+        for file_number, key in enumerate(keys):
+            progress.report("url_index", file_number, len(keys), key)
             arc = parse_arc_key(key)
             if arc.crawl != crawl:
                 raise DataFault(DataKind.MISMATCH, key, None, f"is an ARC file of {arc.crawl}, not of {crawl}")
-            for found in iter_located(_Stream(transport, key), key):
+            for stored in iter_located(_Stream(transport, key), key):
                 try:
-                    for item in _arc_items(found, (arc.segment_id, arc.file_date_ms, arc.partition), key, block_size):
+                    for item in _arc_items(stored, (arc.segment_id, arc.file_date_ms, arc.partition), key, block_size):
                         sort.add(item)
                 except DataFault as fault:
                     faults.add(fault)
         progress.report("url_index", len(keys), len(keys), crawl)
-        about = _write(root, crawl, ("warc",), sort, list(keys), "arc", block_size, faults)
+        metadata = _write(root, crawl, ("warc",), sort, list(keys), "arc", block_size, faults)
     stats = transport.stats
     return UrlIndexReport(
         index_folder(root, crawl),
-        about,
+        metadata,
         faults.count,
         tuple(faults.shown),
-        stats.requests - before[0],
-        stats.bytes - before[1],
+        stats.requests - spent_before[0],
+        stats.bytes - spent_before[1],
         time.monotonic() - started,
     )
 
 
 def _arc_items(
-    found: StoredRecord | DataFault, file: tuple[int, int, int], key: str, block_size: int
+    stored: StoredRecord | DataFault, file: tuple[int, int, int], key: str, block_size: int
 ) -> Iterator[bytes]:
-    if isinstance(found, DataFault):
-        raise found
-    if found.record.record_type != "arc":
+    if isinstance(stored, DataFault):
+        raise stored
+    if stored.record.record_type != "arc":
         return
-    if found.length is None or found.inner_offset:
+    if stored.length is None or stored.inner_offset:
         raise DataFault(
-            DataKind.UNSUPPORTED, key, found.offset, f"the record of {found.record.url} has no gzip member of its own"
+            DataKind.UNSUPPORTED, key, stored.offset, f"the record of {stored.record.url} has no gzip member of its own"
         )
-    yield _item(found.record.url, pack_pointer(*file, found.offset, found.length), block_size)
+    yield _item(stored.record.url, pack_pointer(*file, stored.offset, stored.length), block_size)
 
 
 def _item(url: str, pointer: bytes, block_size: int) -> bytes:
@@ -215,12 +215,12 @@ def _write(
     folder = index_folder(root, crawl)
     split = -POINTER.size
     try:
-        with folder_written_whole(folder) as beside:
-            with (beside / TREE).open("wb") as out:
+        with folder_written_whole(folder) as partial_folder:
+            with (partial_folder / TREE).open("wb") as out:
                 items = ((item[: split - 1], item[split:]) for item in sort.items())
-                summary = write_btree(items, out, block_size, name=TREE, scratch=str(beside))
-            (beside / FILES).write_bytes(pack_names(files))
-            about = UrlIndexAbout(
+                summary = write_btree(items, out, block_size, name=TREE, scratch=str(partial_folder))
+            (partial_folder / FILES).write_bytes(pack_names(files))
+            metadata = UrlIndexAbout(
                 FORMAT,
                 crawl,
                 tuple(subsets),
@@ -231,11 +231,11 @@ def _write(
                 summary.size,
                 faults.count,
             )
-            write_about(beside, about)
+            write_about(partial_folder, metadata)
     except OSError as error:
         advice = "Check the disk's free space and the folder's rights"
         raise EnvironmentFault(f"cannot write the URL index {folder}: {error.strerror}", advice) from error
-    return about
+    return metadata
 
 
 class _Stream:
@@ -252,15 +252,15 @@ class _Stream:
         """Up to ``size`` bytes, none at the end."""
         if not self._buffer and (self._total is None or self._offset < self._total):
             if self._total is None:
-                found = self._transport.head(self._key)
-                if found is None or found.size is None:
+                object_info = self._transport.head(self._key)
+                if object_info is None or object_info.size is None:
                     raise EnvironmentFault(
                         f"{self._key} is not in the source, or its size is not known",
                         "Check the list of ARC files and the source",
                     )
-                self._total = found.size
+                self._total = object_info.size
             length = min(_WINDOW, self._total - self._offset)
             self._buffer = self._transport.read(self._key, self._offset, length).data if length else b""
             self._offset += len(self._buffer)
-        taken, self._buffer = (self._buffer, b"") if size < 0 else (self._buffer[:size], self._buffer[size:])
-        return taken
+        chunk, self._buffer = (self._buffer, b"") if size < 0 else (self._buffer[:size], self._buffer[size:])
+        return chunk

@@ -37,56 +37,56 @@ def index_folder(root: Path, crawl: str) -> Path:
     return root / crawl
 
 
-def write_about(folder: Path, about: UrlIndexAbout) -> None:
+def write_about(folder: Path, metadata: UrlIndexAbout) -> None:
     """Writes ``url-index.json``; the last file written, so an index that has it is whole."""
-    (folder / ABOUT).write_text(json.dumps(asdict(about), indent=1) + "\n", encoding="utf-8")
+    (folder / ABOUT).write_text(json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8")
 
 
 def read_about(folder: Path) -> UrlIndexAbout | None:
     """What is known of the index in ``folder``, ``None`` where there is none. Raises ``DataFault``."""
     path = folder / ABOUT
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        about = UrlIndexAbout(**(said | {"subsets": tuple(said["subsets"])}))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        metadata = UrlIndexAbout(**(document | {"subsets": tuple(document["subsets"])}))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise EnvironmentFault(f"cannot read {path}: {error.strerror}", "Check the folder and its rights") from error
     except (ValueError, TypeError, KeyError) as error:
         raise DataFault(DataKind.MALFORMED, str(path), None, f"is no description of a URL index ({error})") from error
-    if about.format != FORMAT:
+    if metadata.format != FORMAT:
         raise DataFault(
-            DataKind.UNSUPPORTED, str(path), None, f"describes format {about.format}, this version reads {FORMAT}"
+            DataKind.UNSUPPORTED, str(path), None, f"describes format {metadata.format}, this version reads {FORMAT}"
         )
-    return about
+    return metadata
 
 
 def index_size(root: Path, crawl: str) -> int:
     """How many archive files the index built for ``crawl`` below ``root`` points into. Raises ``DataFault``."""
-    about = read_about(index_folder(root, crawl))
-    return 0 if about is None else about.files
+    metadata = read_about(index_folder(root, crawl))
+    return 0 if metadata is None else metadata.files
 
 
 def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
     """The locator of the index built for ``crawl`` below ``root``, if there is one. Raises ``DataFault``."""
     folder = index_folder(root, crawl)
-    about = read_about(folder)
-    if about is None:
+    metadata = read_about(folder)
+    if metadata is None:
         return None
     size = (folder / TREE).stat().st_size if (folder / TREE).exists() else 0
-    if size != about.size:
+    if size != metadata.size:
         raise DataFault(
-            DataKind.MISMATCH, str(folder / TREE), None, f"has {size} bytes where {about.size} were written"
+            DataKind.MISMATCH, str(folder / TREE), None, f"has {size} bytes where {metadata.size} were written"
         )
     names: ArchiveNames = ArcNames(crawl)
-    if about.pointers == "listed":
+    if metadata.pointers == "listed":
         files = unpack_names((folder / FILES).read_bytes(), FILES)
-        if len(files) != about.files:
+        if len(files) != metadata.files:
             raise DataFault(
                 DataKind.MISMATCH,
                 str(folder / FILES),
                 None,
-                f"lists {len(files)} files where {about.files} were written",
+                f"lists {len(files)} files where {metadata.files} were written",
             )
         names = ListedNames(files, FILES)
-    return BTreeLocator(LocalRanges(folder), TREE, crawl, names=names, subsets=about.subsets)
+    return BTreeLocator(LocalRanges(folder), TREE, crawl, names=names, subsets=metadata.subsets)

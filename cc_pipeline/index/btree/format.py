@@ -97,8 +97,8 @@ def read_header(data: bytes, size: int, source: str) -> Layout:
     block_size, index_blocks = HEADER.unpack_from(data)
     if block_size <= BLOCK_NUMBER.size:
         raise DataFault(DataKind.MALFORMED, source, 0, f"header claims blocks of {block_size} bytes")
-    blocks, rest = divmod(size - HEADER.size, block_size)
-    if rest:
+    blocks, remainder = divmod(size - HEADER.size, block_size)
+    if remainder:
         raise DataFault(
             DataKind.MALFORMED,
             source,
@@ -187,14 +187,14 @@ def parse_data_block(block: bytes, number: int, layout: Layout, source: str, val
         end = find(0, position)
         if end == position:
             break
-        after = end + 1 + value_size
-        if end < 0 or after > size:
+        item_end = end + 1 + value_size
+        if end < 0 or item_end > size:
             raise DataFault(
                 DataKind.MALFORMED, source, offset + position, f"data block {number} has an item that runs over its end"
             )
         keys.append(block[position:end])
-        values.append(block[end + 1 : after])
-        position = after
+        values.append(block[end + 1 : item_end])
+        position = item_end
     _check_padding(block, position, number, offset, source)
     if not keys and layout.blocks - layout.index_blocks > 1:
         raise DataFault(DataKind.MALFORMED, source, offset, f"data block {number} is empty")

@@ -140,24 +140,24 @@ class BTreeLocator:
         return LookupPrice(1, 0, blocks + 3, size, self._notes(subsets))
 
     def locate(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
     ) -> LookupResult:
         """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         self._check(crawl)
         source = self.tree.source
         reads, size, drifts = source.reads, source.bytes_read, len(self.tree.drifts)
-        takers = Takers(targets, _ranges_of, into)
+        router = Takers(targets, _ranges_of, sink)
         if set(subsets) & set(self.subsets):
             with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-                self._take(takers, self._items(pool, takers.ranges), subsets)
+                self._take(router, self._items(pool, router.ranges), subsets)
         notes = self._notes(subsets)
         if len(self.tree.drifts) > drifts:
             notes += (
                 f"the index led to a wrong block {len(self.tree.drifts) - drifts} times; the right one was found",
             )
         seconds = time.monotonic() - started
-        return LookupResult(takers.captures(), source.reads - reads, source.bytes_read - size, seconds, notes)
+        return LookupResult(router.captures(), source.reads - reads, source.bytes_read - size, seconds, notes)
 
     def _check(self, crawl: str) -> None:
         if crawl != self.crawl:
@@ -171,9 +171,11 @@ class BTreeLocator:
         """Items of all ranges in the order of the index, so that neighbours find their blocks read; a few ranges at
         a time, each a stretch of neighbours to one thread."""
         step = max(1, min(_NEIGHBOURS, -(-len(ranges) // _SIDE_BY_SIDE)))
-        stretches = [ranges[first : first + step] for first in range(0, len(ranges), step)]
-        for first in range(0, len(stretches), _SIDE_BY_SIDE):
-            scans = [pool.submit(self._scan, some) for some in stretches[first : first + _SIDE_BY_SIDE]]
+        neighbourhoods = [ranges[first : first + step] for first in range(0, len(ranges), step)]
+        for first in range(0, len(neighbourhoods), _SIDE_BY_SIDE):
+            scans = [
+                pool.submit(self._scan, neighbours) for neighbours in neighbourhoods[first : first + _SIDE_BY_SIDE]
+            ]
             for scan in scans:
                 yield from scan.result()
 
@@ -182,26 +184,26 @@ class BTreeLocator:
         items = chain.from_iterable(map(self.tree.scan, ranges))
         return chain(list(islice(items, _AHEAD)), items)
 
-    def _take(self, takers: Takers, items: Iterable[Item], subsets: Sequence[str]) -> None:
+    def _take(self, router: Takers, items: Iterable[Item], subsets: Sequence[str]) -> None:
         rows: list[Mapping[str, Any]] = []
-        taken: list[list[int]] = []
-        for row, several in self._rows(takers, items, subsets):
+        targets_by_row: list[list[int]] = []
+        for row, target_numbers in self._rows(router, items, subsets):
             rows.append(row)
-            taken.append(several)
+            targets_by_row.append(target_numbers)
             if len(rows) == _ROWS:
-                takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
-                rows, taken = [], []
-        takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
+                router.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), targets_by_row)
+                rows, targets_by_row = [], []
+        router.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), targets_by_row)
 
     def _rows(
-        self, takers: Takers, items: Iterable[Item], subsets: Sequence[str]
+        self, router: Takers, items: Iterable[Item], subsets: Sequence[str]
     ) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
         for item in items:
             url = url_of_btree_key(item.key)
             columns = host_columns(url)
             host = str(columns["url_host_name"] or "")
-            several = takers.of(item.key, url, host)
-            if not several:
+            target_numbers = router.of(item.key, url, host)
+            if not target_numbers:
                 continue
             pointer = unpack_pointer(item.value)
             file = self._names.key_of(pointer)
@@ -223,7 +225,7 @@ class BTreeLocator:
                 "index_file": self.tree.source.key,
                 "index_position": item.block,
             }
-            yield row, several
+            yield row, target_numbers
 
 
 def _ranges_of(target: Target) -> tuple[KeyRange, ...]:

@@ -110,8 +110,8 @@ class BlockSource:
                 self._index[number] = block
             return block
 
-    def data_block(self, number: int, ahead: int = 1) -> DataBlock:
-        """The data block, reading ``ahead`` blocks at once where it is not cached.
+    def data_block(self, number: int, block_count: int = 1) -> DataBlock:
+        """The data block, reading ``block_count`` blocks at once where it is not cached.
 
         A block is decoded only when it is asked for, so damage in a neighbour that was read along raises nothing.
         """
@@ -127,7 +127,7 @@ class BlockSource:
             with self._lock:
                 block = self._data.get(number)
             if block is None:
-                count = min(ahead, MOST_AHEAD, layout.blocks - number)
+                count = min(block_count, MOST_AHEAD, layout.blocks - number)
                 raw = self._blocks(number, count)
                 for place in reversed(range(1, count)):
                     self._keep(number + place, raw[place])
@@ -156,8 +156,8 @@ class BlockSource:
                 f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
             )
         layout = read_header(data, total, self.key)
-        whole = min(layout.blocks, (len(data) - HEADER.size) // layout.block_size)
-        for number in range(whole):
+        complete_blocks = min(layout.blocks, (len(data) - HEADER.size) // layout.block_size)
+        for number in range(complete_blocks):
             start = layout.offset(number)
             block = data[start : start + layout.block_size]
             if number < layout.index_blocks:

@@ -88,11 +88,11 @@ class BTree:
             self.source.index_block(0)
             return
         number, following = self._first_block(keys.start)
-        alone = following is not None and keys.end is not None and keys.end <= following
-        ahead = 1
+        is_single_block = following is not None and keys.end is not None and keys.end <= following
+        blocks_ahead = 1
         last = b""
         while number < layout.blocks:
-            block = self.source.data_block(number, ahead)
+            block = self.source.data_block(number, blocks_ahead)
             if block.keys and block.keys[0] < last:
                 raise self._fault(number, f"data block {number} sorts before {number - 1}")
             for place in range(bisect_left(block.keys, keys.start), len(block.keys)):
@@ -100,11 +100,11 @@ class BTree:
                 if keys.end is not None and key >= keys.end:
                     return
                 yield Item(key, block.values[place], number)
-            if alone:
+            if is_single_block:
                 return
             last = block.keys[-1] if block.keys else last
             number += 1
-            ahead = min(2 * ahead, MOST_AHEAD) if last >= keys.start else 1
+            blocks_ahead = min(2 * blocks_ahead, MOST_AHEAD) if last >= keys.start else 1
         self._check_end()
 
     def blocks_of(self, keys: KeyRange) -> int:
@@ -158,18 +158,18 @@ class BTree:
         if first < key:
             if arrival.low is None or first >= arrival.low:
                 return number, None
-            found = self._gallop(key, number, ahead=True)
+            actual_block = self._gallop(key, number, ahead=True)
         elif number == self.layout.index_blocks:
             self._check_order(arrival, number)
             return number, None
         else:
-            found = self._gallop(key, number, ahead=False)
-        self._check_order(arrival, found)
-        keys = self.source.data_block(found).keys
-        right = found if keys and keys[-1] >= key else found + 1
+            actual_block = self._gallop(key, number, ahead=False)
+        self._check_order(arrival, actual_block)
+        keys = self.source.data_block(actual_block).keys
+        right = actual_block if keys and keys[-1] >= key else actual_block + 1
         if right != number:
             self.drifts.append(Drift(key, number, right))
-        return found, None
+        return actual_block, None
 
     def _fits(self, arrival: _Arrival, first: bytes) -> bool:
         """Whether a block that starts with ``first`` is the one its separators were written for."""
@@ -179,19 +179,19 @@ class BTree:
             return arrival.block == self.layout.index_blocks
         return first.startswith(arrival.low)
 
-    def _check_order(self, arrival: _Arrival, found: int) -> None:
+    def _check_order(self, arrival: _Arrival, actual_block: int) -> None:
         """Tells drift from order that contradicts itself: blocks around both places ascend, and separators fit.
 
-        The block that a separator was written for starts with it, and is ``found`` or the one behind it.
+        The block that a separator was written for starts with it, and is ``actual_block`` or the one behind it.
         """
         blocks = self.layout.blocks
-        near = sorted({found, found + 1, *(arrival.block + step for step in (-1, 0, 1))})
+        near = sorted({actual_block, actual_block + 1, *(arrival.block + step for step in (-1, 0, 1))})
         firsts = [(number, self._first_key(number)) for number in near if self.layout.index_blocks <= number < blocks]
-        for (before, first), (number, second) in pairwise(firsts):
+        for (previous, first), (number, second) in pairwise(firsts):
             if second < first:
-                raise self._fault(number, f"data block {number} sorts before {before}")
-        here = [first for number, first in firsts if number in (found, found + 1)]
-        if self.trusted and arrival.low is not None and not any(first.startswith(arrival.low) for first in here):
+                raise self._fault(number, f"data block {number} sorts before {previous}")
+        nearby_keys = [first for number, first in firsts if number in (actual_block, actual_block + 1)]
+        if self.trusted and arrival.low is not None and not any(first.startswith(arrival.low) for first in nearby_keys):
             raise self._fault(
                 arrival.block, f"the index leads to block {arrival.block} by a prefix no block starts with"
             )

@@ -150,11 +150,11 @@ def _fill(tree: _Tree, items: Iterable[tuple[bytes, bytes]], name: str) -> int:
     previous = b""
     value_size = -1
     parts: list[bytes] = []
-    used = number = 0
+    used_bytes = number = 0
     for number, (key, value) in enumerate(items, start=1):
         if key <= previous and (key < previous or not key):
-            what = "is empty" if not key else f"sorts before {_shown(previous)}"
-            raise UnfitItem(DataKind.MALFORMED, name, None, f"key {_shown(key)} (item {number}) {what}")
+            problem = "is empty" if not key else f"sorts before {_shown(previous)}"
+            raise UnfitItem(DataKind.MALFORMED, name, None, f"key {_shown(key)} (item {number}) {problem}")
         if len(value) != value_size:
             if value_size >= 0:
                 reason = f"key {_shown(key)} (item {number}) has {len(value)} bytes, not {value_size}"
@@ -163,16 +163,16 @@ def _fill(tree: _Tree, items: Iterable[tuple[bytes, bytes]], name: str) -> int:
         if b"\0" in key:
             raise UnfitItem(DataKind.MALFORMED, name, None, f"key {_shown(key)} (item {number}) has a NUL byte")
         size = len(key) + 1 + value_size
-        if used + size > block_size:
+        if used_bytes + size > block_size:
             _check_size(key, size, block_size, number, name)
-            if used:
+            if used_bytes:
                 tree.data.add(b"".join(parts))
                 prefix = separator(previous, key)
                 _check_size(prefix, 2 * BLOCK_NUMBER.size + 1 + len(prefix), block_size, number, name)
                 tree.separate(prefix)
-                parts, used = [], 0
+                parts, used_bytes = [], 0
         parts += (key, b"\0", value)
-        used += size
+        used_bytes += size
         previous = key
     tree.data.add(b"".join(parts))
     return number

@@ -84,11 +84,11 @@ _keeping = threading.Lock()
 def _kept_crawl(name: str, files: tuple[str, ...], system: FileSystem) -> _Crawl:
     """A crawl, with what was read of it, if it was among the last that were asked for."""
     with _keeping:
-        found = _kept.pop((name, *files), None) or _Crawl(name, files, system)
-        _kept[name, *files] = found
+        cached_crawl = _kept.pop((name, *files), None) or _Crawl(name, files, system)
+        _kept[name, *files] = cached_crawl
         while len(_kept) > _KEPT_CRAWLS:
             _kept.popitem(last=False)
-        return found
+        return cached_crawl
 
 
 class Catalog:
@@ -96,7 +96,7 @@ class Catalog:
     threads. What is committed later does not disturb it."""
 
     def __init__(self, files: Mapping[str, Sequence[str]], system: FileSystem | None = None) -> None:
-        self._files = {crawl: tuple(own) for crawl, own in sorted(files.items())}
+        self._files = {crawl: tuple(crawl_files) for crawl, crawl_files in sorted(files.items())}
         self._system = system or LocalFileSystem()
         self._con = connect(memory_limit=_MEMORY)
         self._con.execute("SET parquet_metadata_cache = true")
@@ -124,12 +124,12 @@ class Catalog:
         ``None`` for ``crawls`` or ``subsets`` means all of them.
         """
         if not isinstance(crawls, str):
-            found = self._of_many(self.crawls() if crawls is None else crawls, subsets, ranges)
+            row_groups = self._of_many(self.crawls() if crawls is None else crawls, subsets, ranges)
         else:
-            found = self._crawl(crawls).answers
+            row_groups = self._crawl(crawls).answers
             if subsets is not None:
-                found = found.filter(pc.is_in(found["subset"], pa.array(subsets, pa.string())))
-        return found.filter(_may_hold(found, ranges))
+                row_groups = row_groups.filter(pc.is_in(row_groups["subset"], pa.array(subsets, pa.string())))
+        return row_groups.filter(_may_hold(row_groups, ranges))
 
     def unbounded(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> int:
         """How many row groups may hold a key of ``ranges`` only because nobody knows the bounds of theirs."""
@@ -138,7 +138,7 @@ class Catalog:
     def column_chunks(self, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
         """Positions of look-up columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
         asked = row_groups.select(["crawl", "path", "row_group"])
-        found = [SHOWN["column_chunks"].empty_table()]
+        chunk_tables = [SHOWN["column_chunks"].empty_table()]
         for crawl in sorted(pc.unique(asked["crawl"]).to_pylist()):
             stored = self._crawl(crawl).shown
             if "chunks" not in stored:
@@ -148,8 +148,8 @@ class Catalog:
             cursor.register("asked", asked)
             cursor.register("stored", rows)
             query = "FROM stored SEMI JOIN asked USING (crawl, path, row_group)"
-            found.append(show(cursor, "column_chunks", cursor.sql(query).to_arrow_table()))
-        table = pa.concat_tables(found)
+            chunk_tables.append(show(cursor, "column_chunks", cursor.sql(query).to_arrow_table()))
+        table = pa.concat_tables(chunk_tables)
         return table if columns is None else table.filter(pc.is_in(table["column"], pa.array([*columns], pa.string())))
 
     def coverage(self, crawl: str | None = None) -> pa.Table:
@@ -192,7 +192,7 @@ class Catalog:
 
     def _of_many(self, crawls: Sequence[str], subsets: Sequence[str] | None, ranges: Sequence[KeyRange]) -> pa.Table:
         """Row groups between the lowest and the highest key of ``ranges``, and those of unknown bounds."""
-        found = self._without_bounds.filter(pc.is_in(self._without_bounds["crawl"], pa.array(crawls, pa.string())))
+        row_groups = self._without_bounds.filter(pc.is_in(self._without_bounds["crawl"], pa.array(crawls, pa.string())))
         if ranges:
             condition, values = f"{_HIGH} >= $start", {"start": min(keys.start for keys in ranges)}
             ends = [keys.end for keys in ranges if keys.end is not None]
@@ -200,24 +200,28 @@ class Catalog:
                 condition, values["end"] = f"{condition} AND {_LOW} < $end", max(ends)
             cursor = self._con.cursor()
             query = f"SELECT {_ANSWER} FROM {self._scan(cursor, crawls)} WHERE {condition}"
-            known = cursor.sql(query, params=values).to_arrow_table().cast(ANSWER_SCHEMA)
-            found = pa.concat_tables([found, known.filter(pc.is_valid(known[_LOW]))])
-        return found if subsets is None else found.filter(pc.is_in(found["subset"], pa.array(subsets, pa.string())))
+            bounded_groups = cursor.sql(query, params=values).to_arrow_table().cast(ANSWER_SCHEMA)
+            row_groups = pa.concat_tables([row_groups, bounded_groups.filter(pc.is_valid(bounded_groups[_LOW]))])
+        return (
+            row_groups
+            if subsets is None
+            else row_groups.filter(pc.is_in(row_groups["subset"], pa.array(subsets, pa.string())))
+        )
 
     @cached_property
     def _without_bounds(self) -> pa.Table:
         """The row groups of unknown bounds: every question about many crawls has them in its answer."""
-        unknown = f"row_group IS NOT NULL AND ({_LOW} IS NULL OR {_HIGH} IS NULL)"
+        unbounded_condition = f"row_group IS NOT NULL AND ({_LOW} IS NULL OR {_HIGH} IS NULL)"
         cursor = self._con.cursor()
-        query = f"SELECT {_ANSWER} FROM {self._scan(cursor, self.crawls())} WHERE {unknown}"
+        query = f"SELECT {_ANSWER} FROM {self._scan(cursor, self.crawls())} WHERE {unbounded_condition}"
         return cursor.sql(query).to_arrow_table().cast(ANSWER_SCHEMA)
 
     def _scan(self, cursor: duckdb.DuckDBPyConnection, crawls: Iterable[str]) -> str:
         """What SQL reads the files of ``crawls`` by."""
         files = [file for crawl in crawls for file in self._files.get(crawl, ())]
         if files and isinstance(self._system, LocalFileSystem):
-            named = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-            return f"read_parquet([{named}], hive_partitioning = true, hive_types = {{'crawl': VARCHAR}})"
+            quoted_files = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+            return f"read_parquet([{quoted_files}], hive_partitioning = true, hive_types = {{'crawl': VARCHAR}})"
         import pyarrow.dataset as ds  # noqa: PLC0415  # loads pandas, which only questions about many crawls need
 
         by_crawl = ds.partitioning(pa.schema([("crawl", pa.string())]), flavor="hive")
@@ -231,15 +235,17 @@ class Catalog:
 def _may_hold(rows: pa.Table, ranges: Sequence[KeyRange]) -> pa.Array | pa.ChunkedArray:
     """Which rows may have a key of ``ranges``. Unknown bounds may have any."""
     low, high = rows[_LOW], rows[_HIGH]
-    unknown = pc.or_(pc.is_null(low), pc.is_null(high))
+    is_unbounded = pc.or_(pc.is_null(low), pc.is_null(high))
     if len(ranges) > _FEW_RANGES:
-        asked = range_set(ranges)
+        requested_ranges = range_set(ranges)
         bounds = zip(low.to_pylist(), high.to_pylist(), strict=True)
-        return pa.array([None in one or asked.meets(*one) for one in bounds], pa.bool_())
-    found = unknown
+        return pa.array(
+            [None in bound_pair or requested_ranges.meets(*bound_pair) for bound_pair in bounds], pa.bool_()
+        )
+    may_match = is_unbounded
     for keys in ranges:
         inside = pc.greater_equal(high, pa.scalar(keys.start, pa.binary()))
         if keys.end is not None:
             inside = pc.and_(inside, pc.less(low, pa.scalar(keys.end, pa.binary())))
-        found = pc.or_(found, pc.fill_null(inside, False))
-    return found
+        may_match = pc.or_(may_match, pc.fill_null(inside, False))
+    return may_match

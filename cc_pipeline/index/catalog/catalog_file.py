@@ -51,24 +51,24 @@ class CatalogFile:
     def tables(self) -> FooterTables:
         """What the rows say, in three tables. Raises ``ValueError`` where something is missing in a row."""
         with connect() as connection:
-            shown = [show(connection, name, self.rows) for name in ("index_files", "row_groups", "column_chunks")]
-        return FooterTables(shown[0], shown[1].select(ROW_GROUPS_SCHEMA.names), shown[2])
+            view_tables = [show(connection, name, self.rows) for name in ("index_files", "row_groups", "column_chunks")]
+        return FooterTables(view_tables[0], view_tables[1].select(ROW_GROUPS_SCHEMA.names), view_tables[2])
 
     @property
     def paths(self) -> dict[str, list[str]]:
         """The index files of each subset, in order."""
         files = self.rows.filter(pc.is_valid(self.rows["file"]))
-        found: dict[str, list[str]] = {}
+        paths_by_subset: dict[str, list[str]] = {}
         for subset, path in zip(files["subset"].to_pylist(), files["path"].to_pylist(), strict=True):
-            found.setdefault(subset, []).append(path)
-        return found
+            paths_by_subset.setdefault(subset, []).append(path)
+        return paths_by_subset
 
 
-def write_catalog_file(to: Path, content: CatalogFile) -> None:
+def write_catalog_file(path: Path, content: CatalogFile) -> None:
     """Writes the file. Raises ``OSError`` as it comes."""
     note = {"format": FORMAT, "decoder": DECODER, "crawl": content.crawl, "made_from": dict(content.made_from)}
     table = content.rows.select(SCHEMA.names).replace_schema_metadata({_NOTE: json.dumps(note, sort_keys=True)})
-    pq.write_table(table, to, compression="zstd", compression_level=9, row_group_size=CATALOG_ROW_GROUP)
+    pq.write_table(table, path, compression="zstd", compression_level=9, row_group_size=CATALOG_ROW_GROUP)
 
 
 def read_catalog_file(path: Path) -> CatalogFile:
@@ -80,7 +80,7 @@ def read_catalog_file(path: Path) -> CatalogFile:
     path.open("rb").close()  # what is wrong with the place, and not with the bytes
     try:
         with pq.ParquetFile(path) as file:
-            crawl, made_from = _note(path, (file.schema_arrow.metadata or {}).get(_NOTE))
+            crawl, footer_digests = _note(path, (file.schema_arrow.metadata or {}).get(_NOTE))
             plain = sum(file.metadata.row_group(n).total_byte_size for n in range(file.num_row_groups))
             if file.metadata.num_rows > _MOST_ROWS or plain > _MOST_PLAIN_BYTES:
                 raise _no(path, f"{file.metadata.num_rows:,} rows in {plain:,} bytes are more than a crawl has")
@@ -91,7 +91,7 @@ def read_catalog_file(path: Path) -> CatalogFile:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _no(path, str(error).splitlines()[0]) from error
     rows = table.append_column(CATALOG_SCHEMA.field("crawl"), pa.repeat(pa.scalar(crawl), table.num_rows))
-    content = CatalogFile(crawl, rows.select(CATALOG_SCHEMA.names), made_from)
+    content = CatalogFile(crawl, rows.select(CATALOG_SCHEMA.names), footer_digests)
     try:
         _check_kinds(path, content)
         _check(path, content, content.tables())
@@ -100,8 +100,8 @@ def read_catalog_file(path: Path) -> CatalogFile:
     return content
 
 
-def _no(path: Path, why: str) -> DataFault:
-    return DataFault(DataKind.MALFORMED, path.name, None, f"it is no catalog of a crawl: {why}")
+def _no(path: Path, reason: str) -> DataFault:
+    return DataFault(DataKind.MALFORMED, path.name, None, f"it is no catalog of a crawl: {reason}")
 
 
 def _note(path: Path, raw: bytes | None) -> tuple[str, dict[str, str]]:
@@ -111,25 +111,25 @@ def _note(path: Path, raw: bytes | None) -> tuple[str, dict[str, str]]:
             raise ValueError("nothing says what it is of")
         if (note["format"], note["decoder"]) != (FORMAT, DECODER):
             raise UserInputError(f"{path.name} was written by another version of cc_pipeline: export it anew")
-        crawl, made_from = note["crawl"], {str(key): str(value) for key, value in note["made_from"].items()}
+        crawl, footer_digests = note["crawl"], {str(key): str(value) for key, value in note["made_from"].items()}
         validate_crawl_id(crawl)
     except (ValueError, KeyError, TypeError) as error:
         raise _no(path, "nothing says which crawl it is of") from error
-    return crawl, made_from
+    return crawl, footer_digests
 
 
 def _check_kinds(path: Path, content: CatalogFile) -> None:
     """Raises ``DataFault`` where a row is of no kind or of two, or where two rows are of the same thing."""
     kinds = {name: pc.is_valid(content.rows[name]) for name in ("coverage", "file", "row_group")}
     # one of three, or all three
-    odd = pc.xor(pc.xor(kinds["coverage"], kinds["file"]), kinds["row_group"])
-    if not pc.all(pc.and_(odd, pc.invert(pc.and_(kinds["coverage"], kinds["file"])))).as_py():
+    has_odd_count = pc.xor(pc.xor(kinds["coverage"], kinds["file"]), kinds["row_group"])
+    if not pc.all(pc.and_(has_odd_count, pc.invert(pc.and_(kinds["coverage"], kinds["file"])))).as_py():
         raise _no(path, "a row is not of one subset, index file or row group")
     if pc.any(pc.equal(kinds["coverage"], pc.is_valid(content.rows["path"]))).as_py():
         raise _no(path, "a row of an index file or a row group has no path, or one of a subset has one")
     for kind, names in (("coverage", ["subset"]), ("file", ["path"]), ("row_group", ["path", "row_group"])):
-        own = content.rows.filter(kinds[kind]).select(names)
-        if len(own.group_by(names).aggregate([])) != len(own):
+        kind_rows = content.rows.filter(kinds[kind]).select(names)
+        if len(kind_rows.group_by(names).aggregate([])) != len(kind_rows):
             raise _no(path, f"two rows of its {kind.replace('_', ' ')}s are of the same")
 
 
@@ -141,24 +141,28 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
             raise _no(path, f"{row['path']} is no index file of {content.crawl}, {row['subset']}")
     if {*content.made_from} != {*files["subset"].to_pylist()}:
         raise _no(path, "its files are not of the subsets that it is said to be of")
-    counted = groups.group_by("path").aggregate([("rows", "sum"), ("row_group", "count"), ("row_group", "max")])
-    found = {row["path"]: row for row in counted.to_pylist()}
+    group_counts = groups.group_by("path").aggregate([("rows", "sum"), ("row_group", "count"), ("row_group", "max")])
+    counts_by_path = {row["path"]: row for row in group_counts.to_pylist()}
     for row in files.select(["path", "outcome", "rows", "row_groups"]).to_pylist():
-        own = found.pop(row["path"], {"rows_sum": 0, "row_group_count": 0, "row_group_max": -1})
-        said = (row["rows"], row["row_groups"]) if row["outcome"] == DECODED else (0, 0)
-        if said != (own["rows_sum"], own["row_group_count"]) or own["row_group_max"] != own["row_group_count"] - 1:
-            raise _no(path, f"{row['path']} has {said[1]} row groups of {said[0]} rows, and others are in the catalog")
-    if found:
-        raise _no(path, f"{min(found)} has row groups, and is no index file of the catalog")
+        file_counts = counts_by_path.pop(row["path"], {"rows_sum": 0, "row_group_count": 0, "row_group_max": -1})
+        expected_counts = (row["rows"], row["row_groups"]) if row["outcome"] == DECODED else (0, 0)
+        if (
+            expected_counts != (file_counts["rows_sum"], file_counts["row_group_count"])
+            or file_counts["row_group_max"] != file_counts["row_group_count"] - 1
+        ):
+            rows, row_groups = expected_counts
+            raise _no(path, f"{row['path']} has {row_groups} row groups of {rows} rows, and others are in the catalog")
+    if counts_by_path:
+        raise _no(path, f"{min(counts_by_path)} has row groups, and is no index file of the catalog")
     places = {(row["path"], row["subset"], row["part"]) for row in files.select(["path", "subset", "part"]).to_pylist()}
-    named = groups.select(["path", "subset", "part"]).group_by(["path", "subset", "part"]).aggregate([])
-    if not {(row["path"], row["subset"], row["part"]) for row in named.to_pylist()} <= places:
+    group_places = groups.select(["path", "subset", "part"]).group_by(["path", "subset", "part"]).aggregate([])
+    if not {(row["path"], row["subset"], row["part"]) for row in group_places.to_pylist()} <= places:
         raise _no(path, "a row group is said to be of another subset or part than its file")
     sizes = dict(zip(files["path"].to_pylist(), files["file_size"].to_pylist(), strict=True))
     ends = pc.add(chunks["chunk_offset"], chunks["compressed_bytes"])
     limits = pa.array([sizes[name] for name in chunks["path"].to_pylist()], pa.int64())
-    least = pc.min_element_wise(chunks["chunk_offset"], chunks["compressed_bytes"])
-    if pc.any(pc.or_(pc.greater(ends, limits), pc.less(least, 0))).as_py():
+    smallest_values = pc.min_element_wise(chunks["chunk_offset"], chunks["compressed_bytes"])
+    if pc.any(pc.or_(pc.greater(ends, limits), pc.less(smallest_values, 0))).as_py():
         raise _no(path, "a column chunk lies outside of its file")
     low, high = groups[f"{KEY_COLUMN}_min"], groups[f"{KEY_COLUMN}_max"]
     if pc.any(pc.greater(low, high)).as_py():

@@ -111,9 +111,11 @@ class FooterTableBuilder:
         distinct = list({schema.digest: schema for schema in self._schemas if schema is not None}.values())
         number = {schema.digest: index for index, schema in enumerate(distinct)}
         described = pa.array([[str(column) for column in schema.columns] for schema in distinct], pa.list_(pa.string()))
-        which = [None if schema is None else number[schema.digest] for schema in self._schemas]
+        schema_numbers = [None if schema is None else number[schema.digest] for schema in self._schemas]
         column = files.schema.get_field_index("columns")
-        return files.set_column(column, files.schema.field(column), described.take(pa.array(which, pa.int64())))
+        return files.set_column(
+            column, files.schema.field(column), described.take(pa.array(schema_numbers, pa.int64()))
+        )
 
     def _row_groups(self, chunks: Cells) -> pa.Table:
         groups = _matrix([rows.walk.row_groups for rows in self._rows], len(ROW_GROUP_FIELDS))
@@ -130,23 +132,23 @@ class FooterTableBuilder:
             "data_end": _known(groups[:, 6]),
         }
         for index, column in enumerate(self.columns):
-            found = column_statistics(self._rows, index)
+            statistics = column_statistics(self._rows, index)
             kind = bound_type(column)
-            columns[f"{column}_min"] = pa.array(found.minimums, kind)
-            columns[f"{column}_max"] = pa.array(found.maximums, kind)
-            columns[f"{column}_source"] = pa.array(found.sources, pa.string())
-            columns[f"{column}_min_truncated"] = pa.array(found.min_truncated, pa.bool_())
-            columns[f"{column}_max_truncated"] = pa.array(found.max_truncated, pa.bool_())
+            columns[f"{column}_min"] = pa.array(statistics.minimums, kind)
+            columns[f"{column}_max"] = pa.array(statistics.maximums, kind)
+            columns[f"{column}_source"] = pa.array(statistics.sources, pa.string())
+            columns[f"{column}_min_truncated"] = pa.array(statistics.min_truncated, pa.bool_())
+            columns[f"{column}_max_truncated"] = pa.array(statistics.max_truncated, pa.bool_())
             columns[f"{column}_nulls"] = _known(chunks[:, index, _NULLS])
         return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _column_chunks(self, chunks: Cells) -> pa.Table:
-        wanted = [self._names.index(name) for name in self.lookup_columns]
+        column_numbers = [self._names.index(name) for name in self.lookup_columns]
         counts = [_group_count(rows) for rows in self._rows]
         file_of = np.repeat(np.arange(len(counts)), counts)
-        readable = (chunks[:, wanted, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
+        readable = (chunks[:, column_numbers, _FLAGS] & (PRESENT | ELSEWHERE | ENCRYPTED)) == PRESENT
         row, column = np.nonzero(readable)
-        cells = chunks[:, wanted][row, column]
+        cells = chunks[:, column_numbers][row, column]
         places = self._place_columns(file_of[row])
         columns: dict[str, pa.Array] = {
             "crawl": pa.repeat(pa.scalar(self.crawl), len(row)),
@@ -163,11 +165,15 @@ class FooterTableBuilder:
         return pa.table([columns[name] for name in COLUMN_CHUNKS_SCHEMA.names], schema=COLUMN_CHUNKS_SCHEMA)
 
     def _place_columns(self, file_of: Cells) -> dict[str, pa.Array]:
-        every = pa.array(file_of)
+        file_numbers = pa.array(file_of)
         paths = pa.array([rows.path for rows in self._rows], pa.string())
         subsets = pa.array([rows.subset or "" for rows in self._rows], pa.string())
         parts = pa.array([rows.part for rows in self._rows], pa.int32())
-        return {"path": paths.take(every), "subset": subsets.take(every), "part": parts.take(every)}
+        return {
+            "path": paths.take(file_numbers),
+            "subset": subsets.take(file_numbers),
+            "part": parts.take(file_numbers),
+        }
 
 
 def join_tables(tables: Iterable[FooterTables], columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> FooterTables:
@@ -320,7 +326,7 @@ def coverage_table(
         groups = row_groups.filter(pc.equal(row_groups["subset"], subset))
         # whatever else an imported catalog says of a file, it was not harvested
         harvested = pc.sum(pc.equal(files["outcome"], DECODED)).as_py() or 0
-        unknown = pc.or_(pc.is_null(groups[f"{KEY_COLUMN}_min"]), pc.is_null(groups[f"{KEY_COLUMN}_max"]))
+        is_unbounded = pc.or_(pc.is_null(groups[f"{KEY_COLUMN}_min"]), pc.is_null(groups[f"{KEY_COLUMN}_max"]))
         rows.append(
             {
                 "crawl": crawl,
@@ -331,7 +337,7 @@ def coverage_table(
                 "missing": expected[subset] - len(files),
                 "row_groups": len(groups),
                 "rows": pc.sum(groups["rows"]).as_py() or 0,
-                "without_statistics": pc.sum(unknown).as_py() or 0,
+                "without_statistics": pc.sum(is_unbounded).as_py() or 0,
                 "reason": None if expected[subset] else reason or "the crawl has no columnar index",
             }
         )

@@ -32,38 +32,40 @@ def plot_key_ranges(row_groups: pa.Table, *, title: str = "Keys of each row grou
     and end, in the order of all keys shown. A line's first row group is its topmost: those of a sorted file go down
     like stairs, overlapping ones (orange) lie above each other.
     """
-    known = row_groups.filter(pc.and_(pc.is_valid(row_groups[_LOW]), pc.is_valid(row_groups[_HIGH])))
-    paths = _spread(sorted(pc.unique(known["path"]).to_pylist()), _MOST_FILES)
-    known = known.filter(pc.is_in(known["path"], value_set=pa.array(paths, pa.string())))
-    known = known.sort_by([("path", "ascending"), ("row_group", "ascending")])
-    keys = sorted({*known[_LOW].to_pylist(), *known[_HIGH].to_pylist()})
+    bounded_groups = row_groups.filter(pc.and_(pc.is_valid(row_groups[_LOW]), pc.is_valid(row_groups[_HIGH])))
+    paths = _spread(sorted(pc.unique(bounded_groups["path"]).to_pylist()), _MOST_FILES)
+    bounded_groups = bounded_groups.filter(pc.is_in(bounded_groups["path"], value_set=pa.array(paths, pa.string())))
+    bounded_groups = bounded_groups.sort_by([("path", "ascending"), ("row_group", "ascending")])
+    keys = sorted({*bounded_groups[_LOW].to_pylist(), *bounded_groups[_HIGH].to_pylist()})
     floor = _TOP + _LINE * max(1, len(paths))
-    unknown = len(row_groups) - len(known)
-    axis = f"{KEY_COLUMN}, in its order" + (f" ({unknown:,} row groups not shown)" if unknown else "")
+    unbounded_count = len(row_groups) - len(bounded_groups)
+    axis = f"{KEY_COLUMN}, in its order" + (f" ({unbounded_count:,} row groups not shown)" if unbounded_count else "")
     parts = [
         _text(_WIDTH / 2, 20, title, "middle", 'font-size="14"'),
         f'<path d="M{_LEFT} {_TOP}V{floor}H{_WIDTH - _RIGHT}" fill="none" stroke="#999"/>',
         *(
-            _text(_LEFT - 6, _TOP + _LINE * (at + 0.65), path.rsplit("/", 1)[-1][:10], "end")
-            for at, path in enumerate(paths)
+            _text(_LEFT - 6, _TOP + _LINE * (line + 0.65), path.rsplit("/", 1)[-1][:10], "end")
+            for line, path in enumerate(paths)
         ),
-        *_bars(known, paths, keys),
+        *_bars(bounded_groups, paths, keys),
         *_ticks(keys, floor),
         _text(_WIDTH / 2, floor + _BOTTOM - 12, axis, "middle"),
     ]
     return _SVG.format(width=_WIDTH, height=floor + _BOTTOM, parts="".join(parts))
 
 
-def _bars(known: pa.Table, paths: Sequence[str], keys: Sequence[bytes]) -> list[str]:
+def _bars(bounded_groups: pa.Table, paths: Sequence[str], keys: Sequence[bytes]) -> list[str]:
     """A path of each colour with a bar for each row group."""
     rank = {key: number for number, key in enumerate(keys)}
     line = {path: number for number, path in enumerate(paths)}
-    owners = known["path"].to_pylist()
+    owners = bounded_groups["path"].to_pylist()
     size = Counter(owners)
     drawn: dict[str, list[str]] = {_SORTED: [], _OVERLAPPING: []}
     last: dict[str, int] = {}
     seen: Counter[str] = Counter()
-    for path, low, high in zip(owners, known[_LOW].to_pylist(), known[_HIGH].to_pylist(), strict=True):
+    for path, low, high in zip(
+        owners, bounded_groups[_LOW].to_pylist(), bounded_groups[_HIGH].to_pylist(), strict=True
+    ):
         colour = _OVERLAPPING if rank[low] < last.get(path, -1) else _SORTED
         last[path] = max(last.get(path, -1), rank[high])
         start, end = _x(rank[low], keys), _x(rank[high], keys)
@@ -80,9 +82,11 @@ def _bars(known: pa.Table, paths: Sequence[str], keys: Sequence[bytes]) -> list[
 def _ticks(keys: Sequence[bytes], floor: float) -> list[str]:
     parts = []
     for key in _spread(keys, _TICKS):
-        at = _x(keys.index(key), keys)
-        parts.append(f'<path d="M{at:.0f} {floor}v4" stroke="#999"/>')
-        parts.append(_text(at, floor + 16, _label(key), "end", f'transform="rotate(-25 {at:.0f} {floor + 16})"'))
+        tick_x = _x(keys.index(key), keys)
+        parts.append(f'<path d="M{tick_x:.0f} {floor}v4" stroke="#999"/>')
+        parts.append(
+            _text(tick_x, floor + 16, _label(key), "end", f'transform="rotate(-25 {tick_x:.0f} {floor + 16})"')
+        )
     return parts
 
 
@@ -90,9 +94,9 @@ def _x(rank: int, keys: Sequence[bytes]) -> float:
     return _LEFT + (_WIDTH - _LEFT - _RIGHT) * rank / max(1, len(keys) - 1)
 
 
-def _text(x: float, y: float, words: str, anchor: str, more: str = "") -> str:
-    said = escape(escape_controls(words, one_line=True))
-    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" {more}>{said}</text>'
+def _text(x: float, y: float, words: str, anchor: str, attributes: str = "") -> str:
+    escaped = escape(escape_controls(words, one_line=True))
+    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" {attributes}>{escaped}</text>'
 
 
 def _spread(ordered: Sequence[_T], count: int) -> Sequence[_T]:

@@ -93,23 +93,23 @@ def pack_rows(
     file = ", ".join(f"'{name}': \"{name}\"" for name in _FILE)
     chunk = ", ".join(f"'{name}': \"{name}\"" for name in _CHUNK)
     chunks = f'list({{{chunk}}} ORDER BY chunk_offset, "column")'
-    found = cursor.sql(
+    packed_rows = cursor.sql(
         f"""SELECT crawl, subset, {{'expected': expected, 'reason': reason}} AS coverage FROM s
         UNION ALL BY NAME SELECT crawl, subset, path, part, {{{file}}} AS file FROM f
         UNION ALL BY NAME SELECT g.*, chunks FROM g LEFT JOIN
             (SELECT path, row_group, {chunks} AS chunks FROM c GROUP BY ALL) USING (path, row_group)"""
     ).to_arrow_table()
-    return sort_rows(found.select(CATALOG_SCHEMA.names).cast(CATALOG_SCHEMA))
+    return sort_rows(packed_rows.select(CATALOG_SCHEMA.names).cast(CATALOG_SCHEMA))
 
 
 def sort_rows(stored: pa.Table) -> pa.Table:
     """``stored`` rows in their order: subsets, index files, row groups of known bounds by the lowest key, others."""
     group = pc.is_valid(stored["row_group"])
-    unknown = pc.and_(group, pc.or_(pc.is_null(stored[_LOW]), pc.is_null(stored[_HIGH])))
+    is_unbounded = pc.and_(group, pc.or_(pc.is_null(stored[_LOW]), pc.is_null(stored[_HIGH])))
     order = pa.table(
         {
-            "is_no_subset": pc.is_null(stored["coverage"]), "is_group": group, "is_unknown": unknown,
-            "low": pc.if_else(unknown, pa.scalar(None, pa.binary()), stored[_LOW]),
+            "is_no_subset": pc.is_null(stored["coverage"]), "is_group": group, "is_unknown": is_unbounded,
+            "low": pc.if_else(is_unbounded, pa.scalar(None, pa.binary()), stored[_LOW]),
             "subset": stored["subset"], "path": stored["path"], "number": stored["row_group"],
         }
     )  # fmt: skip

@@ -144,10 +144,10 @@ _CUT: Final = "Whether the bound is known to be cut; null: the writer did not sa
 def _bounds(column: str) -> tuple[Column, ...]:
     kind = bound_type(column)
     usual = (f"Least {column} of the row group", f"Greatest {column} of the row group", _FROM_STATISTICS)
-    least, greatest, source = _BOUND_NOTES.get(column, usual)
+    smallest, largest, source = _BOUND_NOTES.get(column, usual)
     return (
-        Column(f"{column}_min", kind, least),
-        Column(f"{column}_max", kind, greatest),
+        Column(f"{column}_min", kind, smallest),
+        Column(f"{column}_max", kind, largest),
         Column(f"{column}_source", pa.string(), source),
         Column(f"{column}_min_truncated", pa.bool_(), _CUT),
         Column(f"{column}_max_truncated", pa.bool_(), _CUT),

@@ -169,16 +169,18 @@ class FooterRows:
         width = len(ROW_GROUP_FIELDS)
         for number in numbers:
             rows, total, compressed, _, _, first, end = counts[number * width : (number + 1) * width]
-            found: dict[str, ColumnChunk] = {}
-            known: dict[str, ColumnStatistics] = {}
+            group_chunks: dict[str, ColumnChunk] = {}
+            group_statistics: dict[str, ColumnStatistics] = {}
             for index, name in enumerate(self.stat_columns):
                 base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
-                known[name] = statistics[index].at(number, _known(chunks[base + nulls]))
+                group_statistics[name] = statistics[index].at(number, _known(chunks[base + nulls]))
             for index, name in enumerate(self.names):
                 base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
                 if name in self.lookup_columns and chunks[base] & PRESENT:
-                    found[name] = _chunk(name, self.schema, chunks[base : base + len(CHUNK_FIELDS)])
-            yield RowGroup(number, rows, _known(total), compressed, _known(first), _known(end), known, found)
+                    group_chunks[name] = _chunk(name, self.schema, chunks[base : base + len(CHUNK_FIELDS)])
+            yield RowGroup(
+                number, rows, _known(total), compressed, _known(first), _known(end), group_statistics, group_chunks
+            )
 
     def statistics(self, index: int) -> StatisticsColumn:
         """Statistics of ``stat_columns[index]`` in every row group."""
@@ -190,10 +192,12 @@ def column_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColu
 
     Neighbouring files of the same schema and writer are interpreted in one go.
     """
-    found = no_statistics(0)
-    for _, same in groupby(files, key=lambda file: (file.schema.digest, file.walk.orders, file.walk.created_by)):
-        found.extend(_run_statistics(list(same), index))
-    return found
+    column = no_statistics(0)
+    for _, similar_files in groupby(
+        files, key=lambda file: (file.schema.digest, file.walk.orders, file.walk.created_by)
+    ):
+        column.extend(_run_statistics(list(similar_files), index))
+    return column
 
 
 def chunk_cells(file: FooterRows) -> Cells:
@@ -213,10 +217,10 @@ def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn
     uneven = bool(np.any(ordinals != ordinals[0]))
     if len(files) > 1 and (missing or uneven):
         # what is odd in one file must not cost the others their statistics
-        found = no_statistics(0)
+        combined = no_statistics(0)
         for file in files:
-            found.extend(_run_statistics([file], index))
-        return found
+            combined.extend(_run_statistics([file], index))
+        return combined
     if missing:
         return no_statistics(len(flags))
     order = 0 if uneven else _order(orders, int(ordinals[0]))
@@ -305,19 +309,19 @@ def decode_footer(
         )
     start = file_size - TRAILER_BYTES - length
     metadata = bytes(tail[len(tail) - TRAILER_BYTES - length : len(tail) - TRAILER_BYTES])
-    asked = _asked(tuple(columns), tuple(lookup_columns))
+    requested = _asked(tuple(columns), tuple(lookup_columns))
     try:
-        found = walk(metadata, asked.encoded, len(asked.columns), start)
-        schema_start, schema_end = found.schema
+        footer_walk = walk(metadata, requested.encoded, len(requested.columns), start)
+        schema_start, schema_end = footer_walk.schema
         schema = _schema(metadata[schema_start:schema_end], schema_start)
     except FooterFault as fault:
         kind = DataKind.TOO_LARGE if fault.too_large else DataKind.MALFORMED
         raise DataFault(kind, path, start + fault.offset, fault.reason) from None
     crawl, subset, part = place(path)
-    created_by = (found.created_by or b"").decode("utf-8", "backslashreplace")
+    created_by = (footer_walk.created_by or b"").decode("utf-8", "backslashreplace")
     return FooterRows(
-        path, crawl, subset, part, file_size, length, found.rows, found.version, created_by, schema,
-        asked.columns, asked.lookup_columns, asked.names, found,
+        path, crawl, subset, part, file_size, length, footer_walk.rows, footer_walk.version, created_by, schema,
+        requested.columns, requested.lookup_columns, requested.names, footer_walk,
     )  # fmt: skip
 
 

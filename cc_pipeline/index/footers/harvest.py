@@ -248,8 +248,8 @@ class _Run:
             self.writer.put_failure(job.path, failure.reason, file_size=size, etag=etag, offset=offset)
         if len(self.sick_files) > self.policy.sick_share * self.policy.batch:
             count, tried = len(self.sick_files), len(self.recent)
-            what = f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}"
-            raise self.sick(what, failure.kind)
+            problem = f"{count} files failed among the last {tried} tried, the last one with: {failure.reason}"
+            raise self.sick(problem, failure.kind)
 
     def _count(self, failed: str | None) -> None:
         """Remembers the last outcomes; a file that fails again and again counts once."""
@@ -262,17 +262,17 @@ class _Run:
                 self.sick_files[oldest] -= 1
                 self.sick_files += Counter()
 
-    def not_now(self, what: str, fault: RangeFault) -> NotNow:
+    def not_now(self, problem: str, fault: RangeFault) -> NotNow:
         self.writer.sync()
         return NotNow(
-            f"{what}: {fault.kind.value}, {fault.detail}",
+            f"{problem}: {fault.kind.value}, {fault.detail}",
             "What was harvested is kept; run again after that time, or with --wait, and it goes on from there.",
         )
 
-    def sick(self, what: str, kind: Kind) -> EnvironmentFault:
+    def sick(self, problem: str, kind: Kind) -> EnvironmentFault:
         self.writer.sync()
         return (NotNow if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
-            f"the harvest stopped because {what}",
+            f"the harvest stopped because {problem}",
             "Check the source and the network. What was harvested is kept; run again and it goes on from there.",
         )
 
@@ -310,11 +310,15 @@ def harvest_crawl(
                 run.waiting.append(_Job(path))
         # a few files that failed before, and fail again where others were read, tell of themselves, not of the source
         entries = writer.entries
-        known = all(job.path in entries and entries[job.path].failed for job in run.waiting) and any(
+        all_failed_before = all(job.path in entries and entries[job.path].failed for job in run.waiting) and any(
             path in entries and not entries[path].failed for path in paths
         )
         run.run()
-        if not run.fetched and not known and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values()):
+        if (
+            not run.fetched
+            and not all_failed_before
+            and any(failure.kind in ENVIRONMENT_KINDS for failure in run.failed.values())
+        ):
             first = next(iter(run.failed.values()))
             raise run.sick(f"none of {run.wanted} files could be fetched: {first.reason}", first.kind)
         failed = {path: writer.entries[path].reason or "" for path in paths if writer.entries[path].failed}
@@ -341,28 +345,28 @@ def harvest_crawl(
 def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
     """Stored files that have another size or footer now; that of one is read whose ETag is not known."""
     changed = set()
-    doubted: dict[str, Known] = {}
+    suspect_files: dict[str, Known] = {}
     files = same_files(run.reader, store)
-    asked = (ByteRange(path, None, TRAILER_BYTES) for path in paths)
-    for outcome in run.reader.read_many(asked, run.policy.concurrency):
+    ranges = (ByteRange(path, None, TRAILER_BYTES) for path in paths)
+    for outcome in run.reader.read_many(ranges, run.policy.concurrency):
         run.requests += 1
         if isinstance(outcome, RangeBytes):
             entry = run.writer.entries[outcome.key]
             run.bytes += len(outcome.data)
-            other = is_another(outcome.etag, entry.etag)
-            if outcome.total != entry.file_size or (other and entry.etag is None):
+            is_other_etag = is_another(outcome.etag, entry.etag)
+            if outcome.total != entry.file_size or (is_other_etag and entry.etag is None):
                 changed.add(outcome.key)
-            elif other and entry.etag and not files.know(outcome.key, entry.etag, outcome.etag or ""):
-                doubted[outcome.key] = Known(entry.etag, outcome.size)
+            elif is_other_etag and entry.etag and not files.know(outcome.key, entry.etag, outcome.etag or ""):
+                suspect_files[outcome.key] = Known(entry.etag, outcome.size)
         elif outcome.kind in _STOPPING:
             raise run.not_now(f"{outcome.key} could not be checked", outcome)
         elif outcome.kind not in ENVIRONMENT_KINDS:
             changed.add(outcome.key)
         else:
             run.unchecked.append(outcome.key)
-    same, faults = files.same(doubted, run.policy.concurrency)
+    unchanged, faults = files.same(suspect_files, run.policy.concurrency)
     run.unchecked += faults
-    return changed | (doubted.keys() - same - faults.keys())
+    return changed | (suspect_files.keys() - unchanged - faults.keys())
 
 
 def _start(tail: RangeBytes) -> int:

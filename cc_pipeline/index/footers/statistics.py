@@ -69,13 +69,13 @@ class StatisticsColumn:
     max_truncated: list[bool | None]
     sources: list[str | None]
 
-    def extend(self, more: StatisticsColumn) -> None:
+    def extend(self, addition: StatisticsColumn) -> None:
         """Adds the row groups of another part."""
-        self.minimums += more.minimums
-        self.maximums += more.maximums
-        self.min_truncated += more.min_truncated
-        self.max_truncated += more.max_truncated
-        self.sources += more.sources
+        self.minimums += addition.minimums
+        self.maximums += addition.maximums
+        self.min_truncated += addition.min_truncated
+        self.max_truncated += addition.max_truncated
+        self.sources += addition.sources
 
     def at(self, row_group: int, nulls: int | None) -> ColumnStatistics:
         """One row group's statistics as an object."""
@@ -143,23 +143,23 @@ def _plain_bytes(stored: StoredStatistics) -> StatisticsColumn | None:
 
 
 def _read_bytes(stored: StoredStatistics) -> StatisticsColumn:
-    found = no_statistics(len(stored.flags))
+    column = no_statistics(len(stored.flags))
     for number, flags in enumerate(stored.flags):
         low, high = stored.new_min[number], stored.new_max[number]
         if stored.order == 1 and not (low is None and high is None):
             if low is not None and high is not None and low > high:
                 continue
-            found.minimums[number], found.maximums[number], found.sources[number] = low, high, STATISTICS
-            found.min_truncated[number] = not flags & MIN_EXACT if flags & MIN_EXACT_KNOWN else None
-            found.max_truncated[number] = not flags & MAX_EXACT if flags & MAX_EXACT_KNOWN else None
+            column.minimums[number], column.maximums[number], column.sources[number] = low, high, STATISTICS
+            column.min_truncated[number] = not flags & MIN_EXACT if flags & MIN_EXACT_KNOWN else None
+            column.max_truncated[number] = not flags & MAX_EXACT if flags & MAX_EXACT_KNOWN else None
             continue
         bounds = _deprecated(stored.old_min[number], stored.old_max[number], stored.created_by)
         if bounds is not None:
             low, high = bounds
-            found.minimums[number], found.maximums[number], found.sources[number] = low, high, DEPRECATED
-            found.min_truncated[number] = low != stored.old_min[number]
-            found.max_truncated[number] = high != stored.old_max[number]
-    return found
+            column.minimums[number], column.maximums[number], column.sources[number] = low, high, DEPRECATED
+            column.min_truncated[number] = low != stored.old_min[number]
+            column.max_truncated[number] = high != stored.old_max[number]
+    return column
 
 
 def _plain_integers(stored: StoredStatistics, width: int, factor: int) -> StatisticsColumn | None:
@@ -168,10 +168,10 @@ def _plain_integers(stored: StoredStatistics, width: int, factor: int) -> Statis
     for values in (stored.new_min, stored.new_max):
         if not count or None in values:
             return None
-        known = [value for value in values if value is not None]
-        if set(map(len, known)) != {width}:
+        encoded = [value for value in values if value is not None]
+        if set(map(len, encoded)) != {width}:
             return None
-        sides.append(np.frombuffer(b"".join(known), dtype=f"<i{width}").astype(np.int64))
+        sides.append(np.frombuffer(b"".join(encoded), dtype=f"<i{width}").astype(np.int64))
     low, high = sides
     if bool(np.any(low > high)):
         return None
@@ -182,7 +182,7 @@ def _plain_integers(stored: StoredStatistics, width: int, factor: int) -> Statis
 
 
 def _read_integers(stored: StoredStatistics, width: int, factor: int) -> StatisticsColumn:
-    found = no_statistics(len(stored.flags))
+    column = no_statistics(len(stored.flags))
     for number in range(len(stored.flags)):
         low, high = _integer(stored.new_min[number], width), _integer(stored.new_max[number], width)
         source = STATISTICS
@@ -191,10 +191,10 @@ def _read_integers(stored: StoredStatistics, width: int, factor: int) -> Statist
             source = DEPRECATED
         if (low is None and high is None) or (low is not None and high is not None and low > high):
             continue
-        found.minimums[number] = None if low is None else low // factor
-        found.maximums[number] = None if high is None else -(-high // factor)
-        found.sources[number] = source
-    return found
+        column.minimums[number] = None if low is None else low // factor
+        column.maximums[number] = None if high is None else -(-high // factor)
+        column.sources[number] = source
+    return column
 
 
 def bounds_from_signed(low: bytes, high: bytes) -> tuple[bytes | None, bytes | None]:
@@ -207,7 +207,10 @@ def bounds_from_signed(low: bytes, high: bytes) -> tuple[bytes | None, bytes | N
     """
     if low == high:
         return low, high
-    shared = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    shared = next(
+        (i for i, (low_byte, high_byte) in enumerate(zip(low, high, strict=False)) if low_byte != high_byte),
+        min(len(low), len(high)),
+    )
     prefix = low[:shared]
     safe_low = low if low.isascii() else prefix
     if shared == len(high):

@@ -162,9 +162,9 @@ class CrawlFooters:
         return offset
 
     def _remember(self, entry: FooterEntry, place: _Place) -> None:
-        known = self.entries.get(entry.path)
+        stored = self.entries.get(entry.path)
         # A failure after a success says that the file changed into something bad: it counts.
-        if known is None or entry.harvested_at >= known.harvested_at:
+        if stored is None or entry.harvested_at >= stored.harvested_at:
             self.entries[entry.path] = entry
             self._places[entry.path] = place
 
@@ -184,14 +184,14 @@ class FooterWriter(CrawlFooters):
             raise EnvironmentFault(
                 f"another process is harvesting {folder.name}", "Wait until it has finished, then run it again."
             ) from error
-        with ExitStack() as held:
-            held.push(self._held)
+        with ExitStack() as cleanup:
+            cleanup.push(self._held)
             super().__init__(folder)
             self._number, self._end = (len(self._ends) - 1, self._ends[-1]) if self._ends else (0, 0)
             self._file = os.open(folder / _segment_name(self._number), os.O_RDWR | os.O_CREAT, 0o644)
-            held.callback(os.close, self._file)
+            cleanup.callback(os.close, self._file)
             os.ftruncate(self._file, self._end)
-            held.pop_all()
+            cleanup.pop_all()
 
     def __enter__(self) -> FooterWriter:
         return self
@@ -258,10 +258,10 @@ class FooterWriter(CrawlFooters):
 
 
 def _segments(folder: Path) -> list[Path]:
-    found: list[Path] = []
-    while (folder / _segment_name(len(found))).exists():
-        found.append(folder / _segment_name(len(found)))
-    return found
+    paths: list[Path] = []
+    while (folder / _segment_name(len(paths))).exists():
+        paths.append(folder / _segment_name(len(paths)))
+    return paths
 
 
 def _segment_name(number: int) -> str:
@@ -269,14 +269,16 @@ def _segment_name(number: int) -> str:
 
 
 def _note(entry: FooterEntry) -> bytes:
-    at = round(entry.harvested_at.timestamp() * 1_000_000)
-    return json.dumps([entry.path, entry.file_size, entry.etag, at, entry.reason, entry.fault_offset]).encode()
+    microseconds = round(entry.harvested_at.timestamp() * 1_000_000)
+    return json.dumps(
+        [entry.path, entry.file_size, entry.etag, microseconds, entry.reason, entry.fault_offset]
+    ).encode()
 
 
 def _entry(note: bytes, plain: int) -> FooterEntry | None:
     try:
-        path, size, etag, at, reason, offset = json.loads(note)
-        moment = datetime.fromtimestamp(at / 1_000_000, UTC)
+        path, size, etag, microseconds, reason, offset = json.loads(note)
+        moment = datetime.fromtimestamp(microseconds / 1_000_000, UTC)
         return FooterEntry(str(path), size, etag, max(0, plain - TRAILER_BYTES), moment, reason, offset)
     except (ValueError, TypeError, OverflowError, OSError):
         return None

@@ -299,26 +299,26 @@ def parse_schema(elements: bytes) -> FooterSchema:
     columns: list[SchemaColumn] = []
     pending: list[tuple[int, str]] = []
     for index in range(count):
-        at = reader.pos
+        position = reader.pos
         element = reader.struct()
         while pending and pending[-1][0] == 0:
             pending.pop()
         if index and not pending:
-            fault(at, "the schema has elements outside its root")
+            fault(position, "the schema has elements outside its root")
         prefix = pending[-1][1] if pending else ""
         if pending:
             pending[-1] = (pending[-1][0] - 1, prefix)
         name = prefix + _text(element.get(4)) if index else ""
         if len(name) > _LONGEST_PATH:
-            fault(at, "a column name is too long")
+            fault(position, "a column name is too long")
         children = _number(element.get(5), 0)
         if children > count or children < 0 or len(pending) > _MAX_NESTING:
-            fault(at, "the schema's nesting is impossible")
+            fault(position, "the schema's nesting is impossible")
         if children or index == 0:
             pending.append((children, f"{name}." if index else ""))
         else:
             columns.append(_leaf(name, element))
-    if any(left for left, _ in pending):
+    if any(missing_children for missing_children, _ in pending):
         fault(reader.pos, "the schema ends before its last column")
     lines = "\n".join(str(column) for column in columns)
     return FooterSchema(hashlib.sha256(lines.encode()).hexdigest()[:16], tuple(columns))

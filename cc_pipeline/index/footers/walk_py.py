@@ -94,7 +94,7 @@ class _Walk:
         seen_groups = False
         last = 0
         while True:
-            at = reader.pos
+            position = reader.pos
             last, kind = reader.field(last)
             if kind == STOP:
                 break
@@ -102,7 +102,7 @@ class _Walk:
                 version = reader.zigzag()
             elif last == 2 and kind == LIST:
                 if schema is not None:
-                    fault(at, "the schema is there twice")
+                    fault(position, "the schema is there twice")
                 first = reader.pos
                 reader.column_list()
                 reader.pos = first
@@ -112,7 +112,7 @@ class _Walk:
                 rows = reader.zigzag()
             elif last == 4 and kind == LIST:
                 if seen_groups:
-                    fault(at, "the row groups are there twice")
+                    fault(position, "the row groups are there twice")
                 seen_groups = True
                 self._row_groups()
             elif last == 6 and kind == BINARY:
@@ -181,13 +181,13 @@ class _Walk:
         values: list[bytes | None] = [None] * (4 * self.stat_count)
         last = 0
         while True:
-            at = reader.pos
+            position = reader.pos
             last, kind = reader.field(last)
             if kind == STOP:
                 break
             if last == 1 and kind == LIST:
                 if columns[0] >= 0:
-                    fault(at, "a row group lists its columns twice")
+                    fault(position, "a row group lists its columns twice")
                 columns = self._columns(chunks, values)
             elif last == 2 and kind in INTEGERS:
                 total = reader.zigzag()
@@ -218,34 +218,34 @@ class _Walk:
             fault(start, "column chunks are no structures")
         total, first, end = 0, -1, -1
         for ordinal in range(count):
-            at = reader.pos
-            name, chunk, found = self._column()
+            position = reader.pos
+            name, chunk, bounds = self._column()
             offset, size = chunk_start(chunk), chunk[_COMPRESSED]
             inside = offset >= 0 and size >= 0 and offset <= self.limit and size <= self.limit - offset
             if inside and not chunk[_FLAGS] & ELSEWHERE:
                 first = offset if first < 0 else min(first, offset)
                 end = max(end, offset + size)
             total = min(LARGEST, total + max(size, 0))
-            wanted = self.names.index(name) if name and name in self.names else -1
-            base = wanted * len(CHUNK_FIELDS)
-            if wanted < 0 or chunks[base] & PRESENT:
+            column_number = self.names.index(name) if name and name in self.names else -1
+            base = column_number * len(CHUNK_FIELDS)
+            if column_number < 0 or chunks[base] & PRESENT:
                 continue
             if not inside:
-                fault(at, "a column chunk lies outside the file")
+                fault(position, "a column chunk lies outside the file")
             _tidy(chunk)
             chunk[_ORDINAL] = ordinal
             for offset_field, length_field in ((9, 10), (11, 12), (13, 14)):
                 self._keep_inside(chunk, offset_field, length_field)
             chunks[base : base + len(CHUNK_FIELDS)] = chunk
-            if wanted < self.stat_count:
-                values[4 * wanted : 4 * wanted + 4] = found
+            if column_number < self.stat_count:
+                values[4 * column_number : 4 * column_number + 4] = bounds
         return count, total, first, end
 
     def _keep_inside(self, chunk: array[int], offset_field: int, length_field: int) -> None:
         """Forgets an index or filter that cannot be where it is said to be (filters may come without a length)."""
         offset, length = chunk[offset_field], chunk[length_field]
-        known = max(length, 0)
-        if offset < 0 or offset > self.limit or known > self.limit - offset:
+        known_length = max(length, 0)
+        if offset < 0 or offset > self.limit or known_length > self.limit - offset:
             chunk[offset_field] = chunk[length_field] = -1
         elif length < 0:
             chunk[length_field] = -1
@@ -254,19 +254,19 @@ class _Walk:
         reader = self.reader
         chunk = array("q", [-1]) * len(CHUNK_FIELDS)
         chunk[_FLAGS] = PRESENT
-        found: list[bytes | None] = [None] * 4
+        bounds: list[bytes | None] = [None] * 4
         name = b""
         last = 0
         while True:
             last, kind = reader.field(last)
             if kind == STOP:
-                return name, chunk, found
+                return name, chunk, bounds
             if last == 1 and kind == BINARY:
                 first, end = reader.span()
                 if end > first:
                     chunk[_FLAGS] |= ELSEWHERE
             elif last == 3 and kind == STRUCT:
-                name = self._column_metadata(chunk, found)
+                name = self._column_metadata(chunk, bounds)
             elif last in _CHUNK_INTEGERS and kind in INTEGERS:
                 chunk[_CHUNK_INTEGERS[last]] = reader.zigzag()
             else:
@@ -274,7 +274,7 @@ class _Walk:
                     chunk[_FLAGS] |= ENCRYPTED
                 reader.skip(kind, 3)
 
-    def _column_metadata(self, chunk: array[int], found: list[bytes | None]) -> bytes:
+    def _column_metadata(self, chunk: array[int], bounds: list[bytes | None]) -> bytes:
         reader = self.reader
         name = b""
         last = 0
@@ -289,7 +289,7 @@ class _Walk:
             elif last == 3 and kind == LIST:
                 name = self._path()
             elif last == 12 and kind == STRUCT:
-                self._statistics(chunk, found)
+                self._statistics(chunk, bounds)
             else:
                 reader.skip(kind, 4)
 
@@ -315,7 +315,7 @@ class _Walk:
             fault(start, "a column path is no list of names")
         return b".".join([reader.binary() for _ in range(count)])
 
-    def _statistics(self, chunk: array[int], found: list[bytes | None]) -> None:
+    def _statistics(self, chunk: array[int], bounds: list[bytes | None]) -> None:
         reader = self.reader
         places = {1: 0, 2: 1, 5: 2, 6: 3}
         last = 0
@@ -324,12 +324,12 @@ class _Walk:
             if kind == STOP:
                 return
             if last in places and kind == BINARY:
-                found[places[last]] = reader.binary()
+                bounds[places[last]] = reader.binary()
             elif last == 3 and kind in INTEGERS:
                 chunk[_NULLS] = reader.zigzag()
             elif last in (7, 8) and kind in BOOLEANS:
-                known, exact = (MAX_EXACT_KNOWN, MAX_EXACT) if last == 7 else (MIN_EXACT_KNOWN, MIN_EXACT)
-                chunk[_FLAGS] = (chunk[_FLAGS] | known) & ~exact | (exact if kind == TRUE else 0)
+                known_flag, exact = (MAX_EXACT_KNOWN, MAX_EXACT) if last == 7 else (MIN_EXACT_KNOWN, MIN_EXACT)
+                chunk[_FLAGS] = (chunk[_FLAGS] | known_flag) & ~exact | (exact if kind == TRUE else 0)
             else:
                 reader.skip(kind, 5)
 

@@ -14,8 +14,8 @@ _PAGE_ROWS = 20_000
 
 def index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
     """The parts of a column's page index that a look-up reads: where pages lie, and their bounds where they matter."""
-    told = column.layout.name == KEY or may_repeat(column, rows)
-    positions = (column.offset_index, column.column_index if told else None)
+    needs_bounds = column.layout.name == KEY or may_repeat(column, rows)
+    positions = (column.offset_index, column.column_index if needs_bounds else None)
     return [Piece(path, *position) for position in positions if position is not None]
 
 
@@ -23,9 +23,9 @@ def most_requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
     """Of a large chunk with a page index the dictionary and the pages; of others as many as gaps fit between them."""
     path = place.file.path
     large = [column for column in columns if column.offset_index is not None and column.size > GAP]
-    others = [Piece(path, column.offset, column.size) for column in columns if column not in large]
+    small_pieces = [Piece(path, column.offset, column.size) for column in columns if column not in large]
     indexes = [Piece(path, *column.offset_index) for column in columns if column.offset_index is not None]
-    splits = sum(max(0, run_end(run) - run[0].offset - 1) // GAP + 1 for run in coalesce(others))
+    splits = sum(max(0, run_end(run) - run[0].offset - 1) // GAP + 1 for run in coalesce(small_pieces))
     return 2 * len(large) + splits + 1 + 2 * len(coalesce(indexes))
 
 

@@ -54,11 +54,11 @@ def decode_pages(
         batches = _decoded_numbers(column, data[: claims.led], claims.numbered, source, offset)
         data, step = data[claims.led :], max(1, _STEP_BYTES // max(claims.delta, 1))
     size = sum(values.nbytes for values in batches)
-    left = rows - sum(len(values) for values in batches)
-    if left or not batches:
-        file = _as_file(column, data, left, source, offset)
+    remaining_rows = rows - sum(len(values) for values in batches)
+    if remaining_rows or not batches:
+        file = _as_file(column, data, remaining_rows, source, offset)
         step = step or _step(column, claims, source, offset)
-        for values in _decoded(column, file, left, min(step, max(left, 1)), source, offset):
+        for values in _decoded(column, file, remaining_rows, min(step, max(remaining_rows, 1)), source, offset):
             size += values.nbytes
             _check_size(column, size, rows, source, offset)
             batches.append(values)
@@ -84,28 +84,28 @@ def decode_batches(
     claims = _walked(column, [(offset, pages)], rows, source)
     file = _as_file(column, pages, rows, source, offset)
     step = _step(column, claims, source, offset)
-    found = _decoded(column, file, rows, min(step, batch), source, offset)
-    return found if step >= batch else _joined(column, found, batch, source, offset)
+    decoded = _decoded(column, file, rows, min(step, batch), source, offset)
+    return decoded if step >= batch else _joined(column, decoded, batch, source, offset)
 
 
 def _joined(
     column: ColumnLayout, parts: Iterator[pa.Array], batch: int, source: str, offset: int
 ) -> Iterator[pa.Array]:
     """Parts put together to ``batch`` values each, and what is left."""
-    held: list[pa.Array] = []
+    pending: list[pa.Array] = []
     count = size = 0
     for part in parts:
         size += part.nbytes
         _check_size(column, size, batch, source, offset)
-        held.append(part)
+        pending.append(part)
         count += len(part)
         if count >= batch:
-            whole = pa.concat_arrays(held)
-            yield whole[:batch]
-            held, count = [whole[batch:]], count - batch
-            size = held[0].nbytes
+            joined = pa.concat_arrays(pending)
+            yield joined[:batch]
+            pending, count = [joined[batch:]], count - batch
+            size = pending[0].nbytes
     if count:
-        yield pa.concat_arrays(held)
+        yield pa.concat_arrays(pending)
 
 
 def _walked(column: ColumnLayout, pieces: Sequence[tuple[int, bytes]], rows: int, source: str) -> PageClaims:
@@ -181,8 +181,8 @@ def _longest_value(column: ColumnLayout, claims: PageClaims, source: str, offset
     )
     entries = ColumnLayout(column.name, column.physical, "required", column.codec)
     file = _as_file(entries, header + dictionary.stored, dictionary.entries, source, offset)
-    found = _decoded(entries, file, dictionary.entries, max(dictionary.entries, 1), source, offset)
-    return max([claims.delta, *(pc.max(pc.binary_length(values)).as_py() or 0 for values in found)])
+    batches = _decoded(entries, file, dictionary.entries, max(dictionary.entries, 1), source, offset)
+    return max([claims.delta, *(pc.max(pc.binary_length(values)).as_py() or 0 for values in batches)])
 
 
 def _as_file(column: ColumnLayout, pages: bytes, rows: int, source: str, offset: int | None) -> bytes:
@@ -191,13 +191,20 @@ def _as_file(column: ColumnLayout, pages: bytes, rows: int, source: str, offset:
 
 
 def _decoded(
-    column: ColumnLayout, whole: bytes, rows: int, batch: int, source: str, offset: int | None, *, numbers: bool = False
+    column: ColumnLayout,
+    file_bytes: bytes,
+    rows: int,
+    batch: int,
+    source: str,
+    offset: int | None,
+    *,
+    numbers: bool = False,
 ) -> Iterator[pa.Array]:
     """``batch`` values at a time; ``numbers`` leaves entries of the dictionary as what they are in the pages."""
     decoded = 0
     try:
         file = pq.ParquetFile(
-            pa.BufferReader(whole),
+            pa.BufferReader(file_bytes),
             pre_buffer=False,
             read_dictionary=["c"] if numbers else None,
             coerce_int96_timestamp_unit="ms",

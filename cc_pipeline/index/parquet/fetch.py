@@ -77,8 +77,8 @@ def fetch_pieces(
         )
         for run in coalesce(pieces)
     ]
-    found: dict[Piece, bytes] = {}
-    alone: list[Piece] = []
+    data_by_piece: dict[Piece, bytes] = {}
+    retry_pieces: list[Piece] = []
     for answer in reader.read_many(ranges):
         if not isinstance(answer, RangeBytes):
             if lacking is None or not _is_of_the_object(answer):
@@ -88,22 +88,22 @@ def fetch_pieces(
             if len(run) == 1 or answer.kind is FaultKind.NOT_FOUND:
                 lacking.update(dict.fromkeys(run, answer))
             else:
-                alone += run
+                retry_pieces += run
             continue
         cost.requests += 1
         cost.bytes += len(answer.data)
         run = answer.tag
         assert isinstance(run, list)
         if len(run) == 1:
-            found[run[0]] = answer.data
+            data_by_piece[run[0]] = answer.data
             continue
         view = memoryview(answer.data)
         for piece in run:
             start = piece.offset - answer.offset
-            found[piece] = bytes(view[start : start + piece.length])
-    for piece in alone:
-        found |= fetch_pieces(reader, [piece], etags, cost, sizes, whole_up_to=whole_up_to, lacking=lacking)
-    return found
+            data_by_piece[piece] = bytes(view[start : start + piece.length])
+    for piece in retry_pieces:
+        data_by_piece |= fetch_pieces(reader, [piece], etags, cost, sizes, whole_up_to=whole_up_to, lacking=lacking)
+    return data_by_piece
 
 
 def _is_of_the_object(fault: CcPipelineError) -> TypeGuard[RangeDataFault]:
@@ -119,18 +119,18 @@ def coalesce(pieces: Iterable[Piece], gap: int | None = None, span: int = SPAN) 
     end = 0
     for piece in sorted(set(pieces)):
         last = runs[-1] if runs else None
-        here = piece.offset + piece.length
+        piece_end = piece.offset + piece.length
         if (
             last is not None
             and last[0].key == piece.key
             and piece.offset - end <= gap
-            and max(end, here) - last[0].offset <= span
+            and max(end, piece_end) - last[0].offset <= span
         ):
             last.append(piece)
-            end = max(end, here)
+            end = max(end, piece_end)
         else:
             runs.append([piece])
-            end = here
+            end = piece_end
     return runs
 
 
@@ -160,27 +160,27 @@ class PageIndexes:
 
     def known(self, pieces: Iterable[Piece], etags: Mapping[str, str | None]) -> dict[Piece, bytes]:
         """Those of ``pieces`` that are here."""
-        found = {}
+        data_by_piece = {}
         for piece in pieces:
             etag = etags.get(piece.key)
             data = self._pieces.get((piece, etag)) or self._stored(piece, etag)
             if data is not None:
-                found[piece] = data
+                data_by_piece[piece] = data
                 self._hold(piece, etag, data)
-        return found
+        return data_by_piece
 
     def forget(self, path: str) -> None:
         """Forgets what was read of a file: it turned out not to be what it should."""
         with self._lock:
-            for piece, etag in [known for known in self._pieces if known[0].key == path]:
+            for piece, etag in [cached for cached in self._pieces if cached[0].key == path]:
                 self._held -= len(self._pieces.pop((piece, etag)))
                 stored = self._path(piece, etag)
                 if stored is not None:
                     stored.unlink(missing_ok=True)
 
-    def keep(self, found: Mapping[Piece, bytes], etags: Mapping[str, str | None]) -> None:
+    def keep(self, data_by_piece: Mapping[Piece, bytes], etags: Mapping[str, str | None]) -> None:
         """Remembers what was read."""
-        for piece, data in found.items():
+        for piece, data in data_by_piece.items():
             etag = etags.get(piece.key)
             self._hold(piece, etag, data)
             self._store(piece, etag, data)

@@ -78,35 +78,39 @@ class Footers:
     def find(
         self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
     ) -> list[RowGroupPlace]:
-        found = []
-        asked = range_set(ranges)
+        row_groups = []
+        requested_ranges = range_set(ranges)
         for path in self.paths:
-            named = place(path)
-            if named[0] == crawl and named[1] in subsets:
+            path_parts = place(path)
+            if path_parts[0] == crawl and path_parts[1] in subsets:
                 for group in self.file(path)[1]:
                     bounds = group.statistics[KEY]
                     low, high = _as_bytes(bounds.minimum), _as_bytes(bounds.maximum)
                     # an empty row group often has no place in the file
-                    if group.rows and asked.meets(low, high):
-                        found.append(self.row_group(path, group.row_group, columns))
-        return found
+                    if group.rows and requested_ranges.meets(low, high):
+                        row_groups.append(self.row_group(path, group.row_group, columns))
+        return row_groups
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
         """None: a file that cannot be read raises."""
         return ()
 
-    def file(self, path: str, known: FilePlace | None = None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
-        """The file's place and row groups with every flat column.
+    def file(self, path: str, catalog_file: FilePlace | None = None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
+        """Returns the file's place and its row groups with every flat column.
 
-        Sends one request, or two for a very long footer. Sends none where the footer is stored and ``known`` says for
-        which size and ETag.
+        Sends one request, or two for a very long footer. Sends none if the footer is stored for the size and ETag of
+        ``catalog_file``.
         """
         if path not in self._files:
-            tail = self._stored(path, known.etag) if self._stored is not None and known is not None else None
-            if tail is not None and known is not None:
-                self._files[path] = decoded_file(path, tail, known.size, known.etag)
+            tail = (
+                self._stored(path, catalog_file.etag) if self._stored is not None and catalog_file is not None else None
+            )
+            if tail is not None and catalog_file is not None:
+                self._files[path] = decoded_file(path, tail, catalog_file.size, catalog_file.etag)
             else:
-                self._files[path] = self._read(path, _SUFFIX if known is None else known.footer_bytes + TRAILER_BYTES)
+                self._files[path] = self._read(
+                    path, _SUFFIX if catalog_file is None else catalog_file.footer_bytes + TRAILER_BYTES
+                )
         return self._files[path]
 
     def row_group(self, path: str, number: int, columns: Sequence[str] | None) -> RowGroupPlace:
@@ -192,19 +196,19 @@ class CatalogFinder:
         chunks: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = {}
         for chunk in self._catalog.column_chunks(groups, columns and sorted({KEY, *columns})).to_pylist():
             chunks.setdefault((chunk["path"], chunk["row_group"]), {})[chunk["column"]] = chunk
-        found = []
+        row_groups = []
         for row in groups.sort_by([("path", "ascending"), ("row_group", "ascending")]).to_pylist():
             path, number = row["path"], row["row_group"]
             file = self._files(crawl)[path]
-            known = chunks.get((path, number), {})
+            group_chunks = chunks.get((path, number), {})
             names = wanted_columns(columns, file)
-            if known.keys() >= set(names):
-                places = {name: _place(file, name, known[name]) for name in names}
-                found.append(checked_row_group(file, number, row["rows"], places))
+            if group_chunks.keys() >= set(names):
+                places = {name: _place(file, name, group_chunks[name]) for name in names}
+                row_groups.append(checked_row_group(file, number, row["rows"], places))
             else:
                 self._footers.file(path, file)
-                found.append(self._footers.row_group(path, number, names))
-        return found
+                row_groups.append(self._footers.row_group(path, number, names))
+        return row_groups
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
         """A sentence about files that are missing from the catalog, if there are any."""
@@ -212,20 +216,20 @@ class CatalogFinder:
         return () if gaps is None else (gaps.note,)
 
     def _check(self, crawl: str, subsets: Sequence[str]) -> None:
-        lacking = unharvested(self._catalog, crawl, subsets)
-        if lacking:
-            raise not_harvested(crawl, lacking)
+        missing_subsets = unharvested(self._catalog, crawl, subsets)
+        if missing_subsets:
+            raise not_harvested(crawl, missing_subsets)
         for row in self._catalog.coverage(crawl).to_pylist():
             if row["subset"] in subsets and row["expected"] and not row["harvested"]:
                 raise EnvironmentFault(f"the catalog has no row groups of {crawl} {row['subset']}", _ADVICE)
 
     def _stored(self, path: str, etag: str | None) -> bytes | None:
         crawl, _, _ = place(path)
-        kept = self._crawl_footers(crawl) if crawl is not None else None
+        footers = self._crawl_footers(crawl) if crawl is not None else None
         # without an ETag nothing says that the file of the catalog is the one whose footer is kept
-        if kept is None or path not in kept or etag is None or kept.entries[path].etag != etag:
+        if footers is None or path not in footers or etag is None or footers.entries[path].etag != etag:
             return None
-        return kept.footer(path)
+        return footers.footer(path)
 
     def _read_files(self, crawl: str) -> dict[str, FilePlace]:
         files = {}

@@ -38,19 +38,21 @@ KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)
 _EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
 
 
-def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
+def capture_rows(row_group_rows: Found, located_by: str) -> tuple[pa.Table, list[str]]:
     """``CAPTURE_SCHEMA`` rows of what was read from one row group, and the host of each row.
 
     A host comes from the URL where the index's column was not stored or not read. Raises ``DataFault`` for a column
     whose stored type cannot be what the schema says.
     """
-    place, file = found.place, found.place.file
-    count = len(found.rows)
+    place, file = row_group_rows.place, row_group_rows.place.file
+    count = len(row_group_rows.rows)
     meanings = {name: meaning for name, (_, _, meaning) in file.columns.items()}
     columns: dict[str, pa.Array] = {}
-    for name in KNOWN & found.columns.keys():
+    for name in KNOWN & row_group_rows.columns.keys():
         try:
-            columns[name] = _typed(found.columns[name], CAPTURE_SCHEMA.field(name).type, meanings.get(name, ""))
+            columns[name] = _typed(
+                row_group_rows.columns[name], CAPTURE_SCHEMA.field(name).type, meanings.get(name, "")
+            )
         except (pa.ArrowException, ValueError) as error:
             raise DataFault(
                 DataKind.UNSUPPORTED, file.path, None, f"column {name} cannot be read as the index schema's ({error})"
@@ -59,7 +61,9 @@ def capture_rows(found: Found, located_by: str) -> tuple[pa.Table, list[str]]:
         columns["warc_filename"] = todays_keys(columns["warc_filename"])
     hosts = _hosts(columns, count)
     columns["domain"] = pa.array(_domains(columns, hosts), pa.string())
-    columns["extra_columns"] = _extra({name: found.columns[name] for name in found.columns if name not in KNOWN}, count)
+    columns["extra_columns"] = _extra(
+        {name: row_group_rows.columns[name] for name in row_group_rows.columns if name not in KNOWN}, count
+    )
     constants = {
         "crawl": file.crawl,
         "subset": file.subset,
@@ -102,15 +106,15 @@ def as_text(values: pa.Array) -> pa.Array:
         return pa.array(texts, pa.string())
 
 
-def _typed(values: pa.Array, wanted: pa.DataType, meaning: str) -> pa.Array:
-    if wanted == pa.string() and pa.types.is_binary(values.type):
+def _typed(values: pa.Array, kind: pa.DataType, meaning: str) -> pa.Array:
+    if kind == pa.string() and pa.types.is_binary(values.type):
         return as_text(values)
-    if wanted == TIMESTAMP:
+    if kind == TIMESTAMP:
         if pa.types.is_integer(values.type):
             unit = "us" if "MICROS" in meaning else "ns" if "NANOS" in meaning else "ms"
             values = values.cast(pa.timestamp(unit, tz="UTC"))
-        return values.cast(wanted, safe=False)
-    return values.cast(wanted)
+        return values.cast(kind, safe=False)
+    return values.cast(kind)
 
 
 def _hosts(columns: Mapping[str, pa.Array], count: int) -> list[str]:
@@ -125,8 +129,8 @@ def _hosts(columns: Mapping[str, pa.Array], count: int) -> list[str]:
 
 def _domains(columns: Mapping[str, pa.Array], hosts: Sequence[str]) -> list[str | None]:
     name = "url_host_registered_domain"
-    said = columns[name].to_pylist() if name in columns else [None] * len(hosts)
-    return [domain or _domain(host) for domain, host in zip(said, hosts, strict=True)]
+    stored_domains = columns[name].to_pylist() if name in columns else [None] * len(hosts)
+    return [domain or _domain(host) for domain, host in zip(stored_domains, hosts, strict=True)]
 
 
 @lru_cache(maxsize=4096)
@@ -134,13 +138,16 @@ def _domain(host: str) -> str | None:
     return registered_domain(host) or host or None
 
 
-def _extra(unknown: Mapping[str, pa.Array], count: int) -> pa.Array:
-    if not unknown:
+def _extra(unknown_columns: Mapping[str, pa.Array], count: int) -> pa.Array:
+    if not unknown_columns:
         return pa.nulls(count, _EXTRA)
-    texts = {name: as_text(values) if pa.types.is_binary(values.type) else values for name, values in unknown.items()}
-    listed = {name: values.to_pylist() for name, values in texts.items()}
+    texts = {
+        name: as_text(values) if pa.types.is_binary(values.type) else values for name, values in unknown_columns.items()
+    }
+    values_by_name = {name: values.to_pylist() for name, values in texts.items()}
     rows = [
-        [(name, str(values[row])) for name, values in listed.items() if values[row] is not None] for row in range(count)
+        [(name, str(values[row])) for name, values in values_by_name.items() if values[row] is not None]
+        for row in range(count)
     ]
     return pa.array(rows, _EXTRA)
 
@@ -184,10 +191,10 @@ class ParquetLocator:
         return self._finder.find(crawl, subsets, ranges, self.columns)
 
     def price(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], within: RangeSet | None = None
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], key_filter: RangeSet | None = None
     ) -> LookupPrice:
         """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
-        ranges = Takers(targets, self._ranges_of(crawl, within)).ranges
+        ranges = Takers(targets, self._ranges_of(crawl, key_filter)).ranges
         places = self._finder.find(crawl, subsets, ranges, self.columns)
         requests = size = likely = 0
         for place in places:
@@ -204,32 +211,32 @@ class ParquetLocator:
         crawl: str,
         subsets: Sequence[str],
         targets: Sequence[Target],
-        into: Into | None = None,
-        within: RangeSet | None = None,
+        sink: Into | None = None,
+        key_filter: RangeSet | None = None,
     ) -> LookupResult:
-        """Every capture of every target, per slug; only those with keys ``within`` some, where these are given. Raises
-        ``DataFault`` and ``EnvironmentFault``."""
+        """Returns every capture of every target, per slug. If ``key_filter`` is given, only captures with such keys
+        count. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         cost = Cost()
-        said = (self._finder.cost.requests, self._finder.cost.bytes)
-        takers = Takers(targets, self._ranges_of(crawl, within), into)
+        spent_before = (self._finder.cost.requests, self._finder.cost.bytes)
+        router = Takers(targets, self._ranges_of(crawl, key_filter), sink)
         # a row group without key bounds may hold any key, but none that nobody asks for
-        places = self._finder.find(crawl, subsets, takers.ranges, self.columns) if takers.ranges else []
+        places = self._finder.find(crawl, subsets, router.ranges, self.columns) if router.ranges else []
         for batch in self._batches(places):
-            wanted = [Wanted(place, takers.ranges, wanted_columns(self.columns, place.file)) for place in batch]
-            for found in self._read(wanted, cost):
-                table, hosts = capture_rows(found, self.name)
-                rows = zip(found.columns[KEY].to_pylist(), table["url"].to_pylist(), hosts, strict=True)
-                takers.give(table, [takers.of(key, url or "", host) for key, url, host in rows])
-        after = (self._finder.cost.requests, self._finder.cost.bytes)
-        requests, size = cost.requests + after[0] - said[0], cost.bytes + after[1] - said[1]
+            queries = [Wanted(place, router.ranges, wanted_columns(self.columns, place.file)) for place in batch]
+            for row_group_rows in self._read(queries, cost):
+                table, hosts = capture_rows(row_group_rows, self.name)
+                rows = zip(row_group_rows.columns[KEY].to_pylist(), table["url"].to_pylist(), hosts, strict=True)
+                router.give(table, [router.of(key, url or "", host) for key, url, host in rows])
+        spent_after = (self._finder.cost.requests, self._finder.cost.bytes)
+        requests, size = cost.requests + spent_after[0] - spent_before[0], cost.bytes + spent_after[1] - spent_before[1]
         files = list({place.file.path: place.file for place in places}.values())
         notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns))
-        return LookupResult(takers.captures(), requests, size, time.monotonic() - started, notes)
+        return LookupResult(router.captures(), requests, size, time.monotonic() - started, notes)
 
-    def _ranges_of(self, crawl: str, within: RangeSet | None) -> RangesOf:
+    def _ranges_of(self, crawl: str, key_filter: RangeSet | None) -> RangesOf:
         ranges_of = surt_ranges(crawl, self.name)
-        return ranges_of if within is None else lambda target: common_ranges(ranges_of(target), within)
+        return ranges_of if key_filter is None else lambda target: common_ranges(ranges_of(target), key_filter)
 
     def scan_price(self, places: Sequence[RowGroupPlace], key: str) -> tuple[int, int]:
         """Requests, and bytes of the column that is read whole, of a scan; of the others, pages with rows are read."""
@@ -242,7 +249,7 @@ class ParquetLocator:
         and of the others the pages that have rows which it does not rule out; a null rules nothing out by itself.
         Raises as :meth:`locate` does."""
         for batch in self._batches(places):
-            wanted = [
+            queries = [
                 Wanted(
                     place, None, wanted_columns(self.columns, place.file), key,
                     partial(_may_be, condition, key, place.file.crawl),
@@ -250,25 +257,29 @@ class ParquetLocator:
                 for place in batch
                 if key in place.columns
             ]  # fmt: skip
-            for found in self._read(wanted, Cost()):
-                table, _ = capture_rows(found, self.name)
+            for row_group_rows in self._read(queries, Cost()):
+                table, _ = capture_rows(row_group_rows, self.name)
                 rows = condition.keep(table)
                 yield rows.filter(pc.equal(rows["meant"], YES))
 
-    def _read(self, wanted: Sequence[Wanted], cost: Cost) -> Iterator[Found]:
+    def _read(self, queries: Sequence[Wanted], cost: Cost) -> Iterator[Found]:
         """The matching rows, each once. After a fault in a file another mirror is read, if there is one. Rows that were
         given before are not given again, and the other mirror's file has to have all of them."""
-        given: dict[tuple[str, int], list[Rows]] = {}
+        rows_by_group: dict[tuple[str, int], list[Rows]] = {}
         while True:
-            before = {at: np.concatenate(rows) for at, rows in given.items()}
-            unseen = {at: len(rows) for at, rows in before.items()}
+            rows_before = {group_key: np.concatenate(rows) for group_key, rows in rows_by_group.items()}
+            unseen = {group_key: len(rows) for group_key, rows in rows_before.items()}
             try:
-                for found in read_rows(self._reader, wanted, self._indexes, cost, window=_PIECE_ROWS):
-                    at = (found.place.file.path, found.place.number)
-                    new = found if at not in before else found.filtered(~np.isin(found.rows, before[at]))
-                    if at in before:
-                        unseen[at] -= len(found.rows) - len(new.rows)
-                    given.setdefault(at, []).append(new.rows)
+                for row_group_rows in read_rows(self._reader, queries, self._indexes, cost, window=_PIECE_ROWS):
+                    group_key = (row_group_rows.place.file.path, row_group_rows.place.number)
+                    new = (
+                        row_group_rows
+                        if group_key not in rows_before
+                        else row_group_rows.filtered(~np.isin(row_group_rows.rows, rows_before[group_key]))
+                    )
+                    if group_key in rows_before:
+                        unseen[group_key] -= len(row_group_rows.rows) - len(new.rows)
+                    rows_by_group.setdefault(group_key, []).append(new.rows)
                     yield new
                 for (path, number), rows in unseen.items():
                     if rows:
@@ -280,7 +291,7 @@ class ParquetLocator:
                 return
             except DataFault as fault:
                 if fault.kind in _ANOTHER:
-                    file = next(each.place.file for each in wanted if each.place.file.path == fault.source)
+                    file = next(query.place.file for query in queries if query.place.file.path == fault.source)
                     raise EnvironmentFault(
                         f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
                         "It was published anew, or this home lacks its footer. Harvest it again: "
@@ -294,14 +305,14 @@ class ParquetLocator:
     def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:
         """Row groups in rounds whose chunks fit the memory bound together; a larger one makes a round of its own."""
         batch: list[RowGroupPlace] = []
-        held = rows = 0
+        batch_bytes = rows = 0
         for place in places:
             names = wanted_columns(self.columns, place.file)
             size = sum(place.columns[name].size for name in names if name in place.columns)
-            if batch and (held + size > _ROUND_BYTES or rows + place.rows > _ROUND_ROWS):
+            if batch and (batch_bytes + size > _ROUND_BYTES or rows + place.rows > _ROUND_ROWS):
                 yield batch
-                batch, held, rows = [], 0, 0
+                batch, batch_bytes, rows = [], 0, 0
             batch.append(place)
-            held, rows = held + size, rows + place.rows
+            batch_bytes, rows = batch_bytes + size, rows + place.rows
         if batch:
             yield batch

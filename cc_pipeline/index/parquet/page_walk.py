@@ -91,10 +91,10 @@ def is_numbered(page: bytes, *, source: str, offset: int) -> bool:
 
     Raises ``DataFault`` for anything but a data page.
     """
-    found = _read_header(CompactReader(page), source, offset)
-    if found.kind not in (_DATA, _DATA_V2):
+    header = _read_header(CompactReader(page), source, offset)
+    if header.kind not in (_DATA, _DATA_V2):
         raise DataFault(DataKind.MALFORMED, source, offset, "a page is no data page")
-    return found.encoding in _DICTIONARY_ENCODINGS
+    return header.encoding in _DICTIONARY_ENCODINGS
 
 
 class _Walk:
@@ -134,47 +134,47 @@ class _Walk:
         else:
             self.led = end
 
-    def _count(self, at: int) -> None:
+    def _count(self, position: int) -> None:
         self.pages += 1
         if self.pages > MAX_PAGES or self.headers > MAX_HEADERS_BYTES:
             raise DataFault(
                 DataKind.TOO_LARGE,
                 self.source,
-                at,
+                position,
                 f"a column chunk has more than {MAX_PAGES} pages, or {MAX_HEADERS_BYTES} bytes of page headers",
             )
 
-    def _take_dictionary(self, page: _Page, stored: bytes, at: int) -> None:
+    def _take_dictionary(self, page: _Page, stored: bytes, position: int) -> None:
         if self.pages:
-            raise self._fault(at, "a dictionary page is not the first page")
+            raise self._fault(position, "a dictionary page is not the first page")
         if page.values > page.plain:
-            raise self._fault(at, f"a dictionary of {page.plain} bytes claims {page.values} entries")
+            raise self._fault(position, f"a dictionary of {page.plain} bytes claims {page.values} entries")
         self.dictionary = DictionaryPage(stored, page.plain, page.values)
 
-    def _take_data(self, page: _Page, at: int) -> None:
+    def _take_data(self, page: _Page, position: int) -> None:
         self.values += page.values
         self.plain += page.plain
         if page.encoding in _DICTIONARY_ENCODINGS:
             if self.dictionary is None:
-                raise self._fault(at, "a page needs a dictionary that is not there")
+                raise self._fault(position, "a page needs a dictionary that is not there")
             self.numbered += page.values
         elif page.encoding == _DELTA_BYTE_ARRAY:
             self.delta = max(self.delta, page.plain)
 
-    def _fault(self, at: int, reason: str) -> DataFault:
-        return DataFault(DataKind.MALFORMED, self.source, at, reason)
+    def _fault(self, position: int, reason: str) -> DataFault:
+        return DataFault(DataKind.MALFORMED, self.source, position, reason)
 
 
 def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
     """The header at the reader's place; sizes and counts of it can be."""
-    start, whole = reader.pos, reader.end
-    reader.end = min(whole, start + MAX_HEADER_BYTES)
+    start, data_end = reader.pos, reader.end
+    reader.end = min(data_end, start + MAX_HEADER_BYTES)
     try:
         header = reader.struct()
     except FooterFault as fault:
         raise DataFault(DataKind.MALFORMED, source, offset + fault.offset, f"page header: {fault.reason}") from None
     finally:
-        reader.end = whole
+        reader.end = data_end
     kind, plain, stored = (_number(header.get(field)) for field in (1, 2, 3))
     if plain < 0 or stored < 0:
         raise DataFault(

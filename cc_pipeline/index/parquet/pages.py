@@ -55,29 +55,29 @@ class PageBounds:
         return not self.empty[page] and (low is None or low <= smallest) and (high is None or largest <= high)
 
 
-def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str, at: int) -> Pages:
-    """The pages of a chunk that lies in bytes ``first`` to ``end`` of the file and has ``rows`` rows.
+def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str, index_offset: int) -> Pages:
+    """Returns the pages of a chunk that lies in bytes ``first`` to ``end`` of the file and has ``rows`` rows.
 
-    ``data`` was read at byte ``at`` of ``source``. Raises ``DataFault`` for anything but ascending pages inside the
-    chunk that start with row 0.
+    ``data`` was read at byte ``index_offset`` of ``source``. Raises ``DataFault`` for anything but ascending pages
+    inside the chunk that start with row 0.
     """
-    locations = _list(_struct(data, source, at), 1, source, at)
+    locations = _list(_struct(data, source, index_offset), 1, source, index_offset)
     offsets: list[int] = []
     sizes: list[int] = []
     first_rows: list[int] = []
     place = first
     for location in locations:
         if not isinstance(location, dict):
-            raise DataFault(DataKind.MALFORMED, source, at, "an offset index is no list of page locations")
+            raise DataFault(DataKind.MALFORMED, source, index_offset, "an offset index is no list of page locations")
         offset, size, row = (location.get(number) for number in (1, 2, 3))
         if not (isinstance(offset, int) and isinstance(size, int) and isinstance(row, int)):
-            raise DataFault(DataKind.MALFORMED, source, at, "a page location lacks its offset, size or row")
-        after = first_rows[-1] if first_rows else -1
-        if offset < place or size <= 0 or offset + size > end or not after < row < rows or (not first_rows and row):
+            raise DataFault(DataKind.MALFORMED, source, index_offset, "a page location lacks its offset, size or row")
+        last_row = first_rows[-1] if first_rows else -1
+        if offset < place or size <= 0 or offset + size > end or not last_row < row < rows or (not first_rows and row):
             raise DataFault(
                 DataKind.MALFORMED,
                 source,
-                at,
+                index_offset,
                 f"page {len(offsets)} of an offset index does not follow the one before it",
             )
         offsets.append(offset)
@@ -85,63 +85,68 @@ def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str,
         first_rows.append(row)
         place = offset + size
     if not offsets and rows:
-        raise DataFault(DataKind.MALFORMED, source, at, f"an offset index has no pages for {rows} rows")
+        raise DataFault(DataKind.MALFORMED, source, index_offset, f"an offset index has no pages for {rows} rows")
     return Pages(tuple(offsets), tuple(sizes), tuple(first_rows), rows)
 
 
-def read_column_index(data: bytes, pages: int, source: str, at: int) -> PageBounds:
+def read_column_index(data: bytes, pages: int, source: str, index_offset: int) -> PageBounds:
     """Bounds of each of ``pages`` pages.
 
     Raises ``DataFault`` where the lists do not have that length, a page's bounds are the wrong way round, or an index
     that calls itself ascending is not: pages would be passed over that hold what is sought.
     """
-    empty, low, high, _ = index_lists(data, pages, source, at)
-    ascending = _struct(data, source, at).get(4) == _ASCENDING
+    empty, low, high, _ = index_lists(data, pages, source, index_offset)
+    ascending = _struct(data, source, index_offset).get(4) == _ASCENDING
     bounds = [tuple(value if isinstance(value, bytes) else None for value in side) for side in (low, high)]
-    found = PageBounds(bounds[0], bounds[1], tuple(value is True for value in empty))
-    before: tuple[bytes, bytes] | None = None
+    page_bounds = PageBounds(bounds[0], bounds[1], tuple(value is True for value in empty))
+    previous_bounds: tuple[bytes, bytes] | None = None
     for page in range(pages):
-        first, last = found.low[page], found.high[page]
-        if found.empty[page] or first is None or last is None:
+        first, last = page_bounds.low[page], page_bounds.high[page]
+        if page_bounds.empty[page] or first is None or last is None:
             continue
-        if first > last or (ascending and before is not None and (first, last) < before):
+        if first > last or (ascending and previous_bounds is not None and (first, last) < previous_bounds):
             raise DataFault(
-                DataKind.MALFORMED, source, at, f"bounds of page {page} of a column index contradict the others"
+                DataKind.MALFORMED,
+                source,
+                index_offset,
+                f"bounds of page {page} of a column index contradict the others",
             )
-        before = (first, last)
-    return found
+        previous_bounds = (first, last)
+    return page_bounds
 
 
 def index_lists(
-    data: bytes, pages: int, source: str, at: int
+    data: bytes, pages: int, source: str, index_offset: int
 ) -> tuple[list[Value], list[Value], list[Value], list[Value] | None]:
     """What a column index says of each of ``pages`` pages: whether it is all null, bounds below and above in plain
     encoding, and how many nulls (``None`` where that is not said). Raises ``DataFault`` for lists of other lengths."""
-    said = _struct(data, source, at)
-    empty, low, high = (_list(said, number, source, at) for number in (1, 2, 3))
-    nulls = said.get(5)
+    fields = _struct(data, source, index_offset)
+    empty, low, high = (_list(fields, number, source, index_offset) for number in (1, 2, 3))
+    nulls = fields.get(5)
     if not len(empty) == len(low) == len(high) == pages:
         raise DataFault(
             DataKind.MALFORMED,
             source,
-            at,
+            index_offset,
             f"a column index has bounds of {len(low)} pages, the offset index {pages} pages",
         )
     return empty, low, high, nulls if isinstance(nulls, list) and len(nulls) == pages else None
 
 
-def _struct(data: bytes, source: str, at: int) -> dict[int, Value]:
+def _struct(data: bytes, source: str, index_offset: int) -> dict[int, Value]:
     try:
         return CompactReader(data).struct()
     except FooterFault as error:
-        raise DataFault(DataKind.MALFORMED, source, at + error.offset, f"page index: {error.reason}") from error
+        raise DataFault(
+            DataKind.MALFORMED, source, index_offset + error.offset, f"page index: {error.reason}"
+        ) from error
 
 
-def _list(said: dict[int, Value], number: int, source: str, at: int) -> list[Value]:
-    found = said.get(number)
-    if not isinstance(found, list):
-        raise DataFault(DataKind.MALFORMED, source, at, f"page index: field {number} is missing or no list")
-    return found
+def _list(fields: dict[int, Value], number: int, source: str, index_offset: int) -> list[Value]:
+    elements = fields.get(number)
+    if not isinstance(elements, list):
+        raise DataFault(DataKind.MALFORMED, source, index_offset, f"page index: field {number} is missing or no list")
+    return elements
 
 
 #: A chunk of fewer bits than this a row is made of repetitions; only of such chunks the column index is looked at.
@@ -167,8 +172,8 @@ def single_values(data: bytes, column: ColumnPlace, pages: Pages, source: str) -
     The counts of nulls must agree with what is said of the values. Raises ``DataFault`` with ``source`` for bytes
     that are no column index of these pages.
     """
-    at = column.column_index[0] if column.column_index is not None else 0
-    empty, low, high, nulls = index_lists(data, len(pages), source, at)
+    index_offset = column.column_index[0] if column.column_index is not None else 0
+    empty, low, high, nulls = index_lists(data, len(pages), source, index_offset)
     return [
         _single(column, pages.row_count(page), empty[page] is True, (low[page], high[page]), nulls and nulls[page])
         for page in range(len(pages))

@@ -67,11 +67,11 @@ class RowGroupPlace:
 
 def described_columns(lines: list[str]) -> dict[str, tuple[str, str, str]]:
     """The catalog's ``name PHYSICAL repetition MEANING`` lines taken apart."""
-    found: dict[str, tuple[str, str, str]] = {}
+    described: dict[str, tuple[str, str, str]] = {}
     for line in lines:
         name, physical, repetition, *meaning = line.split(" ", 3)
-        found[name] = (physical, repetition, meaning[0] if meaning else "")
-    return found
+        described[name] = (physical, repetition, meaning[0] if meaning else "")
+    return described
 
 
 def split_columns(
@@ -84,19 +84,19 @@ def split_columns(
 
 def unread_notes(files: Sequence[FilePlace], columns: Sequence[str] | None) -> tuple[str, ...]:
     """A sentence on columns of ``files`` that an answer of ``columns`` (``None``: all) lacks because of their form."""
-    found: dict[str, set[str]] = {}
+    paths_by_column: dict[str, set[str]] = {}
     for file in files:
         for name in file.unread:
             if columns is None or name in columns or name.partition(".")[0] in columns:
-                found.setdefault(name, set()).add(file.path)
-    if not found:
+                paths_by_column.setdefault(name, set()).add(file.path)
+    if not paths_by_column:
         return ()
-    shown = ", ".join(name[:_SHOWN_LETTERS] for name in list(found)[:_SHOWN_NAMES])
-    more = f" and {len(found) - _SHOWN_NAMES} more" if len(found) > _SHOWN_NAMES else ""
-    count = len(set().union(*found.values()))
+    listed_names = ", ".join(name[:_SHOWN_LETTERS] for name in list(paths_by_column)[:_SHOWN_NAMES])
+    remainder_text = f" and {len(paths_by_column) - _SHOWN_NAMES} more" if len(paths_by_column) > _SHOWN_NAMES else ""
+    count = len(set().union(*paths_by_column.values()))
     return (
-        f"{len(found)} columns of {count} index files are nested, lists, or have a dot in their name, so they are not "
-        f"in this answer: {shown}{more}",
+        f"{len(paths_by_column)} columns of {count} index files are nested, lists, or have a dot in their name, so "
+        f"they are not in this answer: {listed_names}{remainder_text}",
     )
 
 

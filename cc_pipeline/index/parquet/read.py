@@ -39,23 +39,23 @@ def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np
     if not len(keys) or not merged:
         return np.empty(0, dtype=np.int64)
     if len(merged) <= len(keys) // _FEW and keys.null_count == 0 and _sorted(keys):
-        spans = [(_lower(keys, each.start), _lower(keys, each.end)) for each in merged]
+        spans = [(_lower(keys, key_range.start), _lower(keys, key_range.end)) for key_range in merged]
         return np.concatenate([np.arange(first, end, dtype=np.int64) for first, end in spans])
     if len(merged) <= _FEW:
         mask = np.zeros(len(keys), dtype=bool)
-        for each in merged:
-            mask |= _mask(keys, each)
+        for key_range in merged:
+            mask |= _mask(keys, key_range)
         return np.flatnonzero(mask)
-    starts = [each.start for each in merged]
-    ends = [each.end for each in merged]
-    found = []
+    starts = [key_range.start for key_range in merged]
+    ends = [key_range.end for key_range in merged]
+    positions = []
     for position, key in enumerate(keys.to_pylist()):
         if key is not None:
             place = bisect_right(starts, key) - 1
             end = ends[place]
             if place >= 0 and (end is None or key < end):
-                found.append(position)
-    return np.asarray(found, dtype=np.int64)
+                positions.append(position)
+    return np.asarray(positions, dtype=np.int64)
 
 
 def _near(keys: pa.Array, ranges: RangeSet) -> Sequence[KeyRange]:
@@ -74,10 +74,10 @@ def _lower(keys: pa.Array, key: bytes | None) -> int:
     return len(keys) if key is None else bisect_left(keys, key, key=lambda scalar: scalar.as_py())
 
 
-def _mask(keys: pa.Array, each: KeyRange) -> npt.NDArray[np.bool_]:
-    inside = pc.greater_equal(keys, pa.scalar(each.start, pa.binary()))
-    if each.end is not None:
-        inside = pc.and_(inside, pc.less(keys, pa.scalar(each.end, pa.binary())))
+def _mask(keys: pa.Array, key_range: KeyRange) -> npt.NDArray[np.bool_]:
+    inside = pc.greater_equal(keys, pa.scalar(key_range.start, pa.binary()))
+    if key_range.end is not None:
+        inside = pc.and_(inside, pc.less(keys, pa.scalar(key_range.end, pa.binary())))
     mask: npt.NDArray[np.bool_] = pc.fill_null(inside, False).to_numpy(zero_copy_only=False)
     return mask
 
@@ -115,11 +115,11 @@ class Found:
     rows: Rows
     columns: dict[str, pa.Array]
 
-    def filtered(self, chosen: npt.NDArray[np.bool_]) -> Found:
-        """The same with the ``chosen`` rows alone."""
-        mask = pa.array(chosen)
+    def filtered(self, is_selected: npt.NDArray[np.bool_]) -> Found:
+        """The same with the ``is_selected`` rows alone."""
+        mask = pa.array(is_selected)
         columns = {name: values.filter(mask) for name, values in self.columns.items()}
-        return Found(self.place, self.rows[chosen], columns)
+        return Found(self.place, self.rows[is_selected], columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,77 +146,82 @@ class _Selection:
 
 def read_rows(
     reader: ManyReader,
-    wanted: Sequence[Wanted],
+    queries: Sequence[Wanted],
     indexes: PageIndexes,
     cost: Cost,
-    held: Callable[[int, int], None] | None = None,
+    on_memory: Callable[[int, int], None] | None = None,
     window: int = MOST_ROWS,
 ) -> Iterator[Found]:
-    """The rows of each row group whose key lies in its ranges, in the order of ``wanted``. Of one with more than
-    ``window`` so many at a time, decoded as they are drawn: the same question has the same windows.
+    """Yields the rows of each row group whose key lies in its ranges, in the order of ``queries``. A row group with
+    more than ``window`` rows comes in windows of that size, decoded as they are drawn; the windows of equal
+    queries are equal.
 
-    Three rounds of concurrent requests, before the first window: page indexes, key pages, other pages; and one more
-    where pages turn out to need a large dictionary that not every page needs. ``held`` is told how many rows and bytes
-    were found so far, row group by row group and column by column, and may raise: a few bytes can stand for many rows.
-    Raises ``DataFault`` or an environment fault: what was drawn until then is no answer.
+    Before the first window there are three rounds of concurrent requests: page indexes, key pages, other pages. A
+    fourth round follows if pages need a large dictionary that not every page needs. ``on_memory`` gets the number of
+    rows and bytes so far, after each row group and column, and may raise: a few bytes can stand for many rows.
+    Raises ``DataFault`` or an environment fault; rows that were yielded before are then no complete result.
     """
-    etags = {each.place.file.path: each.place.file.etag for each in wanted}
-    sizes = {each.place.file.path: each.place.file.size for each in wanted}
+    etags = {query.place.file.path: query.place.file.etag for query in queries}
+    sizes = {query.place.file.path: query.place.file.size for query in queries}
 
     def fetch(pieces: Iterable[Piece]) -> Bytes:
         return fetch_pieces(reader, pieces, etags, cost, sizes, whole_up_to=MOST_WHOLE)
 
-    known = _page_indexes(wanted, indexes, fetch)
-    key_parts = [_key_selection(each, known) for each in wanted]
-    bytes_of = _fetch_pages(list(zip(wanted, key_parts, strict=True)), fetch)
+    page_indexes = _page_indexes(queries, indexes, fetch)
+    key_parts = [_key_selection(query, page_indexes) for query in queries]
+    bytes_of = _fetch_pages(list(zip(queries, key_parts, strict=True)), fetch)
     matched: list[tuple[Rows, pa.Array]] = []
     count = size = 0
 
-    def take(rows: int, more: int) -> None:
+    def take(rows: int, added_bytes: int) -> None:
         nonlocal count, size
-        count, size = count + rows, size + more
-        if held is not None:
-            held(count, size)
+        count, size = count + rows, size + added_bytes
+        if on_memory is not None:
+            on_memory(count, size)
 
-    for each, key_part in zip(wanted, key_parts, strict=True):
-        matched.append(_match(each, key_part, bytes_of))
+    for query, key_part in zip(queries, key_parts, strict=True):
+        matched.append(_match(query, key_part, bytes_of))
         take(len(matched[-1][0]), matched[-1][0].nbytes + matched[-1][1].nbytes)
     parts: list[tuple[Wanted, _Selection | pa.DictionaryArray]] = []
-    for each, (rows, _) in zip(wanted, matched, strict=True):
-        parts += [(each, _row_selection(each.place, name, rows, known)) for name in _others(each) if len(rows)]
-    bytes_of = _fetch_pages([(each, part) for each, part in parts if isinstance(part, _Selection)], fetch)
+    for query, (rows, _) in zip(queries, matched, strict=True):
+        parts += [
+            (query, _row_selection(query.place, name, rows, page_indexes)) for name in _others(query) if len(rows)
+        ]
+    bytes_of = _fetch_pages([(query, part) for query, part in parts if isinstance(part, _Selection)], fetch)
     remaining = iter(parts)
-    for each, (rows, keys) in zip(wanted, matched, strict=True):
-        columns = {name: next(remaining)[1] for name in _others(each) if len(rows)}
-        whole: dict[str, pa.Array] = {}
+    for query, (rows, keys) in zip(queries, matched, strict=True):
+        columns = {name: next(remaining)[1] for name in _others(query) if len(rows)}
+        decoded_columns: dict[str, pa.Array] = {}
         for start in range(0, max(len(rows), 1), window):
-            some = rows[start : start + window]
-            found = {each.key: keys.slice(start, window)}
+            window_rows = rows[start : start + window]
+            arrays = {query.key: keys.slice(start, window)}
             for name, part in columns.items():
                 if not isinstance(part, _Selection):
-                    found[name] = part.slice(start, window).dictionary_decode()
+                    arrays[name] = part.slice(start, window).dictionary_decode()
                 elif part.pages is None:
                     # one piece, which is decoded once
-                    if name not in whole:
-                        whole[name] = _decode(each.place, part, bytes_of)
-                    found[name] = whole[name].take(pa.array(some))
+                    if name not in decoded_columns:
+                        decoded_columns[name] = _decode(query.place, part, bytes_of)
+                    arrays[name] = decoded_columns[name].take(pa.array(window_rows))
                 else:
-                    own = _of_rows(part, some)
-                    found[name] = _decode(each.place, own, bytes_of).take(pa.array(_positions(own, some)))
-                take(0, found[name].nbytes)
-            yield Found(each.place, some, found)
+                    selected_pages = _of_rows(part, window_rows)
+                    arrays[name] = _decode(query.place, selected_pages, bytes_of).take(
+                        pa.array(_positions(selected_pages, window_rows))
+                    )
+                take(0, arrays[name].nbytes)
+            yield Found(query.place, window_rows, arrays)
 
 
-def _others(wanted: Wanted) -> list[str]:
-    return [name for name in wanted.columns if name != wanted.key and name in wanted.place.columns]
+def _others(query: Wanted) -> list[str]:
+    return [name for name in query.columns if name != query.key and name in query.place.columns]
 
 
 def _of_rows(part: _Selection, rows: Rows) -> _Selection:
     """Those of the chosen pages that hold ``rows``, which are in order."""
     assert part.pages is not None
     firsts = np.asarray([part.pages.first_rows[page] for page in part.chosen], dtype=np.int64)
-    held = np.unique(np.searchsorted(firsts, rows, side="right") - 1)
-    return replace(part, chosen=tuple(part.chosen[place] for place in held.tolist()))
+    page_positions = np.unique(np.searchsorted(firsts, rows, side="right") - 1)
+    return replace(part, chosen=tuple(part.chosen[place] for place in page_positions.tolist()))
 
 
 def _fetch_pages(
@@ -229,104 +234,104 @@ def _fetch_pages(
     """
     first: list[Piece] = []
     waiting: list[tuple[Piece, list[Piece]]] = []
-    for each, part in selections:
+    for query, part in selections:
         if part is None:
             continue
-        path = each.place.file.path
+        path = query.place.file.path
         pages, dictionary = part.pieces(path), part.dictionary(path)
         first += pages
         if dictionary is not None and dictionary.length > _SMALL_DICTIONARY and not part.place.dictionary_only:
             waiting.append((dictionary, pages))
         elif dictionary is not None:
             first.append(dictionary)
-    found = fetch(first)
+    page_data = fetch(first)
     needed = [
         dictionary
         for dictionary, pages in waiting
-        if any(is_numbered(found[page], source=page.key, offset=page.offset) for page in pages)
+        if any(is_numbered(page_data[page], source=page.key, offset=page.offset) for page in pages)
     ]
-    return found | fetch(needed)
+    return page_data | fetch(needed)
 
 
-def _page_indexes(wanted: Sequence[Wanted], indexes: PageIndexes, fetch: Callable[[Iterable[Piece]], Bytes]) -> Bytes:
+def _page_indexes(queries: Sequence[Wanted], indexes: PageIndexes, fetch: Callable[[Iterable[Piece]], Bytes]) -> Bytes:
     needed: set[Piece] = set()
-    for each in wanted:
-        path, key = each.place.file.path, each.place.columns[each.key]
-        names = _others(each)
-        if each.ranges is not None:
+    for query in queries:
+        path, key = query.place.file.path, query.place.columns[query.key]
+        names = _others(query)
+        if query.ranges is not None:
             if key.column_index is None or key.offset_index is None:
                 continue
             needed.add(Piece(path, *key.column_index))
-            names = [each.key, *names]
+            names = [query.key, *names]
         for name in names:
-            column = each.place.columns[name]
+            column = query.place.columns[name]
             if column.offset_index is not None:
                 needed.add(Piece(path, *column.offset_index))
-            if column.column_index is not None and may_repeat(column, each.place.rows):
+            if column.column_index is not None and may_repeat(column, query.place.rows):
                 needed.add(Piece(path, *column.column_index))
-    etags = {each.place.file.path: each.place.file.etag for each in wanted}
-    known = indexes.known(needed, etags)
-    fresh = fetch(needed - known.keys())
+    etags = {query.place.file.path: query.place.file.etag for query in queries}
+    cached = indexes.known(needed, etags)
+    fresh = fetch(needed - cached.keys())
     indexes.keep(fresh, etags)
-    return known | fresh
+    return cached | fresh
 
 
-def _key_selection(wanted: Wanted, known: Bytes) -> _Selection | None:
-    place = wanted.place
-    column = place.columns[wanted.key]
-    pages = _pages(place, column, known) if wanted.ranges is not None else None
-    if wanted.ranges is None or pages is None or column.column_index is None:
+def _key_selection(query: Wanted, page_indexes: Bytes) -> _Selection | None:
+    place = query.place
+    column = place.columns[query.key]
+    pages = _pages(place, column, page_indexes) if query.ranges is not None else None
+    if query.ranges is None or pages is None or column.column_index is None:
         return _Selection(column, None, (), place.rows)
     path, position = place.file.path, column.column_index
-    bounds = read_column_index(known[Piece(path, *position)], len(pages), path, position[0])
-    chosen = tuple(page for page in range(len(pages)) if bounds.may_hold(page, wanted.ranges))
-    return _Selection(column, pages, chosen, place.rows, bounds) if chosen else None
+    bounds = read_column_index(page_indexes[Piece(path, *position)], len(pages), path, position[0])
+    page_numbers = tuple(page for page in range(len(pages)) if bounds.may_hold(page, query.ranges))
+    return _Selection(column, pages, page_numbers, place.rows, bounds) if page_numbers else None
 
 
-def _row_selection(place: RowGroupPlace, name: str, rows: Rows, known: Bytes) -> _Selection | pa.DictionaryArray:
+def _row_selection(place: RowGroupPlace, name: str, rows: Rows, page_indexes: Bytes) -> _Selection | pa.DictionaryArray:
     """The pages that hold ``rows``, or the values of these rows where the page index tells them."""
     column = place.columns[name]
-    pages = _pages(place, column, known)
+    pages = _pages(place, column, page_indexes)
     if pages is None:
         return _Selection(column, None, (), place.rows)
     page_of = np.searchsorted(np.asarray(pages.first_rows, dtype=np.int64), rows, side="right") - 1
-    chosen, position = np.unique(page_of, return_inverse=True)
-    index = known.get(Piece(place.file.path, *column.column_index)) if column.column_index is not None else None
+    page_numbers, position = np.unique(page_of, return_inverse=True)
+    index = page_indexes.get(Piece(place.file.path, *column.column_index)) if column.column_index is not None else None
     if index is not None and may_repeat(column, place.rows):
         values = single_values(index, column, pages, place.file.path)
-        said = [value for value in (values[page] for page in chosen) if value is not None]
-        if len(said) == len(chosen):
-            numbers = pa.array(position.astype(np.min_scalar_type(len(said))))
-            return pa.DictionaryArray.from_arrays(numbers, pa.array(said, said[0].type))
-    return _Selection(column, pages, tuple(chosen.tolist()), place.rows)
+        page_values = [value for value in (values[page] for page in page_numbers) if value is not None]
+        if len(page_values) == len(page_numbers):
+            numbers = pa.array(position.astype(np.min_scalar_type(len(page_values))))
+            return pa.DictionaryArray.from_arrays(numbers, pa.array(page_values, page_values[0].type))
+    return _Selection(column, pages, tuple(page_numbers.tolist()), place.rows)
 
 
-def _pages(place: RowGroupPlace, column: ColumnPlace, known: Bytes) -> Pages | None:
+def _pages(place: RowGroupPlace, column: ColumnPlace, page_indexes: Bytes) -> Pages | None:
     position = column.offset_index
-    data = known.get(Piece(place.file.path, *position)) if position is not None else None
+    data = page_indexes.get(Piece(place.file.path, *position)) if position is not None else None
     if position is None or data is None:
         return None
     end = column.offset + column.size
     return read_offset_index(data, place.rows, column.offset, end, place.file.path, position[0])
 
 
-def _match(wanted: Wanted, part: _Selection | None, bytes_of: Bytes) -> tuple[Rows, pa.Array]:
+def _match(query: Wanted, part: _Selection | None, bytes_of: Bytes) -> tuple[Rows, pa.Array]:
     if part is None:
         return np.empty(0, dtype=np.int64), pa.array([], pa.binary())
-    keys = _decode(wanted.place, part, bytes_of)
+    keys = _decode(query.place, part, bytes_of)
     if keys.type != pa.binary():
         raise DataFault(
             DataKind.UNSUPPORTED,
-            wanted.place.file.path,
+            query.place.file.path,
             part.place.offset,
-            f"column {wanted.key} has type {keys.type}, not bytes",
+            f"column {query.key} has type {keys.type}, not bytes",
         )
-    _check_bounds(wanted.place, part, keys)
-    _check_statistics(wanted, part, keys)
-    here = np.arange(len(keys)) if wanted.ranges is None else rows_in_ranges(keys, wanted.ranges)
-    if wanted.keep is not None and len(here):
-        here = here[wanted.keep(keys.take(pa.array(here)))]
-    return _numbers(part, here), keys.take(pa.array(here))
+    _check_bounds(query.place, part, keys)
+    _check_statistics(query, part, keys)
+    positions = np.arange(len(keys)) if query.ranges is None else rows_in_ranges(keys, query.ranges)
+    if query.keep is not None and len(positions):
+        positions = positions[query.keep(keys.take(pa.array(positions)))]
+    return _numbers(part, positions), keys.take(pa.array(positions))
 
 
 def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> None:
@@ -336,8 +341,8 @@ def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> Non
     start = 0
     for page in part.chosen:
         count = part.pages.row_count(page)
-        found = pc.min_max(keys.slice(start, count))
-        smallest, largest = found["min"].as_py(), found["max"].as_py()
+        extremes = pc.min_max(keys.slice(start, count))
+        smallest, largest = extremes["min"].as_py(), extremes["max"].as_py()
         if smallest is not None and not part.bounds.allow(page, smallest, largest):
             raise DataFault(
                 DataKind.MALFORMED,
@@ -348,20 +353,20 @@ def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> Non
         start += count
 
 
-def _check_statistics(wanted: Wanted, part: _Selection, keys: pa.Array) -> None:
+def _check_statistics(query: Wanted, part: _Selection, keys: pa.Array) -> None:
     """Row groups are passed over by what a footer says of them: where that can be seen to be wrong, nothing it says
     counts."""
-    low, high = wanted.bounds
+    low, high = query.bounds
     if not len(keys) or (low is None and high is None):
         return
-    found = pc.min_max(keys)
-    smallest, largest = found["min"].as_py(), found["max"].as_py()
+    extremes = pc.min_max(keys)
+    smallest, largest = extremes["min"].as_py(), extremes["max"].as_py()
     if smallest is not None and ((low is not None and smallest < low) or (high is not None and largest > high)):
         raise DataFault(
             DataKind.MISMATCH,
-            wanted.place.file.path,
+            query.place.file.path,
             part.place.offset,
-            f"row group {wanted.place.number} has keys outside the bounds that its footer gives",
+            f"row group {query.place.number} has keys outside the bounds that its footer gives",
         )
 
 
@@ -369,9 +374,9 @@ def _decode(place: RowGroupPlace, part: _Selection, bytes_of: Bytes) -> pa.Array
     column, path = part.place, place.file.path
     dictionary = part.dictionary(path)
     pieces = [dictionary] if dictionary is not None and dictionary in bytes_of else []
-    found = [(piece.offset, bytes_of[piece]) for piece in pieces + part.pieces(path)]
+    pieces_with_data = [(piece.offset, bytes_of[piece]) for piece in pieces + part.pieces(path)]
     rows = part.rows if part.pages is None else sum(part.pages.row_count(page) for page in part.chosen)
-    values = decode_pages(column.layout, found, rows, source=path)
+    values = decode_pages(column.layout, pieces_with_data, rows, source=path)
     return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
 
 
@@ -421,9 +426,11 @@ def scan_columns(
         column = place.columns[name]
         piece = Piece(path, column.offset, column.size)
         # one column after the other: decoding copies the bytes, and only one column has them here twice
-        found = fetch_pieces(reader, [piece], {path: place.file.etag}, cost, {path: place.file.size})
+        data_by_piece = fetch_pieces(reader, [piece], {path: place.file.etag}, cost, {path: place.file.size})
         columns.append(
-            decode_batches(column.layout, found.pop(piece), place.rows, _SCANNED_ROWS, source=path, offset=piece.offset)
+            decode_batches(
+                column.layout, data_by_piece.pop(piece), place.rows, _SCANNED_ROWS, source=path, offset=piece.offset
+            )
         )
     for batches in zip(*columns, strict=True):
         if len({len(values) for values in batches}) != 1:

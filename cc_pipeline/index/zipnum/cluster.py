@@ -63,16 +63,19 @@ class Marks:
     def share(self, key: bytes) -> float:
         """The share of a file that probably lies before ``key``; never falls as keys rise."""
         place = bisect_right(self._keys, key)
-        low, before = self._keys[place - 1], self._shares[place - 1]
-        high, behind = (self._keys[place], self._shares[place]) if place < len(self._keys) else (_LAST, 1.0)
-        return before + _between(low, high, key) * (behind - before)
+        low, share_before = self._keys[place - 1], self._shares[place - 1]
+        high, share_after = (self._keys[place], self._shares[place]) if place < len(self._keys) else (_LAST, 1.0)
+        return share_before + _between(low, high, key) * (share_after - share_before)
 
 
 def _between(low: bytes, high: bytes, key: bytes) -> float:
     """How far ``key`` is on the way from ``low`` to ``high``, were all names equally frequent: 0 to 1."""
-    same = next((n for n, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
-    first, last, here = (_number(one[same : same + _DEPTH]) for one in (low, high, key))
-    return (here - first) / (last - first) if first < last else 0.0
+    common_length = next(
+        (n for n, (low_byte, high_byte) in enumerate(zip(low, high, strict=False)) if low_byte != high_byte),
+        min(len(low), len(high)),
+    )
+    first, last, position = (_number(key_[common_length : common_length + _DEPTH]) for key_ in (low, high, key))
+    return (position - first) / (last - first) if first < last else 0.0
 
 
 def _number(text: bytes) -> int:
@@ -154,27 +157,27 @@ class Cluster:
         """
         chunks: Iterator[list[Member]] = iter(())
         window: list[Member] = []
-        given: Member | None = None
+        last_member: Member | None = None
         shared = 0
         for keys in ranges:
             shared += 1
             if not _has(window, keys.start):
                 # where ranges shared the last lines, the next one is probably not far
-                more = next(chunks, None) if shared > _CLOSE else None
-                window = [] if more is None else [window[-1], *more]
+                next_members = next(chunks, None) if shared > _CLOSE else None
+                window = [] if next_members is None else [window[-1], *next_members]
                 shared = 0
                 if not _has(window, keys.start):
                     chunks = self._stretches(self._before(keys.start))
                     window = next(chunks, [])
             while (keys.end is None or not window or window[-1].first_key < keys.end) and (
-                more := next(chunks, None)
+                next_members := next(chunks, None)
             ) is not None:
-                window = [*window[_before(window, keys.start) :], *more]
+                window = [*window[_before(window, keys.start) :], *next_members]
             last = len(window) if keys.end is None else bisect_left(window, keys.end, key=_first_key)
             for member in window[_before(window, keys.start) : last]:
-                if member != given:
+                if member != last_member:
                     yield member
-                given = member
+                last_member = member
 
     def charge(self, cost: Cost) -> None:
         """Adds to ``cost`` what was read since the last time."""
@@ -194,10 +197,10 @@ class Cluster:
         self._total()
         while True:
             with self._lock:
-                found = self._place(start)
+                start_offset = self._place(start)
                 left, right = self._around(start)
-            if found is not None:
-                return found
+            if start_offset is not None:
+                return start_offset
             low, high = left.end if left else 0, right.at if right else self._total()
             if high - low <= WHOLE:
                 self._learn(low, high, low, high - low)
@@ -215,8 +218,8 @@ class Cluster:
         left, right = self._around(start)
         if left is None:
             return 0 if (right.at == 0 if right else self._size == 0) else None
-        behind = right.at if right else self._size
-        return left.at if left.last >= start or left.end == behind else None
+        next_start = right.at if right else self._size
+        return left.at if left.last >= start or left.end == next_start else None
 
     def _around(self, start: bytes) -> tuple[Span | None, Span | None]:
         """The last span that begins with a key below ``start``, and the one behind it."""
@@ -239,18 +242,18 @@ class Cluster:
         while True:
             data = self._read(start, end - start)
             first = 0 if start == low else data.find(b"\n") + 1
-            behind = data.rfind(b"\n") + 1
-            if end == high and behind != len(data):
+            lines_end = data.rfind(b"\n") + 1
+            if end == high and lines_end != len(data):
                 kind = DataKind.TRUNCATED if high == self._total() else DataKind.MALFORMED
-                raise DataFault(kind, self.key, start + behind, "the file ends inside a line")
-            if behind > first and (first or start == low):
+                raise DataFault(kind, self.key, start + lines_end, "the file ends inside a line")
+            if lines_end > first and (first or start == low):
                 break
             if end - start > _LONGEST_LINE:
                 raise DataFault(DataKind.MALFORMED, self.key, start, "no line ends here")
             start, end = max(low, start - 2 * (end - start)), min(high, end + 2 * (end - start))
-        lines = data[first:behind]
+        lines = data[first:lines_end]
         last = lines[lines.rfind(b"\n", 0, -1) + 1 :]
-        span = Span(start + first, start + behind, line_key(lines), line_key(last), lines)
+        span = Span(start + first, start + lines_end, line_key(lines), line_key(last), lines)
         self._insert(span)
         return span
 
@@ -274,24 +277,26 @@ class Cluster:
                 self._held_bytes -= oldest.end - oldest.at
                 del self._spans[bisect_left(self._spans, oldest.at, key=_at)]
 
-    def _check_order(self, before: bytes, behind: bytes, at: int) -> None:
-        if behind < before:
-            raise DataFault(DataKind.MALFORMED, self.key, at, f"line of {behind!r} follows that of {before!r}")
+    def _check_order(self, previous_key: bytes, next_key: bytes, position: int) -> None:
+        if next_key < previous_key:
+            raise DataFault(
+                DataKind.MALFORMED, self.key, position, f"line of {next_key!r} follows that of {previous_key!r}"
+            )
 
     def _stretches(self, offset: int) -> Iterator[list[Member]]:
         """The members from ``offset`` on, as they are read; their keys never fall."""
-        total, stretch = self._total(), STRETCH
+        total, read_length = self._total(), STRETCH
         last = b""
         while offset < total:
             with self._lock:
                 place = bisect_left(self._spans, offset, key=_at)
                 span = self._spans[place] if place < len(self._spans) else None
             if span is None or span.at != offset:
-                span = self._learn(offset, span.at if span else total, offset, stretch)
-                stretch = min(2 * stretch, _MOST_STRETCH)
-            found = self._members(span)
-            self._check_order(last, found[0].first_key, offset)
-            yield found
+                span = self._learn(offset, span.at if span else total, offset, read_length)
+                read_length = min(2 * read_length, _MOST_STRETCH)
+            members = self._members(span)
+            self._check_order(last, members[0].first_key, offset)
+            yield members
             offset, last = span.end, span.last
 
     def _members(self, span: Span) -> list[Member]:
@@ -299,26 +304,28 @@ class Cluster:
         if parsed is not None and parsed[0] is span:
             return parsed[1]
         data = span.data or self._load(span) or self._read(span.at, span.end - span.at)
-        found: list[Member] = []
-        at, last = span.at, b""
+        members: list[Member] = []
+        position, last = span.at, b""
         for line in data[:-1].split(b"\n"):
-            member = self._member(line, at)
-            self._check_order(last, member.first_key, at)
-            found.append(member)
+            member = self._member(line, position)
+            self._check_order(last, member.first_key, position)
+            members.append(member)
             last = member.first_key
-            at += len(line) + 1
-        if (found[0].first_key, last) != (span.first, span.last):
+            position += len(line) + 1
+        if (members[0].first_key, last) != (span.first, span.last):
             raise DataFault(DataKind.MISMATCH, self.key, span.at, "these lines are not those that were read before")
-        self._parsed = (span, found)
-        return found
+        self._parsed = (span, members)
+        return members
 
-    def _member(self, line: bytes, at: int) -> Member:
+    def _member(self, line: bytes, position: int) -> Member:
         fields = line.split(b"\t")
         if len(fields) < 4 or not (fields[2].isdigit() and fields[3].isdigit()):
-            raise DataFault(DataKind.MALFORMED, self.key, at, f"no line of a cluster.idx: {line[:100]!r}")
+            raise DataFault(DataKind.MALFORMED, self.key, position, f"no line of a cluster.idx: {line[:100]!r}")
         shard = fields[1].decode("ascii", "backslashreplace")
         if not shard or "/" in shard or "\\" in shard or len(fields[2]) > 18 or not 0 < int(fields[3]) < 1 << 31:
-            raise DataFault(DataKind.MALFORMED, self.key, at, f"a line points to an impossible place: {line[:100]!r}")
+            raise DataFault(
+                DataKind.MALFORMED, self.key, position, f"a line points to an impossible place: {line[:100]!r}"
+            )
         return Member(shard, int(fields[2]), int(fields[3]), line_key(line))
 
     def _total(self) -> int:
@@ -337,8 +344,8 @@ class Cluster:
     def _read(self, offset: int, length: int) -> bytes:
         answer = self._reader.read(self.key, offset, length)
         if len(answer.data) != length or answer.total not in (None, self._size):
-            came = f"{len(answer.data)} bytes of {answer.total} came where {length} of {self._size} were asked for"
-            raise DataFault(DataKind.LENGTH_MISMATCH, self.key, offset, came)
+            mismatch = f"{len(answer.data)} bytes of {answer.total} came where {length} of {self._size} were asked for"
+            raise DataFault(DataKind.LENGTH_MISMATCH, self.key, offset, mismatch)
         with self._lock:
             self.reads += 1
             self.bytes_read += length

@@ -74,11 +74,11 @@ class Clusters:
         self._lock = threading.RLock()
 
     def find(
-        self, transport: Transport, crawl: str, others: Callable[[], Iterable[Mark]] = tuple
+        self, transport: Transport, crawl: str, read_marks: Callable[[], Iterable[Mark]] = tuple
     ) -> OpenCluster | None:
         """The ``cluster.idx`` of ``crawl``; ``None`` where the source has none.
 
-        ``others`` gives places of keys in an index like it (shares of all its rows). It is asked before the first
+        ``read_marks`` gives places of keys in an index like it (shares of all its rows). It is asked before the first
         guess, which is made by these or by what is kept of another crawl, whichever is more. Raises ``RangeFault``.
         """
         with self._lock:
@@ -91,68 +91,73 @@ class Clusters:
                         raise
                     self._open[name] = None
                 else:
-                    self._open[name] = self._opened(transport, tail, others)
+                    self._open[name] = self._opened(transport, tail, read_marks)
             return self._open[name]
 
     def keep(self) -> None:
         """Keeps what was read since the last time. What cannot be written is asked for again by the next run."""
         with self._lock:
-            for found in self._open.values():
-                if found is None or found.object is None or self._answers is None or not found.cluster.learnt:
+            for open_cluster in self._open.values():
+                if (
+                    open_cluster is None
+                    or open_cluster.object is None
+                    or self._answers is None
+                    or not open_cluster.cluster.learnt
+                ):
                     continue
-                learnt = list(found.cluster.learnt)
-                found.cluster.learnt.clear()
+                learnt = list(open_cluster.cluster.learnt)
+                open_cluster.cluster.learnt.clear()
                 for span in learnt:
-                    name = _lines_of(found.object, span)
+                    name = _lines_of(open_cluster.object, span)
                     self._answers.keep(name, pa.table({"lines": [span.data]}, schema=_LINES))
                 rows = [
                     {
-                        "object": found.object,
-                        "size": found.size,
-                        "at": s.at,
-                        "end": s.end,
-                        "first": s.first,
-                        "last": s.last,
+                        "object": open_cluster.object,
+                        "size": open_cluster.size,
+                        "at": span_.at,
+                        "end": span_.end,
+                        "first": span_.first,
+                        "last": span_.last,
                     }
-                    for s in reversed(learnt)
+                    for span_ in reversed(learnt)
                 ]
                 spans = pa.concat_tables([pa.Table.from_pylist(rows, schema=_SCHEMA), self._spans()])
                 self._answers.keep(_SPANS, spans.slice(0, _MOST_SPANS))
 
-    def _opened(self, transport: Transport, tail: RangeBytes, others: Callable[[], Iterable[Mark]]) -> OpenCluster:
+    def _opened(self, transport: Transport, tail: RangeBytes, read_marks: Callable[[], Iterable[Mark]]) -> OpenCluster:
         etag = None if tail.etag is None else self._faces.first(tail.key, tail.etag)
-        told = (transport.source, tail.key, str(tail.total), etag)
-        name = None if etag is None else hashlib.sha256("\n".join(map(str, told)).encode()).hexdigest()
-        mine = [row for row in self._spans().to_pylist() if row["object"] == name]
+        identity = (transport.source, tail.key, str(tail.total), etag)
+        name = None if etag is None else hashlib.sha256("\n".join(map(str, identity)).encode()).hexdigest()
+        own_rows = [row for row in self._spans().to_pylist() if row["object"] == name]
         cluster = Cluster(
             _SameObject(SameFiles(transport, lambda key, etag: tail.data, self._faces), tail),
             tail.key,
             tail.total,
-            known=[Span(row["at"], row["end"], row["first"], row["last"]) for row in mine],
+            known=[Span(row["at"], row["end"], row["first"], row["last"]) for row in own_rows],
             load=lambda span: self._lines(name, span),
-            guide=lambda: self._guide(name, others()),
+            guide=lambda: self._guide(name, read_marks()),
         )
         cluster.reads, cluster.bytes_read = 1, len(tail.data)
         return OpenCluster(cluster, tail.size, cluster_version(tail.size, tail.data), name)
 
-    def _guide(self, name: str | None, others: Iterable[Mark]) -> Marks:
-        by_object: dict[str | None, list[Mark]] = {name: list(others)}
+    def _guide(self, name: str | None, marks_elsewhere: Iterable[Mark]) -> Marks:
+        by_object: dict[str | None, list[Mark]] = {name: list(marks_elsewhere)}
         for row in self._spans().to_pylist():
             if row["object"] != name:
                 marks = by_object.setdefault(row["object"], [])
                 marks += [(row["first"], row["at"] / row["size"]), (row["last"], row["end"] / row["size"])]
-        most = max(len(marks) for marks in by_object.values())
-        return Marks(next(marks for marks in by_object.values() if len(marks) == most))
+        max_marks = max(len(marks) for marks in by_object.values())
+        return Marks(next(marks for marks in by_object.values() if len(marks) == max_marks))
 
     def _spans(self) -> pa.Table:
-        found = None if self._answers is None else self._answers.find(_SPANS)
-        return found if found is not None and found.schema.equals(_SCHEMA) else _SCHEMA.empty_table()
+        stored = None if self._answers is None else self._answers.find(_SPANS)
+        return stored if stored is not None and stored.schema.equals(_SCHEMA) else _SCHEMA.empty_table()
 
     def _lines(self, name: str | None, span: Span) -> bytes | None:
         if name is None or self._answers is None:
             return None
-        found = self._answers.find(_lines_of(name, span))
-        lines = None if found is None or not found.schema.equals(_LINES) else found["lines"][0].as_py()
+        stored = self._answers.find(_lines_of(name, span))
+        lines = None if stored is None or not stored.schema.equals(_LINES) else stored["lines"][0].as_py()
         return lines if lines is not None and len(lines) == span.end - span.at else None
 
 
@@ -170,11 +175,11 @@ class _SameObject:
     tail: RangeBytes
 
     def read(self, key: str, offset: int, length: int) -> RangeBytes:
-        asked = ByteRange(key, offset, length, self.tail.etag, total=self.tail.total, whole_up_to=_MOST_WHOLE)
-        [got] = self.files.read_many([asked])
-        if isinstance(got, RangeFault):
-            raise got
-        return got
+        byte_range = ByteRange(key, offset, length, self.tail.etag, total=self.tail.total, whole_up_to=_MOST_WHOLE)
+        [answer] = self.files.read_many([byte_range])
+        if isinstance(answer, RangeFault):
+            raise answer
+        return answer
 
 
 def _lines_of(name: str, span: Span) -> str:

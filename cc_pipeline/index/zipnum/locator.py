@@ -52,41 +52,41 @@ def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
     key, _, stamp = head.rpartition(b" ")
     text = b"{" + members
     try:
-        said = json.loads(text)
+        fields = json.loads(text)
     except ValueError as error:
         raise DataFault(
             DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} has no JSON ({error})"
         ) from error
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         raise DataFault(DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} has no JSON object")
-    file = said.get("filename")
+    file = fields.get("filename")
     if not isinstance(file, str) or not file:
         raise DataFault(DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} names no file")
     file = todays_key(file)
-    url = said.get("url")
+    url = fields.get("url")
     url = url if isinstance(url, str) else ""
     columns = host_columns(url)
     arc = is_arc(file)
-    extra = {name: value for name, value in said.items() if name not in _TEXTS and name not in _OTHERS}
+    extra = {name: value for name, value in fields.items() if name not in _TEXTS and name not in _OTHERS}
     moment = _moment(stamp)
     if moment is None:
         extra["timestamp"] = stamp.decode("utf-8", "backslashreplace")
-    record_id = _record_id(said.get("recordid"))
+    record_id = _record_id(fields.get("recordid"))
     if record_id is not None:
         del extra["recordid"]
     return {
         **columns,
-        **{column: _text(said.get(name)) for name, column in _TEXTS.items()},
-        **({"content_mime_type": None} if arc and said.get("mime") == "unk" else {}),
+        **{column: _text(fields.get(name)) for name, column in _TEXTS.items()},
+        **({"content_mime_type": None} if arc and fields.get("mime") == "unk" else {}),
         "subset": subset_of(file),
         "url_surtkey": key.decode("utf-8", "backslashreplace"),
         "url": url,
         "fetch_time": moment,
-        "fetch_status": _status(said.get("status")),
-        "content_digest": _digest(said.get("digest")),
+        "fetch_status": _status(fields.get("status")),
+        "content_digest": _digest(fields.get("digest")),
         "warc_filename": file,
-        "warc_record_offset": _number(said, "offset", key, source, offset),
-        "warc_record_length": _number(said, "length", key, source, offset),
+        "warc_record_offset": _number(fields, "offset", key, source, offset),
+        "warc_record_length": _number(fields, "length", key, source, offset),
         "warc_segment": segment_of(file),
         "warc_record_id": record_id,
         "domain": columns["url_host_registered_domain"] or columns["url_host_name"] or None,
@@ -126,8 +126,8 @@ def _moment(stamp: bytes) -> datetime | None:
         return None
 
 
-def _number(said: Mapping[str, Any], name: str, key: bytes, source: str, offset: int) -> int:
-    text = str(said.get(name, ""))
+def _number(fields: Mapping[str, Any], name: str, key: bytes, source: str, offset: int) -> int:
+    text = str(fields.get(name, ""))
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _INT64):
         raise DataFault(DataKind.MALFORMED, source, offset, f"the line of {key[:200]!r} has the {name} {text[:50]!r}")
     return int(text)
@@ -166,17 +166,17 @@ class _Unread:
         if len(self.lines) < _NAMED:
             self.lines.append(str(fault))
 
-    def add_member(self, piece: Piece, fault: DataFault, first_key: bytes, behind: bytes | None) -> None:
-        """``behind`` is the key of a later member's first line, which this one may end with."""
+    def add_member(self, piece: Piece, fault: DataFault, first_key: bytes, next_key: bytes | None) -> None:
+        """``next_key`` is the key of a later member's first line, which this one may end with."""
         self.members.append((f"{piece.key} at byte {piece.offset}", fault.reason))
-        self.keys.append(KeyRange(first_key, None if behind is None else behind + b"\0"))
+        self.keys.append(KeyRange(first_key, None if next_key is None else next_key + b"\0"))
 
     def notes(self) -> tuple[str, ...]:
         if not self.line_count:
             return ()
-        more = self.line_count - len(self.lines)
-        named = "; ".join([*self.lines, *([f"{more:,} more"] if more else [])])
-        return (f"{self.line_count:,} lines of the index name no record and are left out: {named}",)
+        unshown_count = self.line_count - len(self.lines)
+        line_list = "; ".join([*self.lines, *([f"{unshown_count:,} more"] if unshown_count else [])])
+        return (f"{self.line_count:,} lines of the index name no record and are left out: {line_list}",)
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
         unread = len(self.members)
@@ -226,20 +226,20 @@ class ZipNumLocator:
         return LookupPrice(len({member.shard for member in members}), 0, len(members), size)
 
     def locate(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], into: Into | None = None
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
     ) -> LookupResult:
         """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         self._check(crawl)
         cost = Cost()
-        takers = self._takers(targets, into)
+        router = self._takers(targets, sink)
         unread = _Unread()
-        for batch in _batches(self.cluster.members(takers.ranges)):
-            lines = self._lines(batch, takers.ranges, cost, unread)
-            while some := list(islice(lines, _ROWS)):
+        for batch in _batches(self.cluster.members(router.ranges)):
+            lines = self._lines(batch, router.ranges, cost, unread)
+            while line_batch := list(islice(lines, _ROWS)):
                 rows: list[Mapping[str, Any]] = []
-                taken: list[list[int]] = []
-                for line, member in some:
+                targets_by_row: list[list[int]] = []
+                for line, member in line_batch:
                     try:
                         row = self._row(line, member)
                     except DataFault as fault:
@@ -247,11 +247,11 @@ class ZipNumLocator:
                         continue
                     if row["subset"] in subsets:
                         rows.append(row)
-                        taken.append(takers.of(line_key(line), row["url"], row["url_host_name"]))
-                takers.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), taken)
+                        targets_by_row.append(router.of(line_key(line), row["url"], row["url_host_name"]))
+                router.give(pa.Table.from_pylist(rows, schema=CAPTURE_SCHEMA), targets_by_row)
         self.cluster.charge(cost)
         return LookupResult(
-            takers.captures(),
+            router.captures(),
             cost.requests,
             cost.bytes,
             time.monotonic() - started,
@@ -260,8 +260,8 @@ class ZipNumLocator:
             unread=merge_ranges(unread.keys),
         )
 
-    def _takers(self, targets: Sequence[Target], into: Into | None = None) -> Takers:
-        return Takers(targets, surt_ranges(self.crawl, self.name), into)
+    def _takers(self, targets: Sequence[Target], sink: Into | None = None) -> Takers:
+        return Takers(targets, surt_ranges(self.crawl, self.name), sink)
 
     def _check(self, crawl: str) -> None:
         if crawl != self.crawl:
@@ -275,19 +275,21 @@ class ZipNumLocator:
     ) -> Iterator[tuple[bytes, Member]]:
         """The members' lines with a key in ``ranges``, in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
-        found = self._members.known(pieces.values(), {})
-        lacking: dict[Piece, DataFault] = {}
-        asked = pieces.values() - found.keys()
-        may_lack = lacking if self._may_lack else None
-        found |= fetch_pieces(self._reader, asked, {}, cost, whole_up_to=_MOST_WHOLE, lacking=may_lack)
-        self._members.keep(found, {})
-        behind = [member.first_key for member in members[1:]]
-        for (member, piece), next_key in zip_longest(pieces.items(), behind):
+        data_by_piece = self._members.known(pieces.values(), {})
+        unreadable: dict[Piece, DataFault] = {}
+        missing_data = pieces.values() - data_by_piece.keys()
+        missing_or_none = unreadable if self._may_lack else None
+        data_by_piece |= fetch_pieces(
+            self._reader, missing_data, {}, cost, whole_up_to=_MOST_WHOLE, lacking=missing_or_none
+        )
+        self._members.keep(data_by_piece, {})
+        next_keys = [member.first_key for member in members[1:]]
+        for (member, piece), next_key in zip_longest(pieces.items(), next_keys):
             unread.asked += 1
             try:
-                if piece in lacking:
-                    raise lacking[piece]
-                lines = _lines_of(inflate_member(found[piece], piece), member, piece, ranges, unread)
+                if piece in unreadable:
+                    raise unreadable[piece]
+                lines = _lines_of(inflate_member(data_by_piece[piece], piece), member, piece, ranges, unread)
             except DataFault as fault:
                 if not self._may_lack:
                     raise
@@ -333,34 +335,36 @@ def _without_odd_lines(
     lines: Sequence[bytes], member: Member, piece: Piece, ranges: RangeSet, unread: _Unread
 ) -> list[bytes]:
     """``lines`` without those that have no JSON. Each lies between the keys of its neighbours."""
-    kept: list[bytes] = []
-    odd: list[tuple[bytes, bytes]] = []
-    before = member.first_key
+    records: list[bytes] = []
+    bad_lines: list[tuple[bytes, bytes]] = []
+    last_key = member.first_key
     waiting: list[bytes] = []
     for line in lines:
         if not _is_record(line):
             waiting.append(line)
             continue
-        odd += [(one, before) for one in waiting if _may_be_of(ranges, one, before, line_key(line))]
+        bad_lines += [
+            (bad_line, last_key) for bad_line in waiting if _may_be_of(ranges, bad_line, last_key, line_key(line))
+        ]
         waiting.clear()
-        before = line_key(line)
-        kept.append(line)
+        last_key = line_key(line)
+        records.append(line)
     # behind the last record nothing says how far
-    odd += [(one, before) for one in waiting if _may_be_of(ranges, one, before, None)]
-    if not kept:
+    bad_lines += [(bad_line, last_key) for bad_line in waiting if _may_be_of(ranges, bad_line, last_key, None)]
+    if not records:
         raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "no line of a member is a record")
-    for line, key in odd:
+    for line, key in bad_lines:
         reason = f"the line {line[:100]!r}, behind {key[:200]!r}, is no record"
         unread.add_line(DataFault(DataKind.MALFORMED, piece.key, piece.offset, reason))
-    return kept
+    return records
 
 
-def _may_be_of(ranges: RangeSet, line: bytes, before: bytes, behind: bytes | None) -> bool:
+def _may_be_of(ranges: RangeSet, line: bytes, key_before: bytes, key_after: bytes | None) -> bool:
     """Whether an odd line is of ``ranges``: by its own key, where that lies between its neighbours', else by these."""
     key = line_key(line)
-    if b" " in line and before <= key and (behind is None or key <= behind):
+    if b" " in line and key_before <= key and (key_after is None or key <= key_after):
         return ranges.meets(key, key)
-    return ranges.meets(before, behind)
+    return ranges.meets(key_before, key_after)
 
 
 def split_records(text: bytes) -> list[bytes]:
@@ -386,12 +390,12 @@ def inflate_member(data: bytes, piece: Piece) -> bytes:
 
 def _batches(members: Iterable[Member]) -> Iterator[list[Member]]:
     batch: list[Member] = []
-    held = 0
+    batch_bytes = 0
     for member in members:
-        if batch and held + member.length > _ROUND_BYTES:
+        if batch and batch_bytes + member.length > _ROUND_BYTES:
             yield batch
-            batch, held = [], 0
+            batch, batch_bytes = [], 0
         batch.append(member)
-        held += member.length
+        batch_bytes += member.length
     if batch:
         yield batch
