@@ -31,9 +31,9 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class OutagePolicy:
-    """When a host counts as down: after ``threshold`` failures without an answer between them, of at least so many
-    ``objects`` (or if it is unreachable). It is passed over for ``first`` seconds, then one request probes it. After
-    each failed probe the time doubles, to at most ``longest``."""
+    """The policy for outages. A host counts as down after ``threshold`` failures without an answer between them, of at
+    least so many ``objects`` (or if it is unreachable). It is passed over for ``first`` seconds, then one request
+    probes it. After each failed probe the time doubles, to at most ``longest``."""
 
     threshold: int = 5
     objects: int = 3

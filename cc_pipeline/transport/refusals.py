@@ -97,7 +97,7 @@ CLOCK_JUMP: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RefusalPolicy:
-    """When to probe a host that refuses, and how long to wait. ``probes`` are the seconds from a refusal to each probe;
+    """The policy for hosts that refuse. ``probes`` are the seconds from a refusal to each probe;
     later probes repeat the last value as their distance. Without probes, a refusal concerns only the object. ``wait``
     is the number of seconds a request waits (0: not at all; ``math.inf``: for ever, and for any ``Retry-After``)."""
 
