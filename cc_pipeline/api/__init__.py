@@ -1,4 +1,4 @@
-"""What ``import cc_pipeline`` offers: one home, asked from Python in the words of the command line, which calls it.
+"""The Python interface of ``import cc_pipeline``: one home, with the words of the command line, which calls it.
 
 ``cc_pipeline.open`` gives a ``Home`` (``home.py``).
 """

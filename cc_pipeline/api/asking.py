@@ -1,4 +1,5 @@
-"""What look-ups share: the workspace, the crawls and targets a person named, the indexes there are, their captures."""
+"""Parts that all look-ups share: the workspace, the named crawls and targets, the available indexes, and their
+captures."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class NoIndex(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids the source has."""
+    """The targets and crawls of a look-up. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
 
     workspace: Workspace
     crawls: tuple[str, ...]
@@ -45,7 +46,7 @@ class Question:
 
     @property
     def settings(self) -> Settings:
-        """The workspace's."""
+        """The settings of the workspace."""
         return self.workspace.settings
 
 
@@ -53,8 +54,8 @@ class Question:
 def asked_in(
     settings: Settings, targets: Sequence[Target], crawls: Sequence[str], *, where: str = ""
 ) -> Iterator[Question]:
-    """Opens a workspace for the block, with the crawls that a person's words name. ``where`` is a condition on the
-    captures of all targets, which are not others for it.
+    """Opens a workspace for the block and resolves the named crawls. ``where`` is a condition on the captures of all
+    targets; the slugs of the targets stay the same.
 
     Claims the home, because its catalog must never answer for another source. Raises ``UserInputError`` for text that
     is no crawl or condition, and for a home of another source.
@@ -66,17 +67,17 @@ def asked_in(
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
-        chosen = resolve_crawls(workspace, crawls)
-        yield Question(workspace, tuple(chosen), parsed)
+        crawl_ids = resolve_crawls(workspace, crawls)
+        yield Question(workspace, tuple(crawl_ids), parsed)
 
 
 def sources_for(
     workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None, harvest: bool = False
 ) -> IndexSources:
-    """The indexes of a workspace for one crawl. ``harvest`` first reads the footers that a crawl lacks.
+    """Returns the indexes of a workspace for one crawl. ``harvest`` first reads missing footers of the crawl.
 
-    Raises ``NoIndex`` when there is no index of the crawl; it names the command that makes one. Raises
-    ``EnvironmentFault`` when ``via`` wants a harvest that the home does not have.
+    Raises ``NoIndex`` if the crawl has no index; it names the command that makes one. Raises ``EnvironmentFault`` if
+    ``via`` needs a harvest that the home does not have.
     """
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
     from cc_pipeline.extraction.locate import index_sources
@@ -87,8 +88,8 @@ def sources_for(
     subsets = workspace.settings.subsets
     columnar = crawl not in ARC_CRAWLS
     if via in (AUTO, PARQUET.name):
-        lacks = needs_harvest(workspace, crawl)
-        if harvest and (lacks or has_gaps(workspace, crawl)):
+        is_unharvested = needs_harvest(workspace, crawl)
+        if harvest and (is_unharvested or has_gaps(workspace, crawl)):
             try:
                 despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
             except NotNow as refusal:
@@ -96,7 +97,7 @@ def sources_for(
                     raise
                 # another index may be asked for a few targets with less
                 voice().note(refusal.what)
-        elif lacks and via == PARQUET.name:
+        elif is_unharvested and via == PARQUET.name:
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested",
                 f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add --harvest to "
@@ -104,25 +105,25 @@ def sources_for(
             )
     sources = index_sources(workspace, crawl)
     kind = index_kinds().get(via)
-    asks = kind is not None and kind.way is not None
+    needs_kind = kind is not None and kind.way is not None
     with open_locators(crawl, subsets, sources, via) as available:
-        none = not available or (asks and via not in available)
-    if none:
-        what = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
+        is_missing = not available or (needs_kind and via not in available)
+    if is_missing:
+        problem = f"this home has no {via} index of {crawl}" if available else f"this home has no index of {crawl}"
         if kind is not None and kind.way is not None:
-            way = kind.way(crawl)
+            command = kind.way(crawl)
         elif index_is_built(crawl):
-            way = f"cc-pipeline index build --crawl {crawl}   (it says the price first)"
+            command = f"cc-pipeline index build --crawl {crawl}   (it says the price first)"
         elif columnar:
-            way = f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
+            command = f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
         else:
-            way = btree_way(crawl)
-        raise NoIndex(what, f"Make one: {way}")
+            command = btree_way(crawl)
+        raise NoIndex(problem, f"Make one: {command}")
     return replace(sources, columns=None if columns is None else tuple(columns))
 
 
 def needs_harvest(workspace: Workspace, crawl: str) -> bool:
-    """Whether ``crawl`` has a columnar index, and the catalog knows nothing yet of one of the wanted subsets."""
+    """Whether ``crawl`` has a columnar index of which a selected subset is not in the catalog yet."""
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
     from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.index.gaps import unharvested
@@ -131,9 +132,9 @@ def needs_harvest(workspace: Workspace, crawl: str) -> bool:
     if crawl in ARC_CRAWLS:
         return False
     with open_catalog(workspace.lake) as catalog:
-        asked = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
-        nothing = not any(row["harvested"] or not row["expected"] for row in asked)
-        return nothing or bool(unharvested(catalog, crawl, subsets))
+        coverage_rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
+        is_unharvested = not any(row["harvested"] or not row["expected"] for row in coverage_rows)
+        return is_unharvested or bool(unharvested(catalog, crawl, subsets))
 
 
 def has_gaps(workspace: Workspace, crawl: str) -> bool:
@@ -143,34 +144,32 @@ def has_gaps(workspace: Workspace, crawl: str) -> bool:
     return bool(catalog_gaps(workspace, [crawl]))
 
 
-def captures_of(question: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:
-    """A table of captures per target, in the targets' order, with a ``target`` column.
-
-    Tells what the look-up cost.
-    """
+def captures_of(lookup_request: Question, crawl: str, read: Sequence[str] | None, harvest: bool) -> list[pa.Table]:
+    """Returns a table of captures per target, in the targets' order, with a ``target`` column. Reports the cost of the
+    look-up."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
     from cc_pipeline.extraction.locate import captures_given
     from cc_pipeline.index.lookup import look_up
 
-    settings = question.settings
+    settings = lookup_request.settings
     started = time.monotonic()
-    given = [target for target in question.targets if target.kind == GIVEN_KIND]
-    answers = [captures_given(question.workspace, crawl, given)] if given else []
-    if others := [target for target in question.targets if target.kind != GIVEN_KIND]:
+    named_targets = [target for target in lookup_request.targets if target.kind == GIVEN_KIND]
+    answers = [captures_given(lookup_request.workspace, crawl, named_targets)] if named_targets else []
+    if indexed_targets := [target for target in lookup_request.targets if target.kind != GIVEN_KIND]:
         # a harvest has bars of its own
-        sources = sources_for(question.workspace, crawl, settings.via, columns=read, harvest=harvest)
+        sources = sources_for(lookup_request.workspace, crawl, settings.via, columns=read, harvest=harvest)
         with voice().bars():
             answers += [
-                look_up(crawl, subsets, some, sources, via=settings.via)
-                for subsets, some in by_subsets(others, settings.subsets).items()
+                look_up(crawl, subsets, group, sources, via=settings.via)
+                for subsets, group in by_subsets(indexed_targets, settings.subsets).items()
             ]
-    found = {slug: table for answer in answers for slug, table in answer.captures.items()}
-    tables = [_named(target, found[target.slug]) for target in question.targets]
+    captures_by_slug = {slug: table for answer in answers for slug, table in answer.captures.items()}
+    tables = [_named(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
     captures = sum(table.num_rows for table in tables)
     voice().notice(
-        f"{crawl}: {captures:,} captures; {sum(one.requests for one in answers):,} requests, "
-        f"{human_bytes(sum(one.bytes for one in answers))}, {time.monotonic() - started:.1f} s"
+        f"{crawl}: {captures:,} captures; {sum(lookup.requests for lookup in answers):,} requests, "
+        f"{human_bytes(sum(lookup.bytes for lookup in answers))}, {time.monotonic() - started:.1f} s"
     )
     for note in dict.fromkeys(note for answer in answers for note in answer.notes):
         voice().notice(f"{crawl}: {note}")
@@ -182,33 +181,36 @@ def _named(target: Target, table: pa.Table) -> pa.Table:
 
     from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
-    named = table.add_column(0, NAMED_CAPTURES.field("target"), pa.repeat(pa.scalar(target.slug), table.num_rows))
-    return named.select(NAMED_CAPTURES.names)
+    extended = table.add_column(0, NAMED_CAPTURES.field("target"), pa.repeat(pa.scalar(target.slug), table.num_rows))
+    return extended.select(NAMED_CAPTURES.names)
 
 
 def each_crawl(
-    crawls: Sequence[str], ask: Callable[[str], list[pa.Table]], failed: list[str]
+    crawls: Sequence[str], look_up: Callable[[str], list[pa.Table]], failed: list[str]
 ) -> Iterator[tuple[str, list[pa.Table]]]:
-    """What ``ask`` answers of each crawl, in turn. Of several crawls, one without an index is left out with a note, and
-    one whose index cannot be read is added to ``failed``: neither takes the others' answers along."""
+    """Calls ``look_up`` for each crawl in turn and yields the crawl with its tables.
+
+    Of several crawls, one without an index is left out with a note. One whose index cannot be read is added to
+    ``failed``. The other crawls are looked up all the same.
+    """
     for crawl in crawls:
         try:
-            found = ask(crawl)
+            tables = look_up(crawl)
         except (EnvironmentFault, DataFault) as fault:
             if len(crawls) == 1:
                 raise
-            said = fault.what if isinstance(fault, EnvironmentFault) else str(fault)
+            problem = fault.what if isinstance(fault, EnvironmentFault) else str(fault)
             if isinstance(fault, NoIndex):
-                voice().note(f"{crawl} is left out: {said}")
+                voice().note(f"{crawl} is left out: {problem}")
             else:
-                voice().note(f"{crawl} could not be asked: {said}")
+                voice().note(f"{crawl} could not be asked: {problem}")
                 failed.append(crawl)
             continue
-        yield crawl, found
+        yield crawl, tables
 
 
 def refuse_failed(question: Question, failed: Sequence[str]) -> None:
-    """Raises ``Incomplete`` where crawls could not be asked."""
+    """Raises ``Incomplete`` if crawls could not be asked."""
     if failed:
         raise Incomplete(
             f"{len(failed)} of {len(question.crawls)} crawls could not be asked: {', '.join(failed)}",
@@ -217,41 +219,42 @@ def refuse_failed(question: Question, failed: Sequence[str]) -> None:
 
 
 def columns_to_read(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The columns of the columnar index behind these of a capture; ``None`` for all."""
+    """Returns the columns of the columnar index that these columns of a capture are made of; ``None`` for all."""
     if "extra_columns" in names:
         return None
     derived = ("url_host_registered_domain",) if "domain" in names else ()
     return tuple(dict.fromkeys((*names, *PLACE, *derived)))
 
 
-def without_a_home(home: str | None, **given: Any) -> Settings:
-    """Settings of what needs no home: those of the home that was named, else of the usual home where there is one, else
-    of a folder for caches. Claims a home that is there. Raises as ``load_settings`` and ``claim_home``."""
-    settings = load_settings(home=home, **given)
+def without_a_home(home: str | None, **overrides: Any) -> Settings:
+    """Loads settings for commands that need no home: those of the named home, else of the usual home if it exists, else
+    of a cache folder. Claims an existing home. Raises as ``load_settings`` and ``claim_home``."""
+    settings = load_settings(home=home, **overrides)
     if read_note(settings.home) is not None:
         claim_home(settings)
         return settings
     if home is None and in_environment("home") is None:
         name = hashlib.sha256(settings.source.encode()).hexdigest()[:12]
         base = os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache"
-        return load_settings(home=str(Path(base) / "cc_pipeline" / name), **given)
+        return load_settings(home=str(Path(base) / "cc_pipeline" / name), **overrides)
     return settings
 
 
 def crawls_named(workspace: Workspace, texts: Sequence[str] | None) -> list[Crawl] | None:
-    """The crawls a person named, in no order; ``None`` for all there are. Nothing is asked of each."""
+    """Returns the crawls that a person named; ``None`` if none is named, which means all. Sends no request for each
+    crawl."""
     from cc_pipeline.commoncrawl.crawls import age, is_selection, select
     from cc_pipeline.harvesting.crawls import find_crawl, known_crawls
 
     if not texts:
         return None
-    chosen: dict[str, Crawl] = {}
+    crawls_by_id: dict[str, Crawl] = {}
     for text in texts:
         if text == "newest":
-            some = known_crawls(workspace).crawls[:1]
+            matches = known_crawls(workspace).crawls[:1]
         elif is_selection(text, workspace.crawl_list.crawls):
-            some = select(text, known_crawls(workspace).crawls)
+            matches = select(text, known_crawls(workspace).crawls)
         else:
-            some = (find_crawl(workspace, text),)
-        chosen |= {one.id: one for one in some}
-    return sorted(chosen.values(), key=age, reverse=True)
+            matches = (find_crawl(workspace, text),)
+        crawls_by_id |= {crawl.id: crawl for crawl in matches}
+    return sorted(crawls_by_id.values(), key=age, reverse=True)

@@ -1,4 +1,4 @@
-"""Captures that an index names, and one page of them: what a notebook has before anything is stored."""
+"""Captures that an index lists, and one page of them: the view of a notebook before anything is stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USUAL: Final = ("target", "crawl", "subset", "url", "fetch_time", "fetch_status"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Capture:
-    """A visit to a URL, as an index names it. ``captured`` is aware UTC, ``None`` where the index does not know; the
+    """A capture of a URL, as an index lists it. ``captured`` is aware UTC, ``None`` if the index does not know it. The
     record is ``length`` bytes from ``offset`` of ``filename``. ``row`` has all columns that were read."""
 
     url: str
@@ -46,28 +46,29 @@ class Capture:
         captured = "time not known" if self.captured is None else f"{self.captured:%Y-%m-%d %H:%M:%S} UTC"
         status = "status not known" if self.status is None else f"status {self.status}"
         mime = self.mime or "type not known"
-        shown = f"{self.url}, {self.crawl}, {captured}, {status}, {mime}, {self.length:,} bytes"
-        return escape_controls(shown, one_line=True)
+        text = f"{self.url}, {self.crawl}, {captured}, {status}, {mime}, {self.length:,} bytes"
+        return escape_controls(text, one_line=True)
 
 
 class Captures(Rows):
-    """Captures of targets in crawls. Nothing is asked until they are read, nor to show them; of several crawls the
-    newest is asked first, and each is held by itself. Iterating gives :class:`Capture`.
+    """Captures of targets in crawls. Iterating gives :class:`Capture`. No index is asked before they are read, nor to
+    display them. Of several crawls the newest is asked first, and one crawl at a time is held in memory.
 
-    Reading raises ``UserInputError`` for what is no target, crawl or condition, ``EnvironmentFault`` where no index can
-    be asked, and at the end ``Incomplete`` where some crawls could not."""
+    Reading raises ``UserInputError`` for text that is no target, crawl or condition, ``EnvironmentFault`` if no index
+    can be asked, and at the end ``Incomplete`` if some crawls could not be asked.
+    """
 
     def __init__(
         self,
-        ask: Callable[[], AbstractContextManager[Question]],
+        open_request: Callable[[], AbstractContextManager[Question]],
         columns: Sequence[str],
         limit: int | None,
-        asked_for: str = "captures",
+        description: str = "captures",
     ) -> None:
-        self._ask = ask
+        self._ask = open_request
         self._columns = tuple(columns)
         self._limit = limit
-        self._asked_for = asked_for
+        self._asked_for = description
         #: What the last reading gave: its first rows, and how many there were if it was read to the end.
         self._last: tuple[list[pa.RecordBatch], int | None] | None = None
 
@@ -107,15 +108,15 @@ class Captures(Rows):
         self._last = first, rows
 
     def _batches_of_crawls(self) -> Iterator[pa.RecordBatch]:
-        left, failed = self._limit, list[str]()
+        remaining, failed = self._limit, list[str]()
         read = columns_to_read(self._columns)
         with self._ask() as question:
             for _, tables in each_crawl(question.crawls, partial(_asked, question, read), failed):
                 for table in tables:
-                    part = table.select(self._columns).slice(0, left)
+                    part = table.select(self._columns).slice(0, remaining)
                     yield from part.to_batches()
-                    left = None if left is None else left - part.num_rows
-                    if left == 0:
+                    remaining = None if remaining is None else remaining - part.num_rows
+                    if remaining == 0:
                         return
             refuse_failed(question, failed)
 
@@ -139,63 +140,64 @@ def _asked(question: Question, read: Sequence[str] | None, crawl: str) -> list[p
 
 
 class Page:
-    """One capture of a page, its record verified as a fetch does it.
+    """One capture of a page. Its record is verified as a fetch does it.
 
-    ``text``, ``markdown`` and ``json`` parse it, in a process of its own with bounds on time and memory, and raise
-    ``DataFault`` where no parser gets through it."""
+    ``text``, ``markdown`` and ``json`` parse the record in a process of its own with limits on time and memory. They
+    raise ``DataFault`` if no parser succeeds.
+    """
 
-    def __init__(self, found: Nearest, distance: timedelta | None, extractor: str) -> None:
+    def __init__(self, nearest: Nearest, distance: timedelta | None, extractor: str) -> None:
         from cc_pipeline.extraction.nearest import moment_of
 
-        self._found = found
+        self._found = nearest
         self._extractor = extractor
         #: The address that was captured, and the crawl.
-        self.url: str = found.record.url or found.row["url"]
-        self.crawl: str = found.row["crawl"]
+        self.url: str = nearest.record.url or nearest.row["url"]
+        self.crawl: str = nearest.row["crawl"]
         #: When, aware UTC; how far that is from the time that was asked for, where one was.
-        self.captured: datetime | None = found.record.fetch_time or moment_of(found.row)
+        self.captured: datetime | None = nearest.record.fetch_time or moment_of(nearest.row)
         self.distance = distance
         #: Status and headers of the response, in their order.
-        self.status: int | None = found.record.http_status
-        self.headers: tuple[tuple[str, str], ...] = tuple(found.record.http_headers)
+        self.status: int | None = nearest.record.http_status
+        self.headers: tuple[tuple[str, str], ...] = tuple(nearest.record.http_headers)
         #: ``ok``, ``mismatch`` or ``unchecked``: whether the payload is what the index promises.
-        self.digest_check: str = found.digest_check
+        self.digest_check: str = nearest.digest_check
         #: Whether the home had it, and where it lies at the source.
-        self.stored: bool = found.stored
-        self.source: str = found.address
+        self.stored: bool = nearest.stored
+        self.source: str = nearest.address
         #: Why the archive has only the beginning, if so.
-        self.truncated: str | None = found.record.truncated
+        self.truncated: str | None = nearest.record.truncated
 
     @property
     def content(self) -> bytes:
-        """The body's bytes, codings taken off."""
+        """The bytes of the body, without content codings."""
         return self._as("body")
 
     @property
     def html(self) -> str:
-        """The body as text, whatever its charset was."""
+        """The body as text, decoded from its charset."""
         return self._as("html").decode("utf-8", "replace")
 
     @property
     def text(self) -> str:
-        """Its main text; the whole text where no main text is found, empty where there is none."""
+        """The main text; the whole text if no main text is found, empty if there is none."""
         return self._as("text").decode("utf-8")
 
     @property
     def markdown(self) -> str:
-        """The same, as Markdown."""
+        """The main text as Markdown."""
         return self._as("markdown").decode("utf-8")
 
     def warc(self) -> bytes:
-        """Its WARC record, one gzip member; of the ARC years converted."""
+        """Returns the WARC record as one gzip member; records of the ARC years are converted."""
         return self._as("warc")
 
     def json(self) -> dict[str, Any]:
-        """Texts, headers, links and the record's place."""
+        """Returns texts, headers, links and the location of the record."""
         import json
 
-        said: dict[str, Any] = json.loads(self._as("json"))
-        return said
+        document: dict[str, Any] = json.loads(self._as("json"))
+        return document
 
     def _as(self, form: Form) -> bytes:
         from cc_pipeline.export.one_page import rendered
@@ -205,8 +207,8 @@ class Page:
     def __repr__(self) -> str:
         captured = "time not known" if self.captured is None else f"{self.captured:%Y-%m-%d %H:%M:%S} UTC"
         status = "status not known" if self.status is None else f"status {self.status}"
-        shown = f"{self.url}, {self.crawl}, {captured}, {status}, digest {self.digest_check}"
-        return escape_controls(shown, one_line=True)
+        text = f"{self.url}, {self.crawl}, {captured}, {status}, digest {self.digest_check}"
+        return escape_controls(text, one_line=True)
 
     def _repr_html_(self) -> str:
         from cc_pipeline.errors import CcPipelineError
@@ -216,8 +218,8 @@ class Page:
             text = self.text
         except CcPipelineError as error:
             text = str(error)
-        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-        return f"<p>{html.escape(repr(self))}</p><p>{html.escape(shown)}</p>"
+        preview = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+        return f"<p>{html.escape(repr(self))}</p><p>{html.escape(preview)}</p>"
 
 
 #: Characters of a page's text that a notebook shows.

@@ -1,4 +1,4 @@
-"""Settings that belong to a home: what another choice costs, and making it."""
+"""Settings that belong to a home: reports the cost of another choice, and makes it."""
 
 from __future__ import annotations
 
@@ -11,53 +11,61 @@ from cc_pipeline.home import as_written, read_note
 from cc_pipeline.settings import CHOICES, PREFIX, Settings, in_environment, load_settings
 
 
-def as_the_home_has_it(found: Settings, *, yes: bool) -> Settings:
-    """The settings of a run, after asking where the environment and the home differ in what rows depend on.
+def as_the_home_has_it(settings: Settings, *, yes: bool) -> Settings:
+    """Returns the settings of a run. Asks first if the environment and the home differ in settings that decide rows.
 
-    Raises ``UserInputError`` where nobody agrees.
+    Raises ``UserInputError`` if nobody agrees.
     """
-    said = {name: text for name in CHOICES if (text := in_environment(name)) is not None}
-    note = read_note(found.home)
+    environment_texts = {name: text for name in CHOICES if (text := in_environment(name)) is not None}
+    note = read_note(settings.home)
     if note is None or not note.chosen:
-        return found
-    wanted = {name: value for name, value in read_choices(found, said).items() if note.chosen.get(name, value) != value}
-    return choose_anew(found, wanted, yes=yes) if wanted else found
+        return settings
+    changed_choices = {
+        name: value
+        for name, value in read_choices(settings, environment_texts).items()
+        if note.chosen.get(name, value) != value
+    }
+    return choose_anew(settings, changed_choices, yes=yes) if changed_choices else settings
 
 
-def choose_anew(found: Settings, wanted: Mapping[str, str | bool], *, yes: bool) -> Settings:
-    """Changes what belongs to the home, and gives the settings with it. Asks where pages would be parsed again."""
+def choose_anew(settings: Settings, choices: Mapping[str, str | bool], *, yes: bool) -> Settings:
+    """Changes settings that belong to the home and returns the new settings. Asks if pages would be parsed again."""
     from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
-    note = read_note(found.home)
+    note = read_note(settings.home)
     if note is None:
-        raise UserInputError(f"{found.home} is no home yet; set {PREFIX}… for its first run, which writes it down")
-    changes = {name: value for name, value in wanted.items() if getattr(found, name) != value}
-    pages = open_lake(found).pin("page_metadata").rows if changes else 0
-    words = "; ".join(
-        f"{name} is {as_written(getattr(found, name))} in this home, and {as_written(value)} is asked for"
+        raise UserInputError(f"{settings.home} is no home yet; set {PREFIX}… for its first run, which writes it down")
+    changes = {name: value for name, value in choices.items() if getattr(settings, name) != value}
+    pages = open_lake(settings).pin("page_metadata").rows if changes else 0
+    differences = "; ".join(
+        f"{name} is {as_written(getattr(settings, name))} in this home, and {as_written(value)} is asked for"
         for name, value in changes.items()
     )
     if pages and not yes:
-        again = f"{pages:,} pages would be parsed again, those of each target when it runs next"
+        consequence = f"{pages:,} pages would be parsed again, those of each target when it runs next"
         if "digest_policy" in changes:
-            again = f"the records of {pages:,} pages would be judged again, and their pages parsed"
-        if not voice().agrees(f"{words}: {again}. Change it?"):
+            consequence = f"the records of {pages:,} pages would be judged again, and their pages parsed"
+        if not voice().agrees(f"{differences}: {consequence}. Change it?"):
             names = " and ".join(f"{PREFIX}{name.upper()}" for name in changes)
-            raise UserInputError(f"{words}: {again}. Say --yes if that is meant, or unset {names} to go on as before")
-    chosen: Settings = replace(found, **dict(wanted))  # type: ignore[arg-type]  # names and kinds are those of CHOICES
-    with open_workspace(chosen) as workspace:
+            raise UserInputError(
+                f"{differences}: {consequence}. Say --yes if that is meant, or unset {names} to go on as before"
+            )
+    new_settings: Settings = replace(settings, **dict(choices))  # type: ignore[arg-type]  # names and kinds are those of CHOICES
+    with open_workspace(new_settings) as workspace:
         workspace.choose(anew=True)
     for name, value in changes.items():
         voice().answer(f"{name} is {as_written(value)} in this home from now on")
-    return chosen
+    return new_settings
 
 
-def read_choices(found: Settings, said: Mapping[str, str]) -> dict[str, str | bool]:
-    """What was written, as values. Raises ``UserInputError`` for a setting that is no choice of a home, or a value."""
-    odd = [name for name in said if name not in CHOICES]
-    if odd:
-        raise UserInputError(f"{odd[0]} does not belong to a home; set {PREFIX}{odd[0].upper()} (see docs/settings.md)")
-    environ = {PREFIX + name.upper(): text for name, text in said.items()}
+def read_choices(settings: Settings, texts: Mapping[str, str]) -> dict[str, str | bool]:
+    """Parses texts as values of settings. Raises ``UserInputError`` for a setting that does not belong to a home, and
+    for a value that cannot be used."""
+    unknown_names = [name for name in texts if name not in CHOICES]
+    if unknown_names:
+        name = unknown_names[0]
+        raise UserInputError(f"{name} does not belong to a home; set {PREFIX}{name.upper()} (see docs/settings.md)")
+    environ = {PREFIX + name.upper(): text for name, text in texts.items()}
     # read as for a home that has chosen nothing
-    fresh = load_settings(environ, home=str(found.home / "nothing"), source=found.source_text)
-    return {name: getattr(fresh, name) for name in said}
+    fresh = load_settings(environ, home=str(settings.home / "nothing"), source=settings.source_text)
+    return {name: getattr(fresh, name) for name in texts}

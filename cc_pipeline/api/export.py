@@ -1,4 +1,5 @@
-"""``export``: what a home has, in a file or folder that needs neither the home nor this pipeline."""
+"""The command ``export``: writes the data of a home to a file or folder that needs neither the home nor this
+program."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Export:
-    """What was handed on. ``path`` is the file or folder, ``files`` are all that were written, those beside it too.
-    ``rows`` say what is in it: of tables each with its rows and columns, of records how many of each crawl.
-    ``notes`` are the lines of the command."""
+    """A finished export. ``path`` is the file or folder, ``files`` are all files written, also those beside it.
+    ``rows`` counts the content: rows and columns of each table, or records of each crawl. ``notes`` are the lines of
+    the command."""
 
     path: Path
     files: tuple[Path, ...]
@@ -50,14 +51,20 @@ class Export:
 
     @property
     def _caption(self) -> str:
-        others = [str(file) for file in self.files if file != self.path]
-        beside = "" if not others else f", with {others[0]}" if len(others) == 1 else f", {len(self.files):,} files"
-        return "\n".join((f"{self.path}{beside}", *self.notes))
+        other_files = [str(file) for file in self.files if file != self.path]
+        extra_text = (
+            ""
+            if not other_files
+            else f", with {other_files[0]}"
+            if len(other_files) == 1
+            else f", {len(self.files):,} files"
+        )
+        return "\n".join((f"{self.path}{extra_text}", *self.notes))
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Who makes what is handed on, and where it will be found: for its papers."""
+    """The creator of an export and the URL where it will be found, for its documents."""
 
     creator: str = ""
     url: str = ""
@@ -80,40 +87,44 @@ def export(
     guard_formulas: bool = False,
     said: Said = NOBODY,
 ) -> Export:
-    """Writes what the home has to ``out``, in ``format`` or as its name says: published tables (some, or their rows of
-    some targets and crawls), one query, the Parquet files of a ``folder`` that this program wrote, or with a format of
-    records those of targets.
+    """Writes data of the home to ``out``, in ``format`` or the format of its name: published tables (all or ``tables``,
+    also only rows of some targets and crawls), one query, the Parquet files of a ``folder`` that this program wrote,
+    or, with a format of records, the records of targets.
 
-    Raises ``UserInputError`` for words that mean nothing or do not go together, ``EnvironmentFault`` where nothing was
-    published or the disk refuses, and ``Incomplete`` for records that lack planned captures unless they are
-    ``allow_missing``: the file is there, and the error's ``report`` is the ``Export``.
+    Raises ``UserInputError`` for arguments that are invalid or contradict each other, ``EnvironmentFault`` if nothing
+    was published or the disk refuses, and ``Incomplete`` if records lack planned captures and ``allow_missing`` is not
+    set: the file is there, and the error's ``report`` is the ``Export``.
     """
     if str(out) == STANDARD_INPUT:
         raise UserInputError("--out names a file or folder; to write rows to standard output: cc-pipeline sql --csv")
     formats = find_formats()
-    chosen = format or _format_of_name(out, formats)
-    checked_format(chosen, tuple(formats))
-    if sum(bool(one) for one in (tables, query, folder)) > 1:
+    format_name = format or _format_of_name(out, formats)
+    checked_format(format_name, tuple(formats))
+    if sum(bool(choice) for choice in (tables, query, folder)) > 1:
         raise UserInputError("choose one of --table, --query and --folder")
-    found = formats[chosen]
-    if isinstance(found, RecordFormat):
+    export_format = formats[format_name]
+    if isinstance(export_format, RecordFormat):
         if tables or query or folder:
-            raise UserInputError(f"--format {chosen} hands on records; it takes no --table, --query or --folder")
+            raise UserInputError(f"--format {format_name} hands on records; it takes no --table, --query or --folder")
         if not targets:
-            raise UserInputError(f"--format {chosen} hands on the records of targets: name some")
-        return _records(settings, out, found, targets, crawls, allow_missing, said)
-    if found.only_table:
+            raise UserInputError(f"--format {format_name} hands on the records of targets: name some")
+        return _records(settings, out, export_format, targets, crawls, allow_missing, said)
+    if export_format.only_table:
         if tables or folder:
-            raise UserInputError(f"--format {chosen} hands on {found.only_table}; it takes no --table and no --folder")
-        tables = () if query else (found.only_table,)
+            raise UserInputError(
+                f"--format {format_name} hands on {export_format.only_table}; it takes no --table and no --folder"
+            )
+        tables = () if query else (export_format.only_table,)
     if (query or folder) and (targets or crawls):
         raise UserInputError("targets and --crawl choose rows of tables; say it in the query instead")
-    return _rows(settings, out, chosen, found, targets, crawls, tables, query, folder, said, guarded=guard_formulas)
+    return _rows(
+        settings, out, format_name, export_format, targets, crawls, tables, query, folder, said, guarded=guard_formulas
+    )
 
 
 def _format_of_name(out: Path, formats: Mapping[str, ExportFormat]) -> str:
-    for name, each in formats.items():
-        if out.suffix.lower() in each.suffixes:
+    for name, export_format in formats.items():
+        if out.suffix.lower() in export_format.suffixes:
             return name
     raise UserInputError(f"the name {out.name!r} does not say a format; add --format {'|'.join(formats)}")
 
@@ -121,14 +132,14 @@ def _format_of_name(out: Path, formats: Mapping[str, ExportFormat]) -> str:
 def _rows(
     settings: Settings,
     out: Path,
-    chosen: str,
-    found: RowFormat,
+    format_name: str,
+    row_format: RowFormat,
     domains: Sequence[str],
     crawls: Sequence[str],
     tables: Sequence[str],
     query: str | None,
     folder: Path | None,
-    said: Said,
+    attribution: Said,
     *,
     guarded: bool,
 ) -> Export:
@@ -144,28 +155,28 @@ def _rows(
     slugs = [target.slug for target in targets]
     with _opened(settings, folder) as connection, scratch_beside(out) as scratch:
         table_files.bound_memory(connection, scratch)
-        asked = [GUARDED] if chosen == "csv" and guarded else []
+        filters = [GUARDED] if format_name == "csv" and guarded else []
         if crawls:
-            asked.append(f"crawls: {', '.join(crawls)}")
+            filters.append(f"crawls: {', '.join(crawls)}")
         selections: list[Selection]
         if folder is not None:
-            asked.append(f"folder: {folder.resolve().name}")
+            filters.append(f"folder: {folder.resolve().name}")
             selections = [table_files.select_query(connection, _query_of(folder), "rows")]
         elif query is not None:
             selections = [table_files.select_query(connection, query)]
-            asked.append(f"query: `{' '.join(selections[0].sql.split())}`")
+            filters.append(f"query: `{' '.join(selections[0].sql.split())}`")
         else:
             refuse_unknown(connection, settings, targets, domains)
             selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
-        about = About(f"{out.name}: pages of Common Crawl", said.creator, said.url)
+        card = About(f"{out.name}: pages of Common Crawl", attribution.creator, attribution.url)
         if folder is not None:
-            provenance = provenance_of(folder, asked)
+            provenance = provenance_of(folder, filters)
         else:
             with open_workspace(settings) as workspace:
-                provenance = gather(workspace, targets, crawl_ids(crawls), asked)
+                provenance = gather(workspace, targets, crawl_ids(crawls), filters)
             provenance = replace(provenance, published=table_files.published_at(connection))
-        request = RowsRequest(connection, selections, chosen, out, about, provenance, guarded)
-        written = found.write(request)
+        request = RowsRequest(connection, selections, format_name, out, card, provenance, guarded)
+        written = row_format.write(request)
     if not any(rows for _, rows, *_ in written.rows):
         voice().note(f"{out} has no rows" + (f": this home shows nothing of {', '.join(domains)}" if domains else ""))
     return _export_of(out, written)
@@ -174,11 +185,11 @@ def _rows(
 def _records(
     settings: Settings,
     out: Path,
-    found: RecordFormat,
+    record_format: RecordFormat,
     domains: Sequence[str],
     crawls: Sequence[str],
     allow_missing: bool,
-    said: Said,
+    attribution: Said,
 ) -> Export:
     from cc_pipeline.export.cards import About
     from cc_pipeline.export.format import RecordsRequest
@@ -196,14 +207,14 @@ def _records(
                 f"this home has no captures of {', '.join(domains)}",
                 f"Fetch them first: cc-pipeline run {domains[0]} --crawl …",
             )
-        about = About(f"{out.name}: records of Common Crawl", said.creator, said.url)
+        card = About(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
         provenance = gather(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
-        written = found.write(RecordsRequest(workspace, targets, chosen_crawls, out, about, provenance))
-    done = _export_of(out, written)
+        written = record_format.write(RecordsRequest(workspace, targets, chosen_crawls, out, card, provenance))
+    exported = _export_of(out, written)
     if written.incomplete is not None and not allow_missing:
-        written.incomplete.report = done
+        written.incomplete.report = exported
         raise written.incomplete
-    return done
+    return exported
 
 
 def _export_of(out: Path, written: Written) -> Export:
@@ -212,7 +223,7 @@ def _export_of(out: Path, written: Written) -> Export:
 
 @contextmanager
 def _opened(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnection]:
-    """The published file; of a folder of files nothing but DuckDB."""
+    """Opens the published file; for a folder of files an empty DuckDB database."""
 
     from cc_pipeline.lake.reading import open_settled
 
@@ -237,7 +248,7 @@ def _query_of(folder: Path) -> str:
 
 
 def counts_by_name(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> InMemoryRows:
-    """A name and counts."""
+    """Returns rows of a name and counts."""
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.int64() if place else pa.string()) for place, name in enumerate(names)])

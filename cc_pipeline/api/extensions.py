@@ -11,13 +11,14 @@ from cc_pipeline.settings import Settings
 
 
 def installed_extensions(settings: Settings) -> list[ListedExtension]:
-    """All installed extensions, those of this project first. Dagster is loaded."""
+    """Returns all installed extensions, those of this project first. Loads Dagster."""
     refuse_undefinable()
     return list_extensions(settings, _definitions_of)
 
 
 def refuse_undefinable() -> None:
-    """Refuses the extensions whose definitions Dagster does not take beside the core's, as the code location does."""
+    """Excludes the extensions whose definitions Dagster does not accept beside the core's, as the code location
+    does."""
     from cc_pipeline.defs.declared.build import everything
 
     with warnings.catch_warnings():

@@ -1,5 +1,5 @@
-"""What each function that people call from Python does beside its work: it refuses keywords that it does not have, and
-its errors advise keywords and methods where the command line advises flags and commands."""
+"""The wrapper of every public Python function: it rejects unknown keywords, and its errors advise keywords and methods
+where the command line advises flags and commands."""
 
 from __future__ import annotations
 
@@ -56,22 +56,26 @@ _FLAG: Final = re.compile(r"(?<![\w-])--(?P<name>[a-z][a-z-]*[a-z])")
 
 
 class WrongKeyword(UserInputError, TypeError):
-    """A keyword that the called function does not have."""
+    """The called function has no such keyword."""
 
 
 def public(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Makes ``function`` one that people call from Python. One with ``**`` takes settings by their names."""
+    """Makes ``function`` a public Python function. One with ``**`` takes settings by their names."""
     name = _called_as(function)
     parameters = inspect.signature(function).parameters.values()
-    keywords = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    takes_settings = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    keywords = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+    takes_settings = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
     @wraps(function)
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        for given in kwargs:
-            if given not in keywords and not (takes_settings and given in override_names()):
-                known = [one for one in keywords if one not in ("self", "home", "hearer")]
-                raise WrongKeyword(_wrong_keyword(name, given, known, takes_settings=takes_settings))
+        for keyword in kwargs:
+            if keyword not in keywords and not (takes_settings and keyword in override_names()):
+                allowed = [allowed_name for allowed_name in keywords if allowed_name not in ("self", "home", "hearer")]
+                raise WrongKeyword(_wrong_keyword(name, keyword, allowed, takes_settings=takes_settings))
         with advice_for_python():
             return function(*args, **kwargs)
 
@@ -80,7 +84,7 @@ def public(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 @contextmanager
 def advice_for_python() -> Iterator[None]:
-    """Puts the errors that leave the block into Python's words."""
+    """Rewrites the errors that leave the block for Python."""
     try:
         yield
     except EnvironmentFault as fault:
@@ -88,14 +92,14 @@ def advice_for_python() -> Iterator[None]:
         fault.args = (f"{fault.what}\n{fault.advice}" if fault.advice else fault.what,)
         raise
     except UserInputError as error:
-        error.args = tuple(in_python(one) if isinstance(one, str) else one for one in error.args)
+        error.args = tuple(in_python(argument) if isinstance(argument, str) else argument for argument in error.args)
         raise
 
 
 def in_python(text: str) -> str:
-    """A message with keywords and methods in the place of flags and commands. A command without a method stays."""
-    text = _RUN.sub(lambda found: _run_call(found["targets"], found["crawls"]), text)
-    text = _ADD_CAPTURES.sub(lambda found: f"home.add_captures({found['file']!r}, {found['name']!r})", text)
+    """Replaces flags and commands in a message by keywords and methods. A command without a method stays."""
+    text = _RUN.sub(lambda match: _run_call(match["targets"], match["crawls"]), text)
+    text = _ADD_CAPTURES.sub(lambda match: f"home.add_captures({match['file']!r}, {match['name']!r})", text)
     text = re.sub(r"cc-pipeline (run|sql)(?=[.,;):]| for these| then|$)", r"home.\1", text)
     parts, end = [], 0
     for command in _COMMAND.finditer(text):
@@ -105,29 +109,29 @@ def in_python(text: str) -> str:
 
 
 def _called_as(function: Callable[..., object]) -> str:
-    """The name that a person wrote: ``home.run``, ``cc_pipeline.open``, ``dataset``."""
+    """Returns the name that a person wrote: ``home.run``, ``cc_pipeline.open``, ``dataset``."""
     owner, _, name = function.__qualname__.rpartition(".")
     return f"home.{name}" if owner == "Home" else {"open_home": "cc_pipeline.open"}.get(name, name)
 
 
-def _wrong_keyword(name: str, given: str, known: Sequence[str], *, takes_settings: bool) -> str:
-    candidates = [*known, *override_names()] if takes_settings else known
-    near = get_close_matches(given, candidates, 1, 0.5)
-    others = f"it takes {', '.join(known)}" if known else "it takes none"
-    if given in override_names():
-        others += f"; the setting {given} is a keyword of cc_pipeline.open()"
+def _wrong_keyword(name: str, keyword: str, allowed: Sequence[str], *, takes_settings: bool) -> str:
+    candidates = [*allowed, *override_names()] if takes_settings else allowed
+    near = get_close_matches(keyword, candidates, 1, 0.5)
+    alternatives = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
+    if keyword in override_names():
+        alternatives += f"; the setting {keyword} is a keyword of cc_pipeline.open()"
     elif takes_settings:
-        others += ", and settings by their names (docs/settings.md)"
-    return f"{name}() has no keyword {given!r}; {f'did you mean {near[0]!r}? ' if near else ''}{others}"
+        alternatives += ", and settings by their names (docs/settings.md)"
+    return f"{name}() has no keyword {keyword!r}; {f'did you mean {near[0]!r}? ' if near else ''}{alternatives}"
 
 
 def _run_call(targets: str, crawls: str) -> str:
     try:
-        named = shlex.split(targets)
+        target_list = shlex.split(targets)
     except ValueError:
-        named = targets.split()
+        target_list = targets.split()
     ids = re.findall(_VALUES["crawl"], crawls)
-    return f"home.run({_one_or_list(named)}, {_one_or_list(ids)})"
+    return f"home.run({_one_or_list(target_list)}, {_one_or_list(ids)})"
 
 
 def _one_or_list(values: Sequence[str]) -> str:
@@ -149,11 +153,11 @@ def _keywords_in(text: str) -> str:
     for flag, value in _VALUES.items():
         pattern = rf"--{flag} ({value})(?: --{flag} (?:{value}))*"
         text = re.sub(pattern, partial(_keyword_with_values, flag), text)
-    return _FLAG.sub(lambda found: _keyword(found["name"]), text)
+    return _FLAG.sub(lambda match: _keyword(match["name"]), text)
 
 
-def _keyword_with_values(flag: str, found: re.Match[str]) -> str:
-    values = found[0].split()[1::2]
+def _keyword_with_values(flag: str, match: re.Match[str]) -> str:
+    values = match[0].split()[1::2]
     if flag == "home":
         return f"cc_pipeline.open({_quoted(values[0])})"
     if flag in _LISTS:

@@ -1,4 +1,4 @@
-"""Captures that a person names one by one, out of a file: checked, located where only URLs are known, and kept."""
+"""Captures that a person lists in a file: checks them, locates those with a URL only, and keeps them as a target."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ _MOST_NAMED: Final = 8
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AddedCaptures:
-    """What became of a file: the target its captures are now, how many that has by crawl, how they compare with those
-    of before, rows that could not be used, and captures of blocked sites, which no run fetches."""
+    """The result of reading a file of captures: the target that has them now, its captures by crawl (``held``), how
+    they compare with earlier ones (``counts``), rows that could not be used (``wrong``), and how many captures are of
+    ``blocked`` sites, which no run fetches."""
 
     target: Target
     held: Mapping[str, int]
@@ -46,18 +47,20 @@ class AddedCaptures:
     blocked: int
 
     def __repr__(self) -> str:
-        held = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
-        wrong = [f"row {row}: {why}" for row, why in self.wrong.first]
-        odd = [f"{count_of(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"] if self.wrong.count else []
+        counts_text = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
+        wrong = [f"row {row}: {reason}" for row, reason in self.wrong.first]
+        problems = (
+            [f"{count_of(self.wrong.count, 'row')} could not be used: {'; '.join(wrong)}"] if self.wrong.count else []
+        )
         blocked = [f"{count_of(self.blocked, 'capture')} of blocked sites"] if self.blocked else []
-        shown = (f"{self.target.definition}: {held or 'no captures'}", *odd, *blocked)
-        return "\n".join(escape_controls(line, one_line=True) for line in shown)
+        lines = (f"{self.target.definition}: {counts_text or 'no captures'}", *problems, *blocked)
+        return "\n".join(escape_controls(line, one_line=True) for line in lines)
 
     @property
     def run(self) -> str:
-        """The command that fetches them."""
+        """The command that fetches the captures."""
         crawls = [*self.held] if len(self.held) <= _MOST_NAMED else ["all"]
-        return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {one}' for one in crawls)}"
+        return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {crawl}' for crawl in crawls)}"
 
 
 def add_captures(
@@ -71,13 +74,13 @@ def add_captures(
     harvest: bool = False,
     yes: bool = False,
 ) -> AddedCaptures:
-    """Makes the captures that a file names (``-``: standard input) the target ``captures:NAME``; by default it has the
-    file's name. ``columns`` maps columns of a capture to the file's where they have names of their own.
+    """Makes the captures that a file lists (``-``: standard input) the target ``captures:NAME``; the default name is
+    that of the file. ``columns`` maps columns of a capture to the file's if they have other names.
 
-    Where the target has other captures already: ``extend`` adds to them, ``replace`` also takes away those that the
-    file does not name, and without either nothing is changed. Rows that name a URL and a time are looked up first,
-    which ``harvest`` may harvest crawls for, and ``yes`` agrees to the price of. Raises ``UserInputError``,
-    ``EnvironmentFault``, and ``DataFault`` for an index that cannot be read.
+    If the target has other captures already, ``extend`` adds to them and ``replace`` also removes those that the file
+    does not list; without either nothing is changed. Rows with a URL and a time are looked up first: ``harvest`` allows
+    harvesting crawls for it, ``yes`` agrees to the cost. Raises ``UserInputError``, ``EnvironmentFault``, and
+    ``DataFault`` for an index that cannot be read.
     """
     from cc_pipeline.extraction.blocked import blocked
     from cc_pipeline.harvesting.crawls import known_crawls
@@ -104,9 +107,9 @@ def add_captures(
             adding.add(captures)
 
         for chunk in read_chunks(path, columns or {}, wrong):
-            captures, asked = places.of(chunk)
+            captures, unlocated = places.of(chunk)
             take(captures)
-            by_url.add(asked)
+            by_url.add(unlocated)
         if by_url.rows:
             rows = by_url.by_crawl(wrong)
             _agree(workspace, by_url, rows, harvest=harvest, yes=yes)
@@ -115,18 +118,23 @@ def add_captures(
         by_crawl = adding.counts()
         counts = sum(by_crawl.values(), Counts())
         if not counts.both + counts.new:
-            why = "".join(f"; row {row}: {said}" for row, said in wrong.first[:3])
-            raise UserInputError(f"no row of {file} names a capture that can be had{why}")
-        known = bool(definitions(workspace.lake, [target.slug]))
-        if known and (counts.new or counts.gone or counts.changed) and not (extend or replace):
+            problems = "".join(f"; row {row}: {reason}" for row, reason in wrong.first[:3])
+            raise UserInputError(f"no row of {file} names a capture that can be had{problems}")
+        is_defined = bool(definitions(workspace.lake, [target.slug]))
+        if is_defined and (counts.new or counts.gone or counts.changed) and not (extend or replace):
             raise UserInputError(
                 f"{target.definition} has {counts.before:,} captures; {file} names {counts.new:,} others, and not "
                 f"{counts.gone:,} of them, and says other things of {counts.changed:,}. Nothing was changed: --add "
                 "takes the others too, --replace makes it what the file says, --name NAME keeps it apart"
             )
         adding.commit()
-        held = {crawl: one.new + (one.both if replace else one.before) for crawl, one in by_crawl.items()}
-        return AddedCaptures(target, {crawl: count for crawl, count in held.items() if count}, counts, wrong, out)
+        counts_by_crawl = {
+            crawl: crawl_counts.new + (crawl_counts.both if replace else crawl_counts.before)
+            for crawl, crawl_counts in by_crawl.items()
+        }
+        return AddedCaptures(
+            target, {crawl: count for crawl, count in counts_by_crawl.items() if count}, counts, wrong, out
+        )
 
 
 def _name_of(file: str) -> str:
@@ -136,7 +144,7 @@ def _name_of(file: str) -> str:
 
 
 def _spooled(folder: Path) -> Path:
-    """Standard input as a file: a Parquet file is read from its end."""
+    """Copies standard input to a file, since a Parquet file is read from its end."""
     path = folder / "standard-input"
     with path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
@@ -144,7 +152,7 @@ def _spooled(folder: Path) -> Path:
 
 
 def _knows(workspace: Workspace) -> Callable[[str], bool]:
-    """Whether the source has a crawl; one that is in no list is asked for."""
+    """Returns a function that tells whether the source has a crawl. A crawl that is in no list costs a request."""
     from cc_pipeline.harvesting.crawls import find_crawl
 
     def knows(crawl: str) -> bool:
@@ -177,22 +185,22 @@ def _asker(workspace: Workspace, *, harvest: bool) -> Ask:
 
 
 def _agree(workspace: Workspace, by_url: ByUrl, rows: OrderedRows, *, harvest: bool, yes: bool) -> None:
-    """Has somebody agree to what look-ups cost. Raises ``UserInputError`` above the limit where nobody does."""
+    """Asks whether the look-ups may cost so much. Raises ``UserInputError`` above the limit if nobody agrees."""
     from cc_pipeline.index.lookup import price_lookup
     from cc_pipeline.named_captures.by_url import target_of, together
 
     settings = workspace.settings
     requests = 0
-    for crawl, some in together(rows):
+    for crawl, group in together(rows):
         try:
             sources = sources_for(workspace, crawl, settings.via, harvest=harvest)
         except NoIndex:
             continue
-        price = price_lookup(crawl, settings.subsets, [target_of(some)], sources, via=settings.via)
+        price = price_lookup(crawl, settings.subsets, [target_of(group)], sources, via=settings.via)
         requests += price.requests
-    said = f"looking {by_url.rows:,} URLs up takes at most {requests:,} requests"
-    voice().notice(said)
+    estimate = f"looking {by_url.rows:,} URLs up takes at most {requests:,} requests"
+    voice().notice(estimate)
     if requests > settings.max_requests and not yes and not voice().agrees("Go on?"):
         raise UserInputError(
-            f"{said}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
         )

@@ -1,7 +1,7 @@
-"""A home, or none, asked from Python: ``cc_pipeline.open``.
+"""A home in Python: ``cc_pipeline.open``.
 
-A method has the name, the words, the errors and the limits of its command. Nothing heavy is loaded before it
-is needed: ``lookup`` and ``get`` import no Dagster and need no home.
+A method has the name, the words, the errors and the limits of its command. Nothing heavy is loaded before it is needed:
+``lookup`` and ``get`` import no Dagster and need no home.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _NO_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunReport:
-    """What a run did. ``rows`` has one for each crawl and target: ``change`` (new, updated, same, undone),
-    ``captures``, ``new`` ones, ``open`` (to be asked for again) and ``lost`` ones. ``notes`` are the lines of the
-    command; ``forgotten`` are new targets that were found nowhere, so not kept."""
+    """The result of a run. ``rows`` has one row for each crawl and target: ``change`` (new, updated, same, undone),
+    ``captures``, ``new`` ones, ``open`` (will be fetched again) and ``lost`` ones. ``notes`` are the lines of the
+    command. ``forgotten`` are new targets without any capture, which are not kept."""
 
     rows: InMemoryRows
     notes: tuple[str, ...]
@@ -55,30 +55,32 @@ class RunReport:
     @property
     def _caption(self) -> str:
         rows = list(self.rows)
-        captures, *others = (sum(row[name] for row in rows) for name in ("captures", "new", "open", "lost"))
-        counts = ", ".join(f"{count:,} {name}" for count, name in zip(others, ("new", "open", "lost"), strict=True))
-        forgotten = [f"{one} was found nowhere, and is not kept" for one in self.forgotten]
+        captures, *other_counts = (sum(row[name] for row in rows) for name in ("captures", "new", "open", "lost"))
+        counts = ", ".join(
+            f"{count:,} {name}" for count, name in zip(other_counts, ("new", "open", "lost"), strict=True)
+        )
+        forgotten = [f"{target} was found nowhere, and is not kept" for target in self.forgotten]
         return "\n".join((f"{count_of(captures, 'capture')}: {counts}", *self.notes, *forgotten))
 
 
 class Home:
     """A folder of captures, records and pages, and the source they come from.
 
-    ``settings`` are those of the environment and of what :func:`cc_pipeline.open` was given; ``voice`` hears what the
-    work has to say. Functions in the ``api`` module of an extension take a home.
+    ``settings`` come from the environment and the arguments of :func:`cc_pipeline.open`. ``voice`` receives the
+    messages of the work. Functions in the ``api`` module of an extension take a home.
     """
 
-    def __init__(self, home: str | Path | None, given: dict[str, Any], hearer: Voice) -> None:
+    def __init__(self, home: str | Path | None, overrides: dict[str, Any], reporter: Voice) -> None:
         self._named = None if home is None else str(home)
-        self._given = given
-        self.voice = hearer
-        self.settings: Settings = load_settings(home=self._named, **given)
+        self._given = overrides
+        self.voice = reporter
+        self.settings: Settings = load_settings(home=self._named, **overrides)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is held between two calls."""
+        """Does nothing: no resource is held between two calls."""
 
     def __repr__(self) -> str:
         return f"Home({str(self.settings.home)!r}, source={self.settings.source_text!r})"
@@ -99,11 +101,11 @@ class Home:
         columns: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> Captures:
-        """The captures of targets in crawls, in the cheapest index there is; nothing is asked until they are read.
+        """Returns the captures of targets in crawls, from the cheapest index. No index is asked before they are read.
 
-        ``target`` is what the commands take; ``match`` says how a bare address is meant. ``crawls`` are ids,
+        ``target`` is a target as the commands take it; ``match`` says how a bare address is meant. ``crawls`` are ids,
         ``newest``, ``all``, years or ranges. ``since`` and ``until`` are times as ``2018`` or ``2018-05-01``, ``where``
-        a condition (docs/targets.md). Raises ``UserInputError`` for words that mean nothing.
+        is a condition (docs/targets.md). Raises ``UserInputError`` for invalid arguments.
         """
         from cc_pipeline.api.asking import asked_in, without_a_home
         from cc_pipeline.api.captures import USUAL, Captures
@@ -111,11 +113,11 @@ class Home:
         from cc_pipeline.commoncrawl.filters import in_words, parse_condition
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
-        named = [target] if isinstance(target, str) else list(target)
+        texts = [target] if isinstance(target, str) else list(target)
         if match is not None and match not in _WRITTEN:
             raise UserInputError(no_such("match", str(match), _WRITTEN))
         if match is not None:
-            named = [f"{_WRITTEN[match]}{one}" for one in named]
+            texts = [f"{_WRITTEN[match]}{text}" for text in texts]
         parts = in_words(
             from_time=since, to_time=until, status=None if status is None else str(status), mime=mime, language=language
         )
@@ -126,7 +128,7 @@ class Home:
                 f"{wrong[0]!r} is not a column of a capture; these are: {', '.join(NAMED_CAPTURES.names)}"
             )
         settings = without_a_home(self._named, **self._given)
-        targets = read_targets(named, settings)
+        targets = read_targets(texts, settings)
 
         @contextmanager
         def ask() -> Iterator[Any]:
@@ -136,9 +138,9 @@ class Home:
             ):
                 yield question
 
-        asked_for = f"captures of {', '.join(named)} in {', '.join(_listed(crawls))}"
-        asked_for += f" where {condition}" if condition else ""
-        return Captures(ask, tuple(dict.fromkeys((*USUAL, *(columns or ())))), limit, asked_for)
+        description = f"captures of {', '.join(texts)} in {', '.join(_listed(crawls))}"
+        description += f" where {condition}" if condition else ""
+        return Captures(ask, tuple(dict.fromkeys((*USUAL, *(columns or ())))), limit, description)
 
     @public
     def get(
@@ -150,10 +152,10 @@ class Home:
         crawls: Crawls | None = None,
         most_crawls: int = 10,
     ) -> Page:
-        """One page: its newest capture, or the one nearest to ``at`` (a time as ``2019-05``, or a ``datetime``, naive
-        ones in UTC). Crawls are asked one after the other, the nearest first.
+        """Returns one page: its newest capture, or the one nearest to ``at`` (a time as ``2019-05``, or a ``datetime``,
+        naive ones in UTC). Crawls are asked one after the other, the nearest first.
 
-        Raises ``NotCaptured`` where none has it, or none ``within`` that time of ``at``.
+        Raises ``NotCaptured`` if no crawl has the page, or none ``within`` that time of ``at``.
         """
         from cc_pipeline.api.asking import crawls_named, without_a_home
         from cc_pipeline.api.captures import Page
@@ -170,9 +172,9 @@ class Home:
         settings = without_a_home(self._named, **self._given)
         start_parser(None, settings.extractor)
         with told_to(self.voice), open_workspace(settings) as workspace:
-            chosen = crawls_named(workspace, None if crawls is None else _listed(crawls))
-            found = nearest_capture(workspace, target, span, crawls=chosen, most_crawls=most_crawls)
-        page = Page(found, None, settings.extractor)
+            named_crawls = crawls_named(workspace, None if crawls is None else _listed(crawls))
+            nearest = nearest_capture(workspace, target, span, crawls=named_crawls, most_crawls=most_crawls)
+        page = Page(nearest, None, settings.extractor)
         if span is not None and page.captured is not None:
             page.distance = apart(span, (page.captured, page.captured))
         if within is not None and (page.distance is None or page.distance > within):
@@ -186,12 +188,12 @@ class Home:
     def run(
         self, targets: str | Sequence[str], crawls: Crawls = "newest", *, yes: bool = False, **choices: Any
     ) -> RunReport:
-        """Gets targets out of crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
+        """Extracts targets from crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
 
         ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``via="zipnum"``. ``yes``
-        agrees to a price above the settings' limits. A run that is done again does what is left.
-        Raises ``Incomplete`` when the source did not give everything (what came is here, and its ``report`` says what),
-        ``UserInputError`` for words that mean nothing and a price that nobody agreed to.
+        agrees to a cost above the limits of the settings. A repeated run does the remaining work. Raises ``Incomplete``
+        if the source did not return everything (the rest is stored, and the error's ``report`` has the details),
+        ``UserInputError`` for invalid arguments and for a cost that nobody agreed to.
         """
         from cc_pipeline.api.choices import as_the_home_has_it
         from cc_pipeline.api.materializing import run_targets
@@ -203,9 +205,9 @@ class Home:
         find_engine(settings.engine).check_ready(settings)
         parts: list[Part] = []
         with told_to(self.voice):
-            named = read_targets(_listed(targets), settings)
+            parsed_targets = read_targets(_listed(targets), settings)
             settings = as_the_home_has_it(settings, yes=yes)
-            troubles = run_targets(settings, _listed(crawls), named, yes=yes, told=parts.append)
+            troubles = run_targets(settings, _listed(crawls), parsed_targets, yes=yes, told=parts.append)
         report = _report(parts)
         for trouble in troubles:
             if isinstance(trouble, Incomplete):
@@ -224,8 +226,9 @@ class Home:
         replace: bool = False,
         yes: bool = False,
     ) -> AddedCaptures:
-        """Makes the captures that a file names the target ``captures:NAME``, as the command ``files captures`` does
-        (``extend`` is its ``--add``). Rows that cannot be used are in ``wrong`` of what it gives. Raises as it does."""
+        """Makes the captures that a file lists the target ``captures:NAME``, as the command ``files captures`` does
+        (``extend`` is its ``--add``). The result has rows that cannot be used in ``wrong``. Raises as the command
+        does."""
         from cc_pipeline.api.giving import add_captures
 
         settings = load_settings(home=self._named, **self._given)
@@ -234,21 +237,21 @@ class Home:
 
     @public
     def sql(self, query: str, parameters: Sequence[object] = ()) -> Answer:
-        """The rows of one query of what was published; ``?`` in it stands for ``parameters``. It is sent when the rows
-        are read."""
+        """Returns the rows of one query on the published tables; ``?`` in it stands for ``parameters``. The query is
+        sent when the rows are read."""
         from cc_pipeline.api.rows import Answer
 
         return Answer(self.settings, query, parameters)
 
     @public
     def tables(self) -> list[str]:
-        """The names of the published tables."""
+        """Returns the names of the published tables."""
         return [row["name"] for row in self.sql("SELECT name FROM (SHOW TABLES) ORDER BY name")]
 
     @public
     def extensions(self) -> InMemoryRows:
-        """The installed extensions: ``name``, ``state``, ``origin``, ``summary``, what each ``adds``, and of those
-        that are broken or lack libraries the ``problem``, with ``advice``."""
+        """Returns the installed extensions: ``name``, ``state``, ``origin``, ``summary``, what each ``adds``, and for
+        those that are broken or lack libraries the ``problem`` and the ``advice``."""
         from dataclasses import asdict
 
         import pyarrow as pa
@@ -259,23 +262,23 @@ class Home:
         texts = [(name, pa.string()) for name in ("name", "state", "origin", "summary", "problem", "advice")]
         schema = pa.schema([*texts[:4], ("adds", pa.list_(pa.string())), *texts[4:]])
         return InMemoryRows(
-            pa.Table.from_pylist([asdict(each) for each in installed_extensions(self.settings)], schema)
+            pa.Table.from_pylist([asdict(extension) for extension in installed_extensions(self.settings)], schema)
         )
 
     @public
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: Crawls = ()) -> Answer:
-        """A published table, or its rows of some targets and crawls. Raises ``UserInputError`` for a table that is
-        none, and a target that was not run here."""
+        """Returns a published table, or its rows of some targets and crawls. Raises ``UserInputError`` for an unknown
+        table, and for a target that was not run in this home."""
         from cc_pipeline.api.meaning import chosen_targets, crawl_ids, refuse_unknown
         from cc_pipeline.export.table_files import select_tables
         from cc_pipeline.lake.reading import open_answers
 
-        meant = chosen_targets(_listed(targets))
+        table_targets = chosen_targets(_listed(targets))
         with open_answers(self.settings) as connection:
-            refuse_unknown(connection, self.settings, meant)
-            slugs = [one.slug for one in meant]
-            [chosen] = select_tables(connection, [name], slugs, crawl_ids(_listed(crawls)))
-        return self.sql(chosen.sql)
+            refuse_unknown(connection, self.settings, table_targets)
+            slugs = [target.slug for target in table_targets]
+            [selection] = select_tables(connection, [name], slugs, crawl_ids(_listed(crawls)))
+        return self.sql(selection.sql)
 
     @public
     def export(
@@ -293,12 +296,12 @@ class Home:
         creator: str = "",
         url: str = "",
     ) -> Export:
-        """Hands on what this home has: a file or folder that needs neither the home nor this pipeline, with papers that
-        say where its rows came from. ``format`` (by default what the name says) and all else are the command's.
+        """Exports data of this home: a file or folder that needs neither the home nor this program, with documents on
+        the origin of its rows. ``format`` (default: that of the name) and the other arguments are those of the command.
 
-        Raises ``UserInputError`` for words that mean nothing or do not go together, ``EnvironmentFault`` where nothing
-        was published or the disk refuses, ``Incomplete`` for records that lack planned captures (the file is there, and
-        its ``report`` is the ``Export``).
+        Raises ``UserInputError`` for arguments that are invalid or contradict each other, ``EnvironmentFault`` if
+        nothing was published or the disk refuses, ``Incomplete`` if records lack planned captures (the file is there,
+        and the error's ``report`` is the ``Export``).
         """
         from cc_pipeline.api.export import Said, export
 
@@ -327,9 +330,9 @@ def open_home(
     hearer: Voice | None = None,
     **settings: Any,
 ) -> Home:
-    """A home to ask. ``home`` is its folder (default: ``CC_PIPELINE_HOME``, else ``data``), ``source`` the root of a
-    Common Crawl bucket (default: the one that the home remembers, else Common Crawl's), ``settings`` others of
-    docs/settings.md by name. Costs are told on standard error unless ``quiet``; ``hearer`` hears of them instead.
+    """Opens a home. ``home`` is its folder (default: ``CC_PIPELINE_HOME``, else ``data``), ``source`` the root of a
+    Common Crawl bucket (default: the source that the home remembers, else Common Crawl's), ``settings`` are others of
+    docs/settings.md by name. Costs are printed on standard error unless ``quiet``; a ``hearer`` receives them instead.
 
     Raises ``UserInputError`` for a value that cannot be used.
     """
@@ -337,7 +340,7 @@ def open_home(
 
 
 def _listed(texts: Crawls) -> list[str]:
-    """One or several texts as a list; a year may be a number."""
+    """Returns one or several texts as a list; a year may be a number."""
     return [str(texts)] if isinstance(texts, str | int) else [str(text) for text in texts]
 
 
@@ -357,17 +360,17 @@ def _report(parts: Sequence[Part]) -> RunReport:
     definitions = {target.slug: target.definition for part in parts for target in part.targets}
     rows = [
         {
-            "crawl": at.crawl,
-            "target": definitions[at.target],
-            "change": one.change,
-            "captures": one.after.captures,
-            "new": one.after.captures - one.before.captures,
+            "crawl": slice_.crawl,
+            "target": definitions[slice_.target],
+            "change": change.change,
+            "captures": change.after.captures,
+            "new": change.after.captures - change.before.captures,
             # what was not even planned is open too
-            "open": one.after.captures - one.after.fetched - one.after.lost,
-            "lost": one.after.lost,
+            "open": change.after.captures - change.after.fetched - change.after.lost,
+            "lost": change.after.lost,
         }
         for part in parts
-        for at, one in part.done.items()
+        for slice_, change in part.done.items()
     ]
     notes = tuple(dict.fromkeys(in_python(note) for part in parts for note in part.notes))
     forgotten = sorted({definitions[slug] for part in parts for slug in part.forgotten})

@@ -1,4 +1,4 @@
-"""The graph, materialized for targets in crawls through Dagster in this process."""
+"""Materializes the asset graph for targets in crawls through Dagster in this process."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ _FAILED_IN_A_ROW = 5
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a run did in some of its crawls: by slice, in the order of the crawls. ``forgotten`` are the slugs of new
-    targets that were found nowhere, so not kept. ``notes`` are lines for a person. ``is_held_back``: some of it was not
-    published. ``turn`` is its number among how many parts of the run; several make a summary at the end."""
+    """The result of a run in some of its crawls: changes by slice, in the order of the crawls. ``forgotten`` are the
+    slugs of new targets without any capture, which are not kept. ``notes`` are lines for a person. ``is_held_back``:
+    some slices were not published. ``turn`` is the number of this part and how many parts the run has; several parts
+    get a summary at the end."""
 
     settings: Settings
     targets: tuple[Target, ...]
@@ -72,63 +73,79 @@ def run_targets(
     yes: bool = False,
     told: Callable[[Part], object] = lambda part: None,
 ) -> list[EnvironmentFault]:
-    """Gets ``targets`` out of ``crawls`` (a person's words), from the index to pages, and publishes them.
+    """Extracts ``targets`` from ``crawls`` (a person's words), from the index to pages, and publishes them.
 
-    Of ``all``, a year or a range each crawl by itself, the newest first: its pages are there before the last index is
-    harvested. Of several such crawls pages are published when the last publication is older than the settings say, and
-    at the end. ``narrowed`` leaves crawls with those of the targets that are meant there. ``told`` hears of each part
-    when it is done. Gives why partitions failed; the others are published all the same. A crawl of several that cannot
-    be run at all is left, with a note, and the next one is run; the first fault given then names all that were left.
-    Raises as ``materialize``, and ``UserInputError`` for a price that nobody agreed to.
+    For ``all``, a year or a range, each crawl is run by itself, the newest first: its pages are there before the last
+    index is harvested. With several such crawls, pages are published when the last publication is older than the
+    settings say, and at the end. ``narrowed`` takes crawls and returns them with the targets to run there. ``told`` is
+    called with each finished part.
+
+    Returns why partitions failed; the others are published all the same. If one of several crawls cannot be run at all,
+    it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
+    Raises as ``materialize``, and ``UserInputError`` for a cost that nobody agreed to.
     """
-    chosen, one_by_one = _meant(settings, crawls, targets)
-    asked = [(chosen, targets)] if narrowed is None else narrowed(chosen)
-    if one_by_one:
-        here = _given_in(settings, targets)
-        each_crawl = [((one,), _there(one, some, here)) for crawls, some in asked for one in crawls]
-        asked = [(crawls, some) for crawls, some in each_crawl if some]
+    crawl_ids, is_sequential = _meant(settings, crawls, targets)
+    groups = [(crawl_ids, targets)] if narrowed is None else narrowed(crawl_ids)
+    if is_sequential:
+        crawls_by_target = _given_in(settings, targets)
+        each_crawl = [
+            ((crawl_id,), _there(crawl_id, group_targets, crawls_by_target))
+            for crawls, group_targets in groups
+            for crawl_id in crawls
+        ]
+        groups = [(crawls, group_targets) for crawls, group_targets in each_crawl if group_targets]
     priced: dict[Slice, FetchPrice] = {}
     unfound: dict[str, list[Slice]] = {}
     # a target may name the subsets that it is asked in
-    each = [
-        (crawls, replace(settings, subsets=subsets), mine)
-        for crawls, some in asked
-        for subsets, mine in by_subsets(some, settings.subsets).items()
+    run_parts = [
+        (crawls, replace(settings, subsets=subsets), part_targets)
+        for crawls, group_targets in groups
+        for subsets, part_targets in by_subsets(group_targets, settings.subsets).items()
     ]
     troubles: list[EnvironmentFault] = []
-    left: dict[str, EnvironmentFault] = {}
+    failed_crawls: dict[str, EnvironmentFault] = {}
     failed_in_a_row = 0
-    for number, (crawls, own, mine) in enumerate(each, start=1):
+    for number, (crawls, part_settings, part_targets) in enumerate(run_parts, start=1):
         # a target of which a crawl was not asked may be there
-        is_last = number == len(each) and not left
-        turn = (number, len(each)) if one_by_one else (1, 1)
+        is_last = number == len(run_parts) and not failed_crawls
+        position = (number, len(run_parts)) if is_sequential else (1, 1)
         try:
-            part, trouble = _part(own, crawls, mine, priced, (unfound, is_last), turn=turn, yes=yes)
+            part, trouble = _part(
+                part_settings, crawls, part_targets, priced, (unfound, is_last), turn=position, yes=yes
+            )
         except NotPublished:
-            if not one_by_one:
+            if not is_sequential:
                 raise
             voice().note(f"{', '.join(crawls)} is announced and not published yet; it is left out")
             continue
         except EnvironmentFault as fault:
-            if not one_by_one or len(each) == 1 or isinstance(fault, PlaceFault):
+            if not is_sequential or len(run_parts) == 1 or isinstance(fault, PlaceFault):
                 raise
-            left |= dict.fromkeys(crawls, fault)
+            failed_crawls |= dict.fromkeys(crawls, fault)
             failed_in_a_row += 1
             voice().note(f"{', '.join(crawls)} could not be run and is left: {fault.what}")
             if isinstance(fault, NotNow) or failed_in_a_row == _FAILED_IN_A_ROW:
-                left |= {crawl: left.get(crawl, fault) for some, _, _ in each[number:] for crawl in some}
+                failed_crawls |= {
+                    crawl: failed_crawls.get(crawl, fault)
+                    for group_crawls, _, _ in run_parts[number:]
+                    for crawl in group_crawls
+                }
                 break
             continue
         failed_in_a_row = 0
         told(part)
         troubles += [trouble] if trouble else []
-    if one_by_one and len(each) > 1:
+    if is_sequential and len(run_parts) > 1:
         _publish(settings)
-    return [_crawls_left(left, {crawl for some, _, _ in each for crawl in some}), *troubles] if left else troubles
+    return (
+        [_crawls_left(failed_crawls, {crawl for group_crawls, _, _ in run_parts for crawl in group_crawls}), *troubles]
+        if failed_crawls
+        else troubles
+    )
 
 
 def _publish(settings: Settings) -> None:
-    """Publishes what several parts of a run made and none of them published."""
+    """Publishes the results of several parts of a run, if none of the parts published them."""
     from cc_pipeline.workspace.workspace import open_workspace
 
     with room_in(settings.home), open_workspace(settings) as workspace:
@@ -138,20 +155,23 @@ def _publish(settings: Settings) -> None:
             step("cc.duckdb", launcher.publish_what_is_new, aside=False)
 
 
-def _crawls_left(left: Mapping[str, EnvironmentFault], asked: Collection[str]) -> EnvironmentFault:
-    """The fault of a run that left crawls: incomplete where that is all that each of them was."""
-    first = next(iter(left.values()))
-    faults = left.values()
+def _crawls_left(
+    faults_by_crawl: Mapping[str, EnvironmentFault], requested_crawls: Collection[str]
+) -> EnvironmentFault:
+    """Returns the fault of a run that left crawls. It is ``Incomplete`` only if the fault of each crawl was."""
+    first = next(iter(faults_by_crawl.values()))
+    faults = faults_by_crawl.values()
     family = EnvironmentFault if not all(isinstance(fault, Incomplete) for fault in faults) else Incomplete
     family = NotNow if any(isinstance(fault, NotNow) for fault in faults) else family
     return family(
-        f"{len(left):,} of {len(asked):,} crawls were left: {', '.join(left)}. The first: {first.what}",
-        f"The others are published. Run it again for these: -c {' -c '.join(left)}. {first.advice}",
+        f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were left: {', '.join(faults_by_crawl)}. "
+        f"The first: {first.what}",
+        f"The others are published. Run it again for these: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
     )
 
 
 def _given_in(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Collection[str]]:
-    """The crawls of each of ``targets`` whose captures somebody named one by one."""
+    """Returns the crawls of each of ``targets`` whose captures a person listed."""
     from cc_pipeline.named_captures.adding import given_in
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -161,18 +181,21 @@ def _given_in(settings: Settings, targets: Sequence[Target]) -> Mapping[str, Col
         return given_in(workspace.lake)
 
 
-def _there(crawl: str, targets: Sequence[Target], given: Mapping[str, Collection[str]]) -> tuple[Target, ...]:
-    """Those of ``targets`` that may have captures in a crawl: others were given by name."""
+def _there(
+    crawl: str, targets: Sequence[Target], crawls_by_target: Mapping[str, Collection[str]]
+) -> tuple[Target, ...]:
+    """Returns the targets that may have captures in a crawl. Targets with listed captures have them in their crawls
+    only."""
     return tuple(
         target
         for target in targets
-        if target.kind != GIVEN_KIND or crawl in given.get(target.slug.partition(WHERE_SLUG)[0], ())
+        if target.kind != GIVEN_KIND or crawl in crawls_by_target.get(target.slug.partition(WHERE_SLUG)[0], ())
     )
 
 
 def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) -> tuple[tuple[str, ...], bool]:
-    """The crawls that a person named, and whether ``all``, a year or a range is among them: then after an estimate of
-    what their indexes cost, to which somebody has to agree above the limit of the settings."""
+    """Returns the crawls that a person named, and whether ``all``, a year or a range is among them. In that case it
+    reports the estimated cost of their indexes first. Above the limit of the settings somebody has to agree."""
     from cc_pipeline.api.asking import needs_harvest
     from cc_pipeline.commoncrawl.crawls import is_selection
     from cc_pipeline.workspace.workspace import open_workspace
@@ -183,15 +206,15 @@ def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) 
     with open_workspace(settings) as workspace:
         crawls = resolve_crawls(workspace, texts)
         indexed = any(target.kind != GIVEN_KIND for target in targets)
-        fresh = [one for one in crawls if indexed and needs_harvest(workspace, one)]
+        fresh = [crawl for crawl in crawls if indexed and needs_harvest(workspace, crawl)]
     requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
-    said = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
+    estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
-        said += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
-    voice().notice(f"{said}; what a fetch costs is known after each look-up")
+        estimate += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
+    voice().notice(f"{estimate}; what a fetch costs is known after each look-up")
     if requests > settings.max_requests and not voice().agrees("Go on?"):
         raise UserInputError(
-            f"{said}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
         )
     return tuple(crawls), True
 
@@ -206,43 +229,46 @@ def _part(
     turn: tuple[int, int],
     yes: bool,
 ) -> tuple[Part, EnvironmentFault | None]:
-    """Runs the graph; gives what was done and why partitions failed, if some did. ``priced`` is what other parts'
-    fetches cost and grows by those of this one; ``unfound`` and ``turn`` are as for :func:`materialize`."""
+    """Runs the graph; returns the result and why partitions failed, if some did. ``priced`` is the cost of the fetches
+    of other parts; the fetches of this part are added to it. ``unfound`` and ``turn`` are as for
+    :func:`materialize`."""
     started = time.monotonic()
     notes: list[str] = []
-    done: dict[Slice, Done] = {}
+    changes: dict[Slice, Done] = {}
     forgotten: set[str] = set()
-    held_back: list[EnvironmentFault] = []
+    withheld: list[EnvironmentFault] = []
 
-    def note_what_was_done(
-        workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], gone: Sequence[str]
+    def collect_notes(
+        workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], removed: Sequence[str]
     ) -> None:
         from cc_pipeline.extraction.blocked import blocked
         from cc_pipeline.extraction.crawl_plan import done_between
 
-        done.update(done_between(before, after))
-        held_back.extend(_held_back(workspace, done))
+        changes.update(done_between(before, after))
+        withheld.extend(_held_back(workspace, changes))
         priced.update(workspace.priced)
-        forgotten.update(gone)
+        forgotten.update(removed)
         notes.extend(blocked(workspace).said(targets))
         if answers := workspace.shared_answers:
-            told = ", ".join(f"{count:,} from {place}" for place, count in answers.items())
-            notes.append(f"answers to requests for records, which are shared with the official mirror: {told}")
-        if changed := list(dict.fromkeys(at.crawl for at, one in done.items() if one.change != "same")):
+            counts_text = ", ".join(f"{count:,} from {place}" for place, count in answers.items())
+            notes.append(f"answers to requests for records, which are shared with the official mirror: {counts_text}")
+        if changed := list(
+            dict.fromkeys(changed_slice.crawl for changed_slice, change in changes.items() if change.change != "same")
+        ):
             from cc_pipeline.checks.left_out import subsets_not_asked_for
             from cc_pipeline.extraction.lookup_notes import gap_notes
 
             notes.extend(gap_notes(workspace, changed, targets))
-            if any(one.change == "new" for one in done.values()):
-                beside = (slices for plan in after for slices in plan.asked.beside.values())
-                held = {slice_.subset for slices in beside for slice_ in slices}
-                notes.extend(subsets_not_asked_for(workspace, changed, targets, held))
+            if any(change.change == "new" for change in changes.values()):
+                other_slices = (slices for plan in after for slices in plan.asked.beside.values())
+                stored_subsets = {slice_.subset for slices in other_slices for slice_ in slices}
+                notes.extend(subsets_not_asked_for(workspace, changed, targets, stored_subsets))
 
     trouble = materialize(
         settings,
         crawls,
         targets,
-        note_what_was_done,
+        collect_notes,
         short_ways=True,
         yes=yes,
         priced=priced,
@@ -251,21 +277,28 @@ def _part(
     )
     seconds = time.monotonic() - started
     part = Part(
-        settings, tuple(targets), done, frozenset(forgotten), tuple(notes), bool(held_back), turn=turn, seconds=seconds
+        settings,
+        tuple(targets),
+        changes,
+        frozenset(forgotten),
+        tuple(notes),
+        bool(withheld),
+        turn=turn,
+        seconds=seconds,
     )
-    return part, trouble or next(iter(held_back), None)
+    return part, trouble or next(iter(withheld), None)
 
 
-def _held_back(workspace: Workspace, done: Collection[Slice]) -> list[EnvironmentFault]:
-    """Why some of the partitions ``done`` were not published, if any were not."""
+def _held_back(workspace: Workspace, slices: Collection[Slice]) -> list[EnvironmentFault]:
+    """Returns why some of the partitions of ``slices`` were not published; empty if all were."""
     from cc_pipeline.checks.outputs import held_back_verdict
     from cc_pipeline.checks.scope import key_of
 
     if workspace.settings.publish == "none":
         return []
-    found = held_back_verdict(workspace)
-    mine = {*map(key_of, done)} & {*found.wrong}
-    return [EnvironmentFault(found.message, found.advice)] if mine else []
+    verdict = held_back_verdict(workspace)
+    withheld_keys = {*map(key_of, slices)} & {*verdict.wrong}
+    return [EnvironmentFault(verdict.message, verdict.advice)] if withheld_keys else []
 
 
 def materialize(
@@ -282,22 +315,25 @@ def materialize(
     unfound: tuple[dict[str, list[Slice]], bool] | None = None,
     turn: tuple[int, int] = (1, 1),
 ) -> EnvironmentFault | None:
-    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run; nothing of it where nothing
-    is to be done.
+    """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run. Runs nothing if nothing is to
+    be done.
 
-    Gives why partitions failed, if some did (``Incomplete`` where the source did not give all): the others, and what
-    came of these, are published all the same. ``afterwards`` is called with the workspace of the runs, still open, how
-    the targets stood before and stand now, a look a crawl, and which were not kept. With ``short_ways`` a crawl is not
-    harvested for a few targets that another index finds with less. ``yes`` agrees to the price of an index that has to
-    be built first.
-    ``priced`` is what the command's other fetches cost: all of them count together. ``unfound`` are targets that are
-    new by the command and have no capture in its crawls until now, and whether these crawls are its last: then they
-    are not kept. ``turn`` is the number of these crawls among how many such parts of a command. With several, its steps
-    are details, and it publishes only when the last publication is older than the settings say.
+    Returns why partitions failed, if some did (``Incomplete`` if the source did not return everything). All other
+    partitions, and what was fetched of these, are published all the same.
+
+    - ``afterwards`` is called with the open workspace, the plans of each crawl before and after, and the targets that
+      were not kept.
+    - ``short_ways``: a crawl is not harvested for a few targets that another index finds with fewer requests.
+    - ``yes`` agrees to the cost of an index that has to be built first.
+    - ``priced`` is the cost of the command's other fetches: all of them count together.
+    - ``unfound`` are targets that are new in this command and have no capture yet, and whether these crawls are the
+      last ones: then targets without captures are not kept.
+    - ``turn`` is the number of these crawls and how many such parts the command has. With several parts, the steps are
+      details, and a part publishes only when the last publication is older than the settings say.
     """
     trouble: EnvironmentFault | None = None
     briefly = turn[1] > 1
-    tell = voice().detail if briefly else voice().answer
+    show_line = voice().detail if briefly else voice().answer
     from cc_pipeline.extraction.crawl_plan import look, planned_with_new_indexes
     from cc_pipeline.extraction.shortest import lacking, said
     from cc_pipeline.extraction.shortest import short_ways as ways_of
@@ -316,51 +352,51 @@ def materialize(
         if briefly:
             progress.report("crawls", turn[0] - 1, turn[1], f"{crawls[0]} is number {turn[0]} of {turn[1]}")
         # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
-        chosen = resolve_crawls(workspace, crawls)
+        crawl_ids = resolve_crawls(workspace, crawls)
         # a home is claimed for its source with the first look at its tables, so the source has to answer before
         for line in sentences(find_new_miscounts(settings, workspace.lake)):
             voice().note(f"{line}. {MAKE_AGAIN}")
         from cc_pipeline.defs.launch import Launcher
 
-        def looks() -> list[CrawlPlan]:
-            return [look(workspace, crawl, slugs) for crawl in chosen]
+        def plan_crawls() -> list[CrawlPlan]:
+            return [look(workspace, crawl, slugs) for crawl in crawl_ids]
 
         launcher = stack.enter_context(Launcher(workspace))
-        launcher.refuse_too_many(chosen, targets)
+        launcher.refuse_too_many(crawl_ids, targets)
         step("crawls", launcher.list_new_crawls, aside=False, briefly=briefly)
-        launcher.add_targets(targets, chosen)
+        launcher.add_targets(targets, crawl_ids)
         build_indexes(launcher, to_build, aside=False)
         say_damage(workspace, to_build)
         with workspace.lake.still():
-            before = now = looks()
+            before = now = plan_crawls()
             if short_ways:
                 workspace.short_ways.update(ways_of(workspace, before, targets))
         if short_ways:
             for line in said(workspace.short_ways):
-                tell(line)
+                show_line(line)
         harvested: list[object] = []
         unanswered: set[str] = set()
-        others = [crawl for crawl in chosen if indexed and crawl not in workspace.short_ways]
+        indexed_crawls = [crawl for crawl in crawl_ids if indexed and crawl not in workspace.short_ways]
         try:
-            whole = despite_gaps(
+            is_complete = despite_gaps(
                 lambda: step(
                     "index",
-                    lambda: harvested.extend(launcher.harvest_what_is_new(others)),
+                    lambda: harvested.extend(launcher.harvest_what_is_new(indexed_crawls)),
                     aside=False,
                     briefly=briefly,
                 )
             )
         except NotNow as refusal:
-            whole = False
+            is_complete = False
             if not short_ways:
                 raise
-            now = [planned_with_new_indexes(workspace, one) for one in before]
+            now = [planned_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
             _answer_all_the_same(workspace, now, targets, refusal)
             unanswered = lacking(now, workspace.short_ways)
             trouble = refusal if unanswered else None
-        if harvested or not whole:
-            now = [planned_with_new_indexes(workspace, one) for one in before]
-        answered = [crawl for crawl in chosen if crawl not in unanswered]
+        if harvested or not is_complete:
+            now = [planned_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
+        answered = [crawl for crawl in crawl_ids if crawl not in unanswered]
         runs: list[object] = []
         try:
             step("pages", lambda: runs.extend(launcher.extract(answered, targets, now)), aside=False, briefly=briefly)
@@ -371,7 +407,7 @@ def materialize(
         # where no run was started or waited for, all is as it was found
         if runs or trouble or launcher.has_waited:
             with workspace.lake.still():
-                after = looks()
+                after = plan_crawls()
         else:
             after = now
         forgotten = _forget_unfound(launcher, workspace, after, *unfound) if unfound else []
@@ -385,42 +421,49 @@ def materialize(
 def _is_publication_old(workspace: Workspace) -> bool:
     from cc_pipeline.publish.publish import behind
 
-    found = behind(workspace)
-    return found is not None and found.longer_than(workspace.settings.publish_every)
+    lag = behind(workspace)
+    return lag is not None and lag.longer_than(workspace.settings.publish_every)
 
 
 def _forget_unfound(
-    launcher: Launcher, workspace: Workspace, looks: Sequence[CrawlPlan], unfound: dict[str, list[Slice]], last: bool
+    launcher: Launcher,
+    workspace: Workspace,
+    crawl_plans: Sequence[CrawlPlan],
+    unfound: dict[str, list[Slice]],
+    last: bool,
 ) -> list[str]:
-    """Adds to ``unfound`` what these crawls have of it, and takes away, after the ``last`` of them, what none has."""
-    from cc_pipeline.defs.purging import forget_unfound
-
+    """Adds to ``unfound`` the slices that these crawls have of it. After the ``last`` crawls it removes targets without
+    any capture."""
     unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
     for slug in [*unfound]:
-        here = [one for one in looks if slug in one.asked.for_]
-        if all(one.found_nothing(slug) for one in here):
-            unfound[slug] += [slice_ for one in here for slice_ in one.asked.for_[slug]]
+        target_plans = [crawl_plan for crawl_plan in crawl_plans if slug in crawl_plan.asked.for_]
+        if all(crawl_plan.found_nothing(slug) for crawl_plan in target_plans):
+            unfound[slug] += [slice_ for crawl_plan in target_plans for slice_ in crawl_plan.asked.for_[slug]]
         else:
             del unfound[slug]
-    return forget_unfound(workspace, launcher.instance, unfound) if last and unfound else []
+    if not last or not unfound:
+        return []
+    from cc_pipeline.defs.purging import forget_unfound
+
+    return forget_unfound(workspace, launcher.instance, unfound)
 
 
 def _answer_all_the_same(
-    workspace: Workspace, looks: Sequence[CrawlPlan], targets: Sequence[Target], refusal: NotNow
+    workspace: Workspace, crawl_plans: Sequence[CrawlPlan], targets: Sequence[Target], refusal: NotNow
 ) -> None:
-    """Has the URL index asked for what a refused harvest was for. Raises ``refusal`` where that is no way, or refused
-    as well."""
+    """Uses the URL index in place of a refused harvest. Raises ``refusal`` if no other index is available, or if that
+    is refused too."""
     from cc_pipeline.extraction.shortest import said, short_ways
 
     try:
-        found = short_ways(workspace, looks, targets, refused=True)
+        index_choices = short_ways(workspace, crawl_plans, targets, refused=True)
     except EnvironmentFault:
         raise refusal from None
-    if not found:
+    if not index_choices:
         raise refusal
     voice().note(refusal.what)
-    workspace.short_ways.update(found)
-    for line in said(found):
+    workspace.short_ways.update(index_choices)
+    for line in said(index_choices):
         voice().answer(line)
 
 
@@ -432,8 +475,8 @@ def room_in(home: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, DBAPIError) as error:
-        what = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
+        problem = "the disk is full" if disk_is_full(error) else str(error).partition("\n")[0]
         raise PlaceFault(
-            f"the state in {home} cannot be written: {what}",
+            f"the state in {home} cannot be written: {problem}",
             "Free some space, or check the folder's permissions. Then run it again: what was committed before stays.",
         ) from error

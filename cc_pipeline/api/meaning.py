@@ -1,5 +1,4 @@
-"""What a person meant by their words: targets as text, in files or on standard input; names mistyped; what a home knows
-of them."""
+"""Interprets user input: targets as text, in files or on standard input; mistyped names; targets that a home knows."""
 
 from __future__ import annotations
 
@@ -37,11 +36,11 @@ STANDARD_INPUT = "-"
 _NAMED_BRINGERS = 3
 
 
-def meant(host: str, known: Iterable[str]) -> str | None:
-    """The name of ``known`` that is most like ``host``, else ``host`` with a common ending that its own is like."""
+def meant(host: str, known_hosts: Iterable[str]) -> str | None:
+    """Returns the name of ``known_hosts`` most like ``host``, else ``host`` with a common ending like its own."""
     from cc_pipeline.commoncrawl.domains import has_known_suffix
 
-    near = get_close_matches(host, [name for name in known if name != host], 1, _ALIKE)
+    near = get_close_matches(host, [name for name in known_hosts if name != host], 1, _ALIKE)
     if near:
         return near[0]
     stem, _, ending = host.rpartition(".")
@@ -50,7 +49,7 @@ def meant(host: str, known: Iterable[str]) -> str | None:
 
 
 def found_before(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
-    """Those of the targets that this home has captures of in any crawl: no typos, and not to be forgotten."""
+    """Returns the targets that this home has captures of in any crawl. They are no typos and must be kept."""
     import duckdb
 
     from cc_pipeline.lake.reading import open_settled
@@ -59,15 +58,16 @@ def found_before(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
         return frozenset()
     try:
         with open_settled(settings) as connection:
-            asked = "SELECT DISTINCT target FROM lookups WHERE captures > 0 AND target IN (SELECT unnest(?))"
-            return frozenset(row[0] for row in connection.execute(asked, [list(slugs)]).fetchall())
+            query = "SELECT DISTINCT target FROM lookups WHERE captures > 0 AND target IN (SELECT unnest(?))"
+            return frozenset(row[0] for row in connection.execute(query, [list(slugs)]).fetchall())
     except (CcPipelineError, duckdb.Error):
         return frozenset()
 
 
 @lru_cache(maxsize=1)
 def known_names(settings: Settings) -> tuple[str, ...]:
-    """Names of the home's watch list and targets, and domains it has pages of; what cannot be read is left out."""
+    """Returns names of the watch list and of targets, and domains with pages in the home. Unreadable sources are left
+    out."""
     import duckdb
 
     from cc_pipeline.automation import watch_list
@@ -76,75 +76,77 @@ def known_names(settings: Settings) -> tuple[str, ...]:
     names: dict[str, None] = {}
     try:
         for target in watch_list.read(settings.watch_list_path):
-            names.update(dict.fromkeys(one.value for one in (target.members or (target,))))
+            names.update(dict.fromkeys(member.value for member in (target.members or (target,))))
         with open_settled(settings) as connection:
-            asked = (
+            query = (
                 "SELECT slug FROM targets WHERE kind = 'domain' AND slug = definition UNION "
                 "SELECT DISTINCT domain FROM page_metadata LIMIT ?"
             )
-            names.update((row[0], None) for row in connection.execute(asked, [_MOST_COMPARED]).fetchall())
+            names.update((row[0], None) for row in connection.execute(query, [_MOST_COMPARED]).fetchall())
     except (CcPipelineError, duckdb.Error):
         pass
     return tuple(name for name in names if name)[:_MOST_COMPARED]
 
 
-def guesses(settings: Settings, nowhere: Sequence[Target], beside: Sequence[str] = ()) -> Iterator[tuple[Target, str]]:
-    """The first of the targets that were found ``nowhere`` with the known name that each may be a mistyping of, where
-    there is one. ``beside`` are names that were found."""
-    mistyped = {name for target in nowhere for name in (target.value, target.slug)}
-    known = [name for name in (*beside, *known_names(settings)) if name not in mistyped]
-    for target in nowhere[:_MOST_GUESSED]:
-        if target.place is not None and (guess := meant(target.place.host, known)) is not None:
+def guesses(
+    settings: Settings, unfound: Sequence[Target], found_names: Sequence[str] = ()
+) -> Iterator[tuple[Target, str]]:
+    """Yields the first targets of ``unfound``, each with the known name that it may be a mistyping of, if there is one.
+    ``found_names`` are names that were found."""
+    mistyped = {name for target in unfound for name in (target.value, target.slug)}
+    name_pool = [name for name in (*found_names, *known_names(settings)) if name not in mistyped]
+    for target in unfound[:_MOST_GUESSED]:
+        if target.place is not None and (guess := meant(target.place.host, name_pool)) is not None:
             yield target, guess
 
 
-def read_targets(given: Sequence[str], settings: Settings, folder: Path | None = None) -> tuple[Target, ...]:
-    """The targets that a person named, each once: as text, as ``@FILE``, or as ``-`` for standard input.
+def read_targets(texts: Sequence[str], settings: Settings, folder: Path | None = None) -> tuple[Target, ...]:
+    """Returns the targets that a person named, each once: as text, as ``@FILE``, or as ``-`` for standard input.
 
-    A list has a target a line; comments and blank lines are skipped. ``folder`` is where the files of sets lie (for a
-    list in a file: beside it), by default where the command runs. Raises ``UserInputError`` naming each wrong line with
-    its number, for a set that two lines define differently, and for domains under a suffix that nobody sells; nothing
-    was looked up or written then.
+    A list has one target per line; comments and blank lines are skipped. ``folder`` is the folder of the files of sets
+    (for a list in a file: the folder of the list), by default the current one. Raises ``UserInputError`` with the
+    number of each wrong line, for a set that two lines define differently, and for domains under an unknown suffix.
+    Nothing was looked up or written then.
     """
     from cc_pipeline.commoncrawl.target_text import parse_target
 
-    here = folder or Path.cwd()
-    found: dict[str, Target] = {}
+    base_folder = folder or Path.cwd()
+    targets: dict[str, Target] = {}
     wrong: list[str] = []
-    for where, text, beside in _each_meant(given, here):
+    for where, text, line_folder in _each_meant(texts, base_folder):
         try:
-            target = parse_target(text, beside)
-            other = found.setdefault(target.slug, target)
-            if other.version != target.version:
+            target = parse_target(text, line_folder)
+            first_target = targets.setdefault(target.slug, target)
+            if first_target.version != target.version:
                 raise UserInputError(f"the set {target.value!r} is defined twice, with other members")
             if not text.lower().startswith("domain:"):
                 _refuse_unknown_suffix(target, settings)
         except UserInputError as refused:
             wrong.append(f"{where}{refused}")
     if wrong:
-        more = f"; and {len(wrong) - _MOST_WRONG:,} more" if len(wrong) > _MOST_WRONG else ""
-        raise UserInputError("; ".join(wrong[:_MOST_WRONG]) + more)
-    return tuple(found.values())
+        remainder = f"; and {len(wrong) - _MOST_WRONG:,} more" if len(wrong) > _MOST_WRONG else ""
+        raise UserInputError("; ".join(wrong[:_MOST_WRONG]) + remainder)
+    return tuple(targets.values())
 
 
-def lines_meant(given: Sequence[str]) -> list[str]:
-    """What a person typed, with the lines of ``@FILE`` and ``-`` in their place; comments and blank lines left out."""
-    return [text for _, text, _ in _each_meant(given, Path.cwd())]
+def lines_meant(texts: Sequence[str]) -> list[str]:
+    """Returns the typed texts, with ``@FILE`` and ``-`` replaced by their lines, without comments and blank lines."""
+    return [text for _, text, _ in _each_meant(texts, Path.cwd())]
 
 
-def _each_meant(given: Sequence[str], here: Path) -> Iterator[tuple[str, str, Path]]:
-    """Where each text stands (nothing for what was typed), the text, and the folder of its files."""
+def _each_meant(texts: Sequence[str], base_folder: Path) -> Iterator[tuple[str, str, Path]]:
+    """Yields the origin of each text (empty for typed text), the text, and the folder of its files."""
     from cc_pipeline.commoncrawl.target_text import content_lines
 
-    for text in given:
+    for text in texts:
         if not _is_list(text):
-            yield "", text, here
+            yield "", text, base_folder
             continue
         place = "standard input" if text == STANDARD_INPUT else text[1:]
-        beside = here if text == STANDARD_INPUT else Path(place).expanduser().absolute().parent
+        list_folder = base_folder if text == STANDARD_INPUT else Path(place).expanduser().absolute().parent
         number = 0
         for number, line in content_lines(text_meant(text)):
-            yield f"{place}, line {number}: ", line, beside
+            yield f"{place}, line {number}: ", line, list_folder
         if not number:
             raise UserInputError(f"{place} names no target; write one a line")
 
@@ -154,33 +156,33 @@ def _is_list(text: str) -> bool:
 
 
 def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
-    """Raises ``UserInputError`` for a domain under a suffix that nobody sells, such as ``example.og``."""
+    """Raises ``UserInputError`` for a domain under a suffix without a registry, such as ``example.og``."""
     from cc_pipeline.commoncrawl.domains import has_known_suffix
 
     if target.kind != "domain" or target.place is None or has_known_suffix(target.place.host):
         return
     guess = meant(target.place.host, known_names(settings))
-    asked = f"; did you mean {guess}?" if guess else "."
+    hint = f"; did you mean {guess}?" if guess else "."
     ending = target.place.host.rpartition(".")[2]
     raise UserInputError(
-        f"{target.value}: no registry is known for .{ending}{asked} If it is right, write domain:{target.value}"
+        f"{target.value}: no registry is known for .{ending}{hint} If it is right, write domain:{target.value}"
     )
 
 
-def text_meant(given: str) -> str:
-    """The text that ``given`` means: that of a file for ``@FILE``, of standard input for ``-``, else itself.
+def text_meant(argument: str) -> str:
+    """Returns the text of a file for ``@FILE``, of standard input for ``-``, else ``argument`` itself.
 
-    Raises ``UserInputError`` where it cannot be read.
+    Raises ``UserInputError`` if it cannot be read.
     """
-    if given == STANDARD_INPUT:
+    if argument == STANDARD_INPUT:
         return _decoded(sys.stdin.buffer.read(), "standard input")
-    if not given.startswith("@"):
-        return given
-    path = Path(given[1:]).expanduser()
+    if not argument.startswith("@"):
+        return argument
+    path = Path(argument[1:]).expanduser()
     try:
         return _decoded(path.read_bytes(), str(path))
     except OSError as error:
-        raise UserInputError(f"{given} names a file that cannot be read: {error.strerror or error}") from None
+        raise UserInputError(f"{argument} names a file that cannot be read: {error.strerror or error}") from None
 
 
 def _decoded(data: bytes, place: str) -> str:
@@ -192,75 +194,78 @@ def _decoded(data: bytes, place: str) -> str:
 
 
 def chosen_targets(texts: Sequence[str]) -> list[Target]:
-    """The targets that ``texts`` mean, lists (``@FILE``, ``-``) by their lines; of a set its name is enough: its
-    members are in the home."""
+    """Returns the targets that ``texts`` name; lists (``@FILE``, ``-``) count by their lines. For a set its name is
+    enough: its members are in the home."""
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.commoncrawl.target_text import parse_target, set_slug, set_slug_in
 
-    found: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
     for text in lines_meant(texts):
-        named = set_slug_in(text)
-        target = Target("set", named.removeprefix(set_slug("")), named) if named else parse_target(text, Path.cwd())
-        found[target.slug] = target
-    return list(found.values())
+        slug = set_slug_in(text)
+        target = Target("set", slug.removeprefix(set_slug("")), slug) if slug else parse_target(text, Path.cwd())
+        targets[target.slug] = target
+    return list(targets.values())
 
 
 def refuse_unknown(
     connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target], texts: Sequence[str] = ()
 ) -> None:
-    """Raises ``UserInputError`` for a target that nobody ran here: a file of none of its rows would look like an
-    answer. It says what may have been meant, and which targets brought pages of a domain.
+    """Raises ``UserInputError`` for a target that was not run in this home, since a file without its rows would look
+    like an answer. The message suggests the target that was meant, and the targets that have pages of the domain.
 
-    Of a list among ``texts``, which ``targets`` were made of, not all were found where it was run: those are only
-    counted, unless none is here.
+    Missing targets of a list file among ``texts`` are only counted. If all are missing, it is an error.
     """
     slugs = [target.slug for target in targets]
-    asked = (
+    query = (
         "SELECT slug FROM main.targets WHERE list_contains($1, slug) UNION "
         "SELECT target FROM main.lookups WHERE list_contains($1, target)"
     )
-    known = {slug for (slug,) in connection.execute(asked, [slugs]).fetchall()} if slugs else set()
-    unknown = [target for target in targets if target.slug not in known]
-    singly = {one.slug for one in chosen_targets([text for text in texts if not _is_list(text)])} if texts else slugs
-    refused = [target for target in unknown if target.slug in singly] if known else unknown
+    known_slugs = {slug for (slug,) in connection.execute(query, [slugs]).fetchall()} if slugs else set()
+    unknown_targets = [target for target in targets if target.slug not in known_slugs]
+    singly = (
+        {typed_target.slug for typed_target in chosen_targets([text for text in texts if not _is_list(text)])}
+        if texts
+        else slugs
+    )
+    refused = [target for target in unknown_targets if target.slug in singly] if known_slugs else unknown_targets
     for target in refused:
-        named = f"set:{target.value}" if target.kind == "set" else target.definition
-        raise UserInputError(f"{named} was not run in this home{_instead(connection, settings, target, named)}")
-    if unknown:
+        label = f"set:{target.value}" if target.kind == "set" else target.definition
+        raise UserInputError(f"{label} was not run in this home{_instead(connection, settings, target, label)}")
+    if unknown_targets:
         voice().notice(
-            f"nothing of {len(unknown):,} of {len(targets):,} targets is in this home: they were not run, or found in "
-            f"no crawl, as {unknown[0].definition}"
+            f"nothing of {len(unknown_targets):,} of {len(targets):,} targets is in this home: they were not run, or "
+            f"found in no crawl, as {unknown_targets[0].definition}"
         )
 
 
-def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, named: str) -> str:
+def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target, label: str) -> str:
     from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.commoncrawl.target_text import to_run
 
-    run = f"Run it first, for instance with: cc-pipeline run {to_run(target.slug, named)} --crawl newest"
+    run = f"Run it first, for instance with: cc-pipeline run {to_run(target.slug, label)} --crawl newest"
     if target.place is None:
         return f". {run}"
-    asked = (
+    query = (
         "SELECT DISTINCT if(t.kind = 'set', replace(slug, 'set-', 'set:'), definition) FROM main.captures c "
         f"JOIN main.capture_targets USING ({', '.join(CAPTURE)}) JOIN main.targets t ON slug = capture_targets.target "
         f"WHERE c.domain = ? ORDER BY ALL LIMIT {_NAMED_BRINGERS}"
     )
-    others = [name for (name,) in connection.execute(asked, [target.place.host]).fetchall()]
-    if others:
-        return f"; its pages came with {', '.join(others)}: name that, or run it by itself"
+    other_targets = [name for (name,) in connection.execute(query, [target.place.host]).fetchall()]
+    if other_targets:
+        return f"; its pages came with {', '.join(other_targets)}: name that, or run it by itself"
     guess = meant(target.place.host, known_names(settings))
     return (f"; did you mean {guess}? " if guess else ". ") + run
 
 
 def crawl_ids(texts: Sequence[str]) -> list[str]:
-    """Crawl ids as a person may write them. Raises ``UserInputError`` for text that cannot be one."""
+    """Returns valid crawl ids for what a person wrote. Raises ``UserInputError`` for text that cannot be one."""
     from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 
     return [validate_crawl_id(text) for text in texts]
 
 
 def checked_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:
-    """``output`` if it is one of ``allowed``. Raises ``UserInputError``."""
+    """Returns ``output`` if it is one of ``allowed``. Raises ``UserInputError``."""
     if output not in allowed:
         raise UserInputError(f"--format is {output!r}; choose one of {', '.join(allowed)}")
     return output

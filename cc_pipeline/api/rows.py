@@ -1,4 +1,4 @@
-"""Rows that Python asked for: read when they are wanted, in batches, and taken by every library that speaks Arrow."""
+"""Rows for Python: read in batches when they are needed, and accepted by every library that speaks Arrow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BATCH: Final = 2_000
 
 
 class Rows(ABC):
-    """Rows that are read anew each time they are asked for, a batch at a time.
+    """Rows that are read again each time they are used, a batch at a time.
 
     ``polars.DataFrame(rows)``, ``pyarrow.table(rows)``, ``pandas.DataFrame.from_arrow(rows)`` and ``FROM rows`` in
     DuckDB take them; iterating gives dictionaries.
@@ -37,10 +37,10 @@ class Rows(ABC):
 
     @abstractmethod
     def _read(self) -> Iterator[Any]:
-        """A schema, then batches of it."""
+        """Yields a schema, then batches of it."""
 
     def batches(self) -> pa.RecordBatchReader:
-        """A reader of the rows. Whatever it reads is closed when it has ended or is thrown away."""
+        """Returns a reader of the rows. Its resources are closed when it has ended or is thrown away."""
         import pyarrow as pa
 
         parts = self._read_from_python()
@@ -65,35 +65,35 @@ class Rows(ABC):
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as a table of Arrow; they have to fit into memory, as for the two below."""
+        """Returns all rows as an Arrow table. They have to fit into memory, as for the two methods below."""
         with self.batches() as reader:
             return reader.read_all()
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a frame of polars, which has to be installed."""
+        """Returns all rows as a polars frame. Polars has to be installed."""
         import polars as pl
 
         return pl.DataFrame(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a frame of pandas, which has to be installed."""
+        """Returns all rows as a pandas frame. Pandas has to be installed."""
         return self.to_arrow().to_pandas()
 
     def head(self, count: int = TEXT_ROWS) -> InMemoryRows:
-        """The first ``count`` rows; no more are read than come with them."""
+        """Returns the first ``count`` rows; reads no more batches than needed."""
         import pyarrow as pa
 
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         with self.batches() as reader:
             for batch in reader:
-                found.append(first_rows(batch, count - sum(one.num_rows for one in found)))
-                if sum(one.num_rows for one in found) >= count:
+                batches.append(first_rows(batch, count - sum(part.num_rows for part in batches)))
+                if sum(part.num_rows for part in batches) >= count:
                     break
-            return InMemoryRows(pa.Table.from_batches(found, reader.schema))
+            return InMemoryRows(pa.Table.from_batches(batches, reader.schema))
 
     @abstractmethod
     def _shown(self) -> tuple[str, InMemoryRows | None]:
-        """A line on what this is, and its first rows as far as they cost nothing more than reading them."""
+        """Returns a caption, and the first rows if they cost nothing but reading them."""
 
     def __repr__(self) -> str:
         caption, first = self._shown()
@@ -107,14 +107,15 @@ class Rows(ABC):
 
 
 def first_rows(batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
-    """At most ``count`` rows of the beginning of a batch, copied: a slice would keep the whole batch in memory."""
+    """Returns at most ``count`` rows of the beginning of a batch, copied: a slice would keep the whole batch in
+    memory."""
     import pyarrow as pa
 
     return batch if batch.num_rows <= count else batch.take(pa.array(range(count), pa.int64()))
 
 
 class InMemoryRows(Rows):
-    """Rows that are in memory, which also have a number, and each its place."""
+    """Rows in memory. They also have a length, and each has an index."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -134,11 +135,11 @@ class InMemoryRows(Rows):
         return list(self._table.column_names)
 
     def text_under(self, caption: str) -> str:
-        """The first rows as text, below a line that says what they are."""
+        """Returns the first rows as text, below a caption."""
         return f"{escape_controls(caption)}\n{rows_as_text(self.columns, self._values(TEXT_ROWS))}"
 
     def html_under(self, caption: str) -> str:
-        """The same for a notebook."""
+        """Returns the first rows as HTML for a notebook, below a caption."""
         return rows_as_html(self.columns, self._values(HTML_ROWS), caption)
 
     def _values(self, count: int) -> list[tuple[Any, ...]]:
@@ -154,11 +155,12 @@ class InMemoryRows(Rows):
 
 
 class Answer(Rows):
-    """The rows of one query of the home's ``cc.duckdb``, as it is published when they are read.
+    """The rows of one query on the home's ``cc.duckdb``, as it is published when they are read.
 
-    Reading raises ``EnvironmentFault`` where nothing was published or it cannot be read, ``UserInputError`` for a query
-    that DuckDB refuses. Text shows the query, which is not sent for that. A notebook shows its first rows; of a lake on
-    S3 none, since they would have to be fetched."""
+    Reading raises ``EnvironmentFault`` if nothing was published or the file cannot be read, and ``UserInputError`` for
+    a query that DuckDB refuses. As text it is the query, which is not sent for that. A notebook displays its first
+    rows, but none of a lake on S3, since they would have to be fetched.
+    """
 
     def __init__(self, settings: Settings, query: str, parameters: Sequence[object] = ()) -> None:
         self._settings = settings
@@ -174,10 +176,10 @@ class Answer(Rows):
 
     def _rows_of(self, connection: DuckDBPyConnection, query: str) -> Iterator[Any]:
         connection.execute("SET python_enable_replacements = false")
-        asked = connection.sql(query, params=self._parameters)
-        if asked is None:
+        relation = connection.sql(query, params=self._parameters)
+        if relation is None:
             raise UserInputError("the statement answers with no rows; ask a query")
-        reader = asked.to_arrow_reader(_BATCH)
+        reader = relation.to_arrow_reader(_BATCH)
         yield reader.schema
         yield from reader
 
@@ -189,21 +191,21 @@ class Answer(Rows):
         return f"a query that is sent when its rows are read: {' '.join(self._query.split())[:_QUERY]}"
 
     def _shown(self) -> tuple[str, InMemoryRows | None]:
-        is_elsewhere = scheme_of(self._settings.lake) and self._settings.publish == "views"
-        if is_elsewhere or not _can_be_limited(self._query):
+        is_remote = scheme_of(self._settings.lake) and self._settings.publish == "views"
+        if is_remote or not _can_be_limited(self._query):
             return self._unsent(), None
         try:
             first = self._first_rows()
         except CcPipelineError as error:
-            what = error.what if isinstance(error, EnvironmentFault) else str(error)
-            return f"a query without an answer: {what}", None
+            problem = error.what if isinstance(error, EnvironmentFault) else str(error)
+            return f"a query without an answer: {problem}", None
         columns = count_of(len(first.columns), "column")
         if len(first) < _LOOKED_AT:
             return f"{count_of(len(first), 'row')}, {columns}", first
         return f"the first rows of more than {HTML_ROWS}, {columns}", first
 
     def _first_rows(self) -> InMemoryRows:
-        """The first rows, read once of each published file: a notebook shows the same again and again."""
+        """Returns the first rows, read once for each published file: a notebook displays the same rows repeatedly."""
         path = self._settings.published_path
         published = path.stat().st_mtime_ns if path.exists() else 0
         if self._first is None or self._first[0] != published:
@@ -212,8 +214,8 @@ class Answer(Rows):
         return self._first[1]
 
     def _asked_for_first(self) -> InMemoryRows:
-        """The first rows, with bounded memory. The limit is part of the statement: DuckDB then sorts no more than is
-        shown, and holds no answer whole."""
+        """Reads the first rows with bounded memory. The limit is part of the statement, so DuckDB sorts no more rows
+        than are displayed, and holds no complete result."""
         import pyarrow as pa
 
         from cc_pipeline.lake.reading import explained, open_bounded, unended
@@ -228,11 +230,11 @@ class Answer(Rows):
 
 
 def _can_be_limited(query: str) -> bool:
-    """Whether a query is one ``SELECT``, or what is written for one; text that is no SQL too, of which DuckDB then says
-    what is wrong."""
+    """Whether a query is one ``SELECT`` or equivalent. Text that is no SQL counts too: DuckDB then reports the
+    error."""
     import duckdb
 
     try:
-        return [one.type for one in duckdb.extract_statements(query)] == [duckdb.StatementType.SELECT]
+        return [statement.type for statement in duckdb.extract_statements(query)] == [duckdb.StatementType.SELECT]
     except duckdb.Error:
         return True

@@ -1,4 +1,4 @@
-"""What all that starts runs shares: the crawls a person named, a harvest, and timing a step."""
+"""Parts that all commands with runs share: the named crawls, a harvest, and timing a step."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _UNKNOWN = 2
 #: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer, or for a disk
 #: or lake that takes nothing.
 _FAMILIES: dict[str | None, type[EnvironmentFault]] = {
-    **{one.__name__: one for one in (Incomplete, IndexIncomplete, NotNow, PlaceFault)},
+    **{error_class.__name__: error_class for error_class in (Incomplete, IndexIncomplete, NotNow, PlaceFault)},
     # a range of it that was asked for outside of a harvest
     "RangeNotNow": NotNow,
 }
 
 
 def step(name: str, work: Callable[[], object], *, aside: bool = True, briefly: bool = False) -> None:
-    """Calls ``work`` and tells how many seconds it took: ``aside``, or as part of the answer; ``briefly`` only to who
-    wants details.
+    """Calls ``work`` and reports how many seconds it took: with ``aside`` as a notice, else as part of the answer; with
+    ``briefly`` only as a detail.
 
-    Raises ``EnvironmentFault`` with
-    the reason when a run fails; ``Incomplete`` when it fails because the source did not give everything.
+    Raises ``EnvironmentFault`` with the reason if a run fails, ``Incomplete`` if it failed because the source did not
+    return everything.
     """
     from cc_pipeline.defs.launch import RunFailed
 
@@ -49,23 +49,23 @@ def step(name: str, work: Callable[[], object], *, aside: bool = True, briefly: 
         work()
     except RunFailed as failed:
         family = _FAMILIES.get(failed.error_class, Incomplete if failed.is_incomplete else EnvironmentFault)
-        what, _, advice = failed.reason.partition("\n")
+        problem, _, advice = failed.reason.partition("\n")
         where = f"The run is {failed.run_id}; see it in the UI (cc-pipeline ui)."
-        raise family(what, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
-    tell = voice().detail if briefly else voice().notice if aside else voice().answer
-    tell(f"      {name:<10} {time.monotonic() - started:6.1f} s")
+        raise family(problem, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
+    show_line = voice().detail if briefly else voice().notice if aside else voice().answer
+    show_line(f"      {name:<10} {time.monotonic() - started:6.1f} s")
 
 
 def others_are_done(error: EnvironmentFault) -> bool:
-    """Whether an error of :func:`step` is about single partitions, while all others of its runs were done."""
+    """Whether an error of :func:`step` is about single partitions, while all other partitions of its runs were done."""
     from cc_pipeline.defs.launch import RunFailed
 
     return isinstance(error.__cause__, RunFailed) and bool(error.__cause__.failed)
 
 
 def despite_gaps(harvest: Callable[[], object]) -> bool:
-    """Harvests, and goes on where index files could not be read: the look-up finds another index, or says which. Gives
-    whether all could be read."""
+    """Harvests, and continues if index files could not be read: the look-up uses another index or reports the missing
+    files. Returns whether all files could be read."""
     try:
         harvest()
     except IndexIncomplete:
@@ -81,113 +81,120 @@ def all_runs(runs: Iterable[object]) -> None:
 
 
 def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
-    """Crawl ids, ``newest`` replaced by the newest that is published; ``all``, years and ranges (``2018..2024``) by
-    their crawls, newest first, without those that are only announced.
+    """Returns crawl ids. ``newest`` becomes the newest published crawl; ``all``, years and ranges (``2018..2024``)
+    become their crawls, newest first, without those that are only announced.
 
-    Raises ``UserInputError`` for a crawl the source does not have or has only announced.
+    Raises ``UserInputError`` for a crawl that the source does not have or has only announced.
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, select
     from cc_pipeline.harvesting.crawl_index import is_published
     from cc_pipeline.harvesting.crawls import find_crawl, known_crawls
 
     source = workspace.settings.source
-    chosen: list[str] = []
+    crawl_ids: list[str] = []
     for text in crawls:
         if text == "newest":
-            listed = known_crawls(workspace).crawls[:_NEWEST]
-            newest = next((one.id for one in listed if is_published(workspace, one.id)), None)
+            newest_crawls = known_crawls(workspace).crawls[:_NEWEST]
+            newest = next((crawl.id for crawl in newest_crawls if is_published(workspace, crawl.id)), None)
             if newest is None:
                 raise UserInputError(
-                    f"none of the {len(listed)} newest crawls that {source} lists is published; see: cc-pipeline crawls"
+                    f"none of the {len(newest_crawls)} newest crawls that {source} lists is published; see: "
+                    "cc-pipeline crawls"
                 )
-            chosen.append(newest)
+            crawl_ids.append(newest)
         elif is_selection(text, workspace.crawl_list.crawls):
-            meant = [one.id for one in select(text, known_crawls(workspace).crawls)]
-            chosen += _published(workspace, meant)
+            selected_ids = [crawl.id for crawl in select(text, known_crawls(workspace).crawls)]
+            crawl_ids += _published(workspace, selected_ids)
         else:
-            found = find_crawl(workspace, text).id
-            if not is_published(workspace, found):
-                if index_is_built(found):
-                    raise UserInputError(_not_there(found, source))
+            crawl_id = find_crawl(workspace, text).id
+            if not is_published(workspace, crawl_id):
+                if index_is_built(crawl_id):
+                    raise UserInputError(_not_there(crawl_id, source))
                 raise NotPublished(
-                    f"{found} is announced, but its path list is not at {source} yet. Run it once it is "
+                    f"{crawl_id} is announced, but its path list is not at {source} yet. Run it once it is "
                     "published, or take the newest published crawl: --crawl newest"
                 )
-            chosen.append(found)
-    note = workspace.crawl_list.note if chosen else None
+            crawl_ids.append(crawl_id)
+    note = workspace.crawl_list.note if crawl_ids else None
     if note is not None:
         voice().note(note)
-    return list(dict.fromkeys(chosen))
+    return list(dict.fromkeys(crawl_ids))
 
 
 def _not_there(crawl: str, source: str) -> str:
     from cc_pipeline.commoncrawl.paths import published_key
 
-    listed = published_key(crawl)
-    if listed is None:
+    list_key = published_key(crawl)
+    if list_key is None:
         return f"no file was ever added to {crawl}; add some: cc-pipeline files add FILE --kind warc --crawl {crawl}"
-    return f"{source} has no {listed}: either nothing of {crawl} is published yet, or the source does not have CC-NEWS"
+    return (
+        f"{source} has no {list_key}: either nothing of {crawl} is published yet, or the source does not have CC-NEWS"
+    )
 
 
 def _published(workspace: Workspace, crawls: Sequence[str]) -> Sequence[str]:
-    """``crawls`` (newest first) without those that are only announced. Older ones than one that is there are not
-    asked for: that would be a request for each. One of which the source does not say it stays, for whoever runs it."""
+    """Returns ``crawls`` (newest first) without those that are only announced. Crawls older than the first published
+    one are not checked: that would cost a request for each. A crawl whose state the source does not tell is kept."""
     from cc_pipeline.harvesting.crawl_index import is_published
 
-    unknown: list[str] = []
+    unknown_crawls: list[str] = []
     for place, crawl in enumerate(crawls):
         try:
             if is_published(workspace, crawl):
-                return (*unknown, *crawls[place:])
+                return (*unknown_crawls, *crawls[place:])
         except EnvironmentFault as fault:
-            if isinstance(fault, NotNow) or len(unknown) == _UNKNOWN or crawl == crawls[-1]:
+            if isinstance(fault, NotNow) or len(unknown_crawls) == _UNKNOWN or crawl == crawls[-1]:
                 raise
-            unknown.append(crawl)
+            unknown_crawls.append(crawl)
             continue
         voice().note(f"{crawl} is announced and not published yet; it is left out")
-    return unknown
+    return unknown_crawls
 
 
-def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, most: int | None = None) -> list[str]:
-    """Those of ``crawls`` whose index has to be built here first, and is: a person agreed to the price.
+def agreed_builds(workspace: Workspace, crawls: Iterable[str], yes: bool, max_files: int | None = None) -> list[str]:
+    """Returns the crawls whose index has to be built in this home first, if a person agreed to the cost.
 
-    Asks where somebody can be asked. Other words than ids of such crawls are passed over. Where the settings allow what
-    an index lacks, nothing is built unasked. Raises ``UserInputError`` with the price where nobody agreed.
+    Asks if somebody can be asked. Words that are no ids of such crawls are skipped. If the settings allow the missing
+    part of an index, nothing is built unasked. Raises ``UserInputError`` with the cost if nobody agreed.
     """
     from cc_pipeline.commoncrawl.crawls import index_is_built, is_selection, validate_crawl_id
 
-    named = dict.fromkeys(validate_crawl_id(text) for text in crawls if text != "newest" and not is_selection(text, ()))
-    return [crawl for crawl in named if index_is_built(crawl) and _agreed(workspace, crawl, yes, most)]
+    crawl_ids = dict.fromkeys(
+        validate_crawl_id(text) for text in crawls if text != "newest" and not is_selection(text, ())
+    )
+    return [crawl for crawl in crawl_ids if index_is_built(crawl) and _agreed(workspace, crawl, yes, max_files)]
 
 
-def _agreed(workspace: Workspace, crawl: str, yes: bool, most: int | None) -> bool:
+def _agreed(workspace: Workspace, crawl: str, yes: bool, max_files: int | None) -> bool:
     from cc_pipeline.harvesting.archives import built_index
     from cc_pipeline.harvesting.build_index import build_price, needs_yes, refuse_unpriced
 
     index = built_index(workspace, crawl)
     if not index.missing or yes:
         return bool(index.missing)
-    done = len(index.listed) - len(index.missing)
-    if done and len(index.missing) <= workspace.settings.max_index_gaps * len(index.listed):
+    indexed_count = len(index.listed) - len(index.missing)
+    if indexed_count and len(index.missing) <= workspace.settings.max_index_gaps * len(index.listed):
         return False
-    price = build_price(workspace, index, most)
+    price = build_price(workspace, index, max_files)
     if needs_yes(workspace, price) and not voice().agrees(f"{price.what}. Read them?"):
         refuse_unpriced(price)
     return True
 
 
-def build_indexes(launcher: Launcher, crawls: Iterable[str], most: int | None = None, *, aside: bool = True) -> None:
-    """Builds the indexes of crawls whose price was agreed to. What the source does not give of them now is a hole in
-    an index, as others are."""
+def build_indexes(
+    launcher: Launcher, crawls: Iterable[str], max_files: int | None = None, *, aside: bool = True
+) -> None:
+    """Builds the indexes of crawls whose cost was agreed to. Files that the source does not return now become index
+    gaps."""
     for crawl in crawls:
         try:
-            step("build", partial(launcher.build_index, crawl, most), aside=aside)
-        except Incomplete as lacking:
-            voice().note(f"{lacking.what}. {lacking.advice}")
+            step("build", partial(launcher.build_index, crawl, max_files), aside=aside)
+        except Incomplete as fault:
+            voice().note(f"{fault.what}. {fault.advice}")
 
 
 def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
-    """Writes down how many stretches of archive files no index of ours could take in."""
+    """Reports how many byte ranges of archive files could not be indexed."""
     from cc_pipeline.workspace.source_files import ARCHIVE
 
     for crawl in crawls:
@@ -202,8 +209,8 @@ def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
 
 
 def harvest_crawls(workspace: Workspace, crawls: Sequence[str], *, refresh: bool = False) -> None:
-    """Materializes the index assets of ``crawls``; ``refresh`` as of ``Launcher.harvest``. Raises ``EnvironmentFault``
-    when the run fails, ``IndexIncomplete`` when that is because index files could not be read."""
+    """Materializes the index assets of ``crawls``; ``refresh`` is as for ``Launcher.harvest``. Raises
+    ``EnvironmentFault`` if the run fails, ``IndexIncomplete`` if it fails because index files could not be read."""
     from cc_pipeline.defs.launch import Launcher
 
     with Launcher(workspace) as launcher, voice().bars():

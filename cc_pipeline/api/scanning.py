@@ -1,5 +1,5 @@
-"""A question without a site: what a condition means in all of a crawl's columnar index, file by file, so that a scan
-that was killed goes on with the files that are left."""
+"""Look-ups without a site: finds the captures of a condition in a crawl's whole columnar index, file by file, so that a
+killed scan continues with the remaining files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _EVERYTHING: Final = "*"
 
 
 def condition_of_all(texts: list[str]) -> str:
-    """The condition of ``* where …``; empty where sites are named. Raises ``UserInputError`` for one without any."""
+    """Returns the condition of ``* where …``; empty if sites are named. Raises ``UserInputError`` for ``*`` without
+    any."""
     words = texts[0].split(None, 2) if len(texts) == 1 else []
     if not words or words[0] != _EVERYTHING:
         return ""
@@ -40,9 +41,9 @@ def condition_of_all(texts: list[str]) -> str:
 
 
 def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], None], *, harvest: bool) -> int:
-    """Gives ``write`` all captures of the question's crawls that a condition means, as far as the index tells; how many
-    there are. Parts are kept beside ``out`` until all are there. Raises ``UserInputError`` above the limits of the
-    settings where nobody agrees, ``EnvironmentFault`` and ``DataFault`` for an index that cannot be read."""
+    """Calls ``write`` with all captures in the crawls that match a condition, as far as the index tells; returns how
+    many there are. Parts are kept beside ``out`` until the scan is complete. Raises ``UserInputError`` above the limits
+    of the settings if nobody agrees, ``EnvironmentFault`` and ``DataFault`` for an index that cannot be read."""
     import pyarrow.parquet as pq
 
     from cc_pipeline.commoncrawl.filters import parse_condition
@@ -51,32 +52,34 @@ def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], 
     parts = out.with_name(f"{out.name}.parts")
     settings = question.settings
     subsets = condition.subsets or settings.subsets
-    of = {"crawls": question.crawls, "where": condition.text, "subsets": subsets, "source": settings.source}
-    about = json.dumps(of)
+    description = {"crawls": question.crawls, "where": condition.text, "subsets": subsets, "source": settings.source}
+    description_text = json.dumps(description)
     parts.mkdir(exist_ok=True)
-    noted = parts / _ABOUT
-    if noted.exists() and noted.read_text() != about:
+    description_path = parts / _ABOUT
+    if description_path.exists() and description_path.read_text() != description_text:
         raise UserInputError(f"{parts} has parts of another scan: delete it, or name another file")
-    write_whole(noted, about)
+    write_whole(description_path, description_text)
     # of files that the source has replaced since, parts may lie beside
-    listed = [part for crawl in question.crawls for part in _scan_crawl(question, crawl, where, parts, harvest=harvest)]
-    found = 0
-    for part in listed:
+    part_paths = [
+        part for crawl in question.crawls for part in _scan_crawl(question, crawl, where, parts, harvest=harvest)
+    ]
+    row_count = 0
+    for part in part_paths:
         for batch in pq.ParquetFile(part).iter_batches():
             import pyarrow as pa
 
             write(pa.Table.from_batches([batch]))
-            found += batch.num_rows
-    return found
+            row_count += batch.num_rows
+    return row_count
 
 
 def forget_parts(out: Path) -> None:
-    """Deletes the parts once the file is there."""
+    """Deletes the parts once the file is complete."""
     shutil.rmtree(out.with_name(f"{out.name}.parts"), ignore_errors=True)
 
 
 def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harvest: bool) -> list[Path]:
-    """Writes the parts that are not there yet; gives all of the crawl."""
+    """Writes the missing parts of a crawl; returns the paths of all its parts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -91,39 +94,45 @@ def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harv
     condition, settings = parse_condition(where), question.settings
     subsets = condition.subsets or settings.subsets
     sources = sources_for(question.workspace, crawl, "parquet", harvest=harvest)
-    named = [(kind, value) for kind in ("tld", "domain", "host") for value in condition.values_of(kind)]
-    kinds = {kind for kind, _ in named}
+    site_values = [(kind, value) for kind in ("tld", "domain", "host") for value in condition.values_of(kind)]
+    kinds = {kind for kind, _ in site_values}
     # one column that names sites is enough to say where they are
-    sites = [parse_target(f"{kind}:{value}") for kind, value in named if kind == next(iter(sorted(kinds)))]
+    sites = [parse_target(f"{kind}:{value}") for kind, value in site_values if kind == next(iter(sorted(kinds)))]
     ranges_of = surt_ranges(crawl, "parquet")
     ranges = merge_ranges(keys for site in sites for keys in ranges_of(site)) if sites else (KeyRange(b"", None),)
     with open_locators(crawl, subsets, sources, "parquet") as available:
         locator = available["parquet"]()
         assert isinstance(locator, ParquetLocator)
         places = locator.places(crawl, subsets, ranges)
-        has = set.intersection(*(set(place.columns) for place in places)) if places else set()
-        key = next((one for one in _READ_WHOLE if one in condition.columns and one in has), _KEY)
-        files = [(path, list(own)) for path, own in groupby(places, lambda place: place.file.path)]
-        todo = {path: own for path, own in files if not (parts / _name(crawl, path)).exists()}
-        requests, size = locator.scan_price([one for own in todo.values() for one in own], key)
-        said = (
+        common_columns = set.intersection(*(set(place.columns) for place in places)) if places else set()
+        key = next((column for column in _READ_WHOLE if column in condition.columns and column in common_columns), _KEY)
+        files = [
+            (path, list(file_locations)) for path, file_locations in groupby(places, lambda place: place.file.path)
+        ]
+        todo = {path: file_locations for path, file_locations in files if not (parts / _name(crawl, path)).exists()}
+        requests, size = locator.scan_price(
+            [location for file_locations in todo.values() for location in file_locations], key
+        )
+        estimate = (
             f"{crawl}: {len(todo):,} of {len(files):,} index files, {size / 1e6:,.1f} MB of {key} and the pages with "
             f"captures, at most {requests:,} requests"
         )
-        voice().notice(said)
-        above = requests > settings.max_requests or size > settings.max_bytes
-        if above and not voice().agrees("Go on?"):
-            raise UserInputError(f"{said}; above CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES: add --yes")
+        voice().notice(estimate)
+        exceeds_limits = requests > settings.max_requests or size > settings.max_bytes
+        if exceeds_limits and not voice().agrees("Go on?"):
+            raise UserInputError(f"{estimate}; above CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES: add --yes")
         with voice().bars():
-            for done, (path, own) in enumerate(todo.items()):
-                progress.report("scan", done, len(todo), crawl)
+            for finished, (path, file_locations) in enumerate(todo.items()):
+                progress.report("scan", finished, len(todo), crawl)
                 with (
-                    written_whole(parts / _name(crawl, path)) as beside,
-                    pq.ParquetWriter(beside, NAMED_CAPTURES) as to,
+                    written_whole(parts / _name(crawl, path)) as temporary_path,
+                    pq.ParquetWriter(temporary_path, NAMED_CAPTURES) as writer,
                 ):
-                    for rows in locator.scan(own, key, condition):
+                    for rows in locator.scan(file_locations, key, condition):
                         target = pa.repeat(pa.scalar(_EVERYTHING), rows.num_rows)
-                        to.write_table(rows.add_column(0, NAMED_CAPTURES.field("target"), target).cast(NAMED_CAPTURES))
+                        writer.write_table(
+                            rows.add_column(0, NAMED_CAPTURES.field("target"), target).cast(NAMED_CAPTURES)
+                        )
             progress.report("scan", len(todo), len(todo), crawl)
     return [parts / _name(crawl, path) for path, _ in files]
 

@@ -1,4 +1,4 @@
-"""The first rows of something as a person reads them: aligned text for a terminal, a table for a notebook."""
+"""Displays the first rows for a person: aligned text for a terminal, a table for a notebook."""
 
 from __future__ import annotations
 
@@ -24,23 +24,27 @@ _GAP: Final = "  "
 
 
 def rows_as_text(names: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> str:
-    """Aligned lines no wider than ``width`` (the terminal, at most 120 columns). Columns that do not fit are named
-    below."""
+    """Returns aligned lines no wider than ``width`` (default: the terminal, at most 120 columns). Columns that do not
+    fit are named below."""
     width = width or min(shutil.get_terminal_size((100, 24)).columns, _LINE_WIDTH)
     cells = [[_cell(value, _COLUMN_WIDTHS[0]) for value in row] for row in rows[:TEXT_ROWS]]
-    columns = [[name, *(row[at] for row in cells)] for at, name in enumerate(names)]
-    numeric = [all(isinstance(row[at], int | float | None) for row in rows[:TEXT_ROWS]) for at in range(len(names))]
-    widest = next((most for most in _COLUMN_WIDTHS if _line_width(columns, most) <= width), _COLUMN_WIDTHS[-1])
-    shown = _fitting(columns, widest, width)
-    aligned = [_aligned(columns[at], widest, numeric[at]) for at in shown]
+    columns = [[name, *(row[position] for row in cells)] for position, name in enumerate(names)]
+    numeric = [
+        all(isinstance(row[position], int | float | None) for row in rows[:TEXT_ROWS]) for position in range(len(names))
+    ]
+    widest = next(
+        (max_width for max_width in _COLUMN_WIDTHS if _line_width(columns, max_width) <= width), _COLUMN_WIDTHS[-1]
+    )
+    fitting = _fitting(columns, widest, width)
+    aligned = [_aligned(columns[position], widest, numeric[position]) for position in fitting]
     lines = [_GAP.join(line).rstrip() for line in zip(*aligned, strict=True)]
-    if hidden := [name for at, name in enumerate(names) if at not in shown]:
+    if hidden := [name for position, name in enumerate(names) if position not in fitting]:
         lines.append(_cut(f"and {len(hidden)} more columns: {', '.join(hidden)}", width))
     return "\n".join(lines)
 
 
 def rows_as_html(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> str:
-    """A table under its caption, cut to what one reads. What pages say is no markup."""
+    """Returns a table under its caption, cut to a readable size. Text of pages is escaped."""
     head = "".join(f'<th style="text-align:left">{html.escape(name)}</th>' for name in names)
     lines = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows[:HTML_ROWS])
     return (
@@ -51,7 +55,7 @@ def rows_as_html(names: Sequence[str], rows: Sequence[Sequence[object]], caption
 
 
 def count_of(number: int, noun: str) -> str:
-    """A number with its noun: ``1 row``, ``2,000 rows``."""
+    """Returns a number with its noun: ``1 row``, ``2,000 rows``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -60,22 +64,22 @@ def _html_cell(value: object) -> str:
     return f'<td style="text-align:{side}">{html.escape(_cell(value, _CELL))}</td>'
 
 
-def _cell(value: object, most: int) -> str:
-    """One value in a line of its own of at most ``most`` characters."""
+def _cell(value: object, max_length: int) -> str:
+    """Returns a value as one line of at most ``max_length`` characters."""
     if value is None:
         return ""
     # of a long value only what is shown is made into text
     if isinstance(value, str):
-        text = value[: most + 1]
+        text = value[: max_length + 1]
     elif isinstance(value, bytes):
-        text = value[: most + 1].decode("utf-8", "backslashreplace")
+        text = value[: max_length + 1].decode("utf-8", "backslashreplace")
     elif isinstance(value, datetime):
         text = _moment(value)
     elif isinstance(value, list | dict):
         text = json.dumps(_shortened(value), ensure_ascii=False, default=_in_json)
     else:
         text = str(value)
-    return _cut(escape_controls(text, one_line=True), most)
+    return _cut(escape_controls(text, one_line=True), max_length)
 
 
 def _shortened(value: list[Any] | dict[str, Any]) -> list[Any] | dict[str, Any]:
@@ -87,38 +91,39 @@ def _in_json(value: object) -> str:
 
 
 def _moment(value: datetime) -> str:
-    """A time to the second, in UTC."""
+    """Formats a time to the second, in UTC."""
     moment = value if value.tzinfo is None else value.astimezone(UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-def _cut(text: str, most: int) -> str:
-    """Text of at most ``most`` columns of a terminal, where a letter of some scripts takes two."""
+def _cut(text: str, max_width: int) -> str:
+    """Cuts text to at most ``max_width`` columns of a terminal. Letters of some scripts take two columns."""
     from rich.cells import cell_len, set_cell_size
 
-    return text if cell_len(text) <= most else f"{set_cell_size(text, most - 1)}…"
+    return text if cell_len(text) <= max_width else f"{set_cell_size(text, max_width - 1)}…"
 
 
-def _line_width(columns: Sequence[Sequence[str]], most: int) -> int:
+def _line_width(columns: Sequence[Sequence[str]], max_width: int) -> int:
     from rich.cells import cell_len
 
-    widths = [min(max(map(cell_len, column)), most) for column in columns]
+    widths = [min(max(map(cell_len, column)), max_width) for column in columns]
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _fitting(columns: Sequence[Sequence[str]], most: int, width: int) -> list[int]:
-    """The places of the columns that fit into a line: a wide one makes room for narrow ones after it."""
-    shown: list[int] = []
-    for at in range(len(columns)):
-        if not shown or _line_width([columns[other] for other in (*shown, at)], most) <= width:
-            shown.append(at)
-    return shown
+def _fitting(columns: Sequence[Sequence[str]], max_width: int, width: int) -> list[int]:
+    """Returns the positions of the columns that fit into a line. A column that is too wide is skipped, so that narrow
+    columns after it may fit."""
+    fitting: list[int] = []
+    for position in range(len(columns)):
+        if not fitting or _line_width([columns[fitted] for fitted in (*fitting, position)], max_width) <= width:
+            fitting.append(position)
+    return fitting
 
 
-def _aligned(column: Sequence[str], most: int, right: bool) -> list[str]:
+def _aligned(column: Sequence[str], max_width: int, right: bool) -> list[str]:
     from rich.cells import cell_len
 
-    cut = [_cut(text, most) for text in column]
+    cut = [_cut(text, max_width) for text in column]
     width = max(map(cell_len, cut))
     spaces = [" " * (width - cell_len(text)) for text in cut]
     return [space + text if right else text + space for space, text in zip(spaces, cut, strict=True)]

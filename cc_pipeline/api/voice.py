@@ -1,5 +1,5 @@
-"""What is told while work goes on, and who is asked: at the command line a person at a terminal, in a notebook the
-output of its cell."""
+"""The receiver of messages and questions during work: a person at a terminal for the command line, the output of a cell
+in a notebook."""
 
 from __future__ import annotations
 
@@ -13,57 +13,56 @@ from cc_pipeline.terminal import escape_controls
 
 
 class Voice(Protocol):
-    """Who hears of the work. Lines are whole sentences without an end of line."""
+    """Receives messages about the work. Lines are whole sentences without an end of line."""
 
     def note(self, text: str) -> None:
-        """Something that should not be overlooked."""
+        """Shows a warning that a person should read."""
 
     def notice(self, text: str) -> None:
-        """What was done, and what it cost."""
+        """Shows what was done and what it cost."""
 
     def answer(self, text: str) -> None:
-        """A line that belongs to what was asked for."""
+        """Shows a line of the requested result."""
 
     def detail(self, text: str) -> None:
-        """What a summary says later in fewer lines."""
+        """Shows a line that a summary at the end replaces."""
 
     def agrees(self, question: str) -> bool:
-        """Whether somebody agrees; ``False`` where nobody can be asked. One who is asked and refuses ends the work."""
+        """Whether somebody agrees; ``False`` if nobody can be asked. A person who refuses ends the work."""
 
     def bars(self) -> AbstractContextManager[None]:
         """Shows progress while the block runs."""
 
 
 class Plain:
-    """Lines on standard error, and nobody to ask: what Python has without the command line. ``quiet`` keeps notes
-    alone."""
+    """Prints lines on standard error and asks nobody: the default in Python. ``quiet`` prints notes only."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
 
     def note(self, text: str) -> None:
-        """Always told."""
+        """Prints the text always."""
         print(f"note: {escape_controls(in_python(text))}", file=sys.stderr)  # noqa: T201  # a cell shows it
 
     def notice(self, text: str) -> None:
-        """Told, unless quiet."""
+        """Prints the text unless ``quiet``."""
         if not self._quiet:
             print(escape_controls(in_python(text)), file=sys.stderr)  # noqa: T201
 
     def answer(self, text: str) -> None:
-        """Told, unless quiet."""
+        """Prints the text unless ``quiet``."""
         self.notice(text)
 
     def detail(self, text: str) -> None:
-        """Not told."""
+        """Prints nothing."""
 
     def agrees(self, question: str) -> bool:
-        """Nobody does."""
+        """Returns ``False``."""
         del question
         return False
 
     def bars(self) -> AbstractContextManager[None]:
-        """None."""
+        """Shows nothing."""
         return nullcontext()
 
 
@@ -71,15 +70,15 @@ _voices: list[Voice] = [Plain()]
 
 
 def voice() -> Voice:
-    """Who hears of the work that goes on now, in all threads."""
+    """Returns the receiver of messages of the current work, for all threads."""
     return _voices[-1]
 
 
 @contextmanager
-def told_to(hearer: Voice) -> Iterator[None]:
-    """Has ``hearer`` hear of what the block does."""
-    _voices.append(hearer)
+def told_to(reporter: Voice) -> Iterator[None]:
+    """Makes ``reporter`` receive the messages of the block."""
+    _voices.append(reporter)
     try:
         yield
     finally:
-        _voices.remove(hearer)
+        _voices.remove(reporter)

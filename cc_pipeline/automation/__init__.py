@@ -1,1 +1,1 @@
-"""What a home does by itself: the watch list, what is due, at which pace."""
+"""Automation of a home: the watch list, the crawls and partitions that are due, and the pace."""

@@ -1,5 +1,5 @@
-"""What is due by itself, and how much of it at a time: which crawls to harvest, which partitions to extract, at the
-pace that a person chose. Pure decisions over lists."""
+"""Decides which crawls to harvest and which partitions to extract now, and how many in each tick. All functions are
+pure decisions over lists."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _ALONE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """``captures`` is what a target has on average in the crawls where it was fetched, ``usual`` what one has that was
-    fetched nowhere. ``each`` are seconds a capture; ``measured`` says that they come from runs that have ended, and
-    not from the request budget alone."""
+    """The pace of a home. ``captures`` is the average number of captures of each target in the crawls where it was
+    fetched, ``usual`` that of a target that was fetched nowhere. ``each`` is seconds per capture. ``measured`` is false
+    if the pace comes from the request budget alone, since no run has ended yet."""
 
     captures: Mapping[str, float]
     usual: float
@@ -57,34 +57,34 @@ class Pace:
     measured: bool
 
     def seconds(self, target: str) -> float:
-        """Seconds that a partition of ``target`` is likely to take."""
+        """Returns the seconds that a partition of ``target`` is likely to take."""
         return (self.captures.get(target, self.usual) + _FIXED) * self.each
 
     def total(self, pairs: Iterable[tuple[str, str]]) -> float:
-        """Seconds that partitions (crawl, target) are likely to take, one after the other."""
+        """Returns the seconds that partitions (crawl, target) are likely to take, one after the other."""
         return sum(self.seconds(target) for _, target in pairs)
 
 
 def pace_of(fetches: pa.Table, runs: Sequence[tuple[float, int]], rate: float | None) -> Pace:
-    """The pace of a home. ``fetches`` is the table of that name, ``runs`` are seconds and partitions of runs that have
-    ended, ``rate`` requests a second that the budget allows (``None``: no limit).
+    """Computes the pace of a home. ``fetches`` is the table of that name, ``runs`` are seconds and partitions of ended
+    runs, ``rate`` is requests per second that the budget allows (``None``: no limit).
 
-    Runs measure everything at once: requests, bytes, parsing, and this machine. Without any, each capture counts as a
-    request of its own, which is the most it can be.
+    Runs measure everything together: requests, bytes, parsing, and this machine. Without runs each capture counts as
+    one request, which is the maximum.
     """
-    by_target: dict[str, float] = defaultdict(float)
+    captures_by_target: dict[str, float] = defaultdict(float)
     for row in fetches.group_by("target").aggregate([("planned", "mean")]).to_pylist():
         # a large set has its captures in parts
-        by_target[whole_slug(row["target"])] += row["planned_mean"]
-    usual = sum(by_target.values()) / len(by_target) if by_target else _UNKNOWN
-    seconds, partitions = sum(one[0] for one in runs), sum(one[1] for one in runs)
-    if partitions and by_target:
-        return Pace(by_target, usual, seconds / partitions / (usual + _FIXED), measured=True)
-    return Pace(by_target, usual, 1 / (_UNLIMITED if rate is None else min(rate, _UNLIMITED)), measured=False)
+        captures_by_target[whole_slug(row["target"])] += row["planned_mean"]
+    usual = sum(captures_by_target.values()) / len(captures_by_target) if captures_by_target else _UNKNOWN
+    seconds, partitions = sum(run[0] for run in runs), sum(run[1] for run in runs)
+    if partitions and captures_by_target:
+        return Pace(captures_by_target, usual, seconds / partitions / (usual + _FIXED), measured=True)
+    return Pace(captures_by_target, usual, 1 / (_UNLIMITED if rate is None else min(rate, _UNLIMITED)), measured=False)
 
 
 def spoken(seconds: float) -> str:
-    """A duration for a person who plans: ``about 5 min``, ``about 3.5 h``, ``about 12 days``."""
+    """Formats a duration for a person who plans: ``about 5 min``, ``about 3.5 h``, ``about 12 days``."""
     if seconds < 3600:
         return f"about {max(1, round(seconds / 60))} min"
     if seconds < 48 * 3600:
@@ -94,19 +94,21 @@ def spoken(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CrawlDecision:
-    """``register`` become partitions, ``run`` are harvested; ``waiting`` are wanted but not published yet."""
+    """Crawls to ``register`` as partitions, crawls to ``run`` (harvest), and selected crawls that are ``waiting``,
+    since they are not published yet."""
 
     register: tuple[str, ...]
     run: tuple[str, ...]
     waiting: tuple[str, ...]
 
 
-def select_crawls(listed: Sequence[str], selection: Sequence[str]) -> tuple[str, ...]:
-    """Crawls of ``listed`` (newest first) that the configured selection means: ``newest``, ``all`` or ids."""
+def select_crawls(listed_crawls: Sequence[str], selection: Sequence[str]) -> tuple[str, ...]:
+    """Returns the crawls of ``listed_crawls`` (newest first) that the configured selection names: ``newest``, ``all``
+    or ids."""
     if "all" in selection:
-        return tuple(listed)
-    wanted = {listed[0] if word == "newest" and listed else word for word in selection}
-    return tuple(crawl for crawl in listed if crawl in wanted)
+        return tuple(listed_crawls)
+    selected_ids = {listed_crawls[0] if word == "newest" and listed_crawls else word for word in selection}
+    return tuple(crawl for crawl in listed_crawls if crawl in selected_ids)
 
 
 def decide_crawls(
@@ -117,16 +119,21 @@ def decide_crawls(
     is_runnable: Callable[[str], bool],
     new_keys_per_tick: int,
 ) -> CrawlDecision:
-    """What one tick of the sensor does.
+    """Decides one tick of the sensor.
 
-    ``listed`` is newest first, ``registered`` are partitions already, ``requested`` crawls that a tick has
-    asked to run before (the cursor). ``is_runnable`` is asked only for crawls that would run; it may cost a request.
+    ``listed_crawls`` is newest first, ``registered`` are partitions already, ``requested`` are crawls that earlier
+    ticks have asked to run (the cursor). ``is_runnable`` is called only for crawls that would run; it may cost a
+    request.
     """
     new = tuple(crawl for crawl in listed if crawl not in registered)
     # oldest of the newest first, so that partitions appear in their own order
     register = tuple(reversed(new[:new_keys_per_tick]))
-    here = {*registered, *register}
-    candidates = [c for c in select_crawls(listed, selection) if c in here and c not in requested]
+    partition_crawls = {*registered, *register}
+    candidates = [
+        crawl_id
+        for crawl_id in select_crawls(listed, selection)
+        if crawl_id in partition_crawls and crawl_id not in requested
+    ]
     run: list[str] = []
     waiting: list[str] = []
     for crawl in candidates[:new_keys_per_tick]:
@@ -136,8 +143,8 @@ def decide_crawls(
 
 @dataclass(frozen=True, slots=True)
 class AskedRun:
-    """One run: its (crawl, domain) ``pairs``, why it is asked for (``watch``, ``backfill`` or ``repair``), and how many
-    seconds it is likely to take."""
+    """One run to start: its (crawl, domain) ``pairs``, its ``kind`` (``watch``, ``backfill`` or ``repair``), and the
+    seconds that it is likely to take."""
 
     kind: str
     pairs: tuple[Pair, ...]
@@ -146,9 +153,9 @@ class AskedRun:
 
 @dataclass(frozen=True, slots=True)
 class BackfillDecision:
-    """``runs`` are asked for now; ``rest`` pairs, likely to take ``rest_seconds``, are left for later ticks. ``left``
-    pairs failed too often and are not asked for again; ``resting`` ones failed and are, but not yet. ``held`` ones did
-    not fail: their runs ended early before they were tried, and again; they wait for a while."""
+    """``runs`` are started now. ``rest`` pairs, likely to take ``rest_seconds``, wait for later ticks. ``left`` pairs
+    failed too often and are not tried again. ``resting`` pairs failed and are tried again later. ``held`` pairs did not
+    fail: runs ended repeatedly before these pairs were tried, so they wait for a while."""
 
     runs: tuple[AskedRun, ...]
     rest: int
@@ -160,8 +167,8 @@ class BackfillDecision:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much one tick asks for: ``partitions`` and ``seconds`` at most, in at most ``runs`` of at most ``per_run``
-    partitions. Something is asked for whenever ``runs`` and ``seconds`` are above zero, however long it takes."""
+    """The limits of one tick: at most ``partitions`` and ``seconds``, in at most ``runs`` of at most ``per_run``
+    partitions. If ``runs`` and ``seconds`` are above zero, at least one partition is run, however long it takes."""
 
     partitions: int
     seconds: float
@@ -180,65 +187,65 @@ def decide_backfill(
     seconds: Callable[[Pair], float],
     bounds: Bounds,
 ) -> BackfillDecision:
-    """What one tick of the backfill asks for.
+    """Decides which runs one tick of the backfill starts.
 
-    ``missing`` are in the order of their worth. Those of the crawl ``newest`` are ``watch``, the others ``backfill``;
-    what failed, and what is ``due`` to be asked for again, is ``repair``, and comes between them. ``failures`` are how
-    often a partition failed in a row, and when last; ``unreached`` how many runs since then ended before they tried
-    it, and when the last of these did.
+    ``missing`` are ordered by priority. Pairs of the crawl ``newest`` are ``watch``, the others ``backfill``. Pairs
+    that failed, and pairs that are ``due`` to be fetched again, are ``repair``; these come in between. ``failures`` has
+    the failures in a row of each pair and the time of the last one. ``unreached`` has how many runs since then ended
+    before they tried the pair, and when the last of these did.
     """
     by_kind: dict[str, list[Pair]] = {"watch": [], "repair": [], "backfill": []}
-    alone: list[Pair] = []
-    left: list[Pair] = []
+    single_tries: list[Pair] = []
+    abandoned: list[Pair] = []
     resting: list[Pair] = []
-    held: list[Pair] = []
+    postponed: list[Pair] = []
     for pair in missing:
-        times, last = failures.get(pair, (0, now))
-        if times >= (MOST_FAILURES_OF_DUE if pair in due else MOST_FAILURES):
-            left.append(pair)
+        failure_count, last_failure = failures.get(pair, (0, now))
+        if failure_count >= (MOST_FAILURES_OF_DUE if pair in due else MOST_FAILURES):
+            abandoned.append(pair)
         elif _held_until(*unreached.get(pair, (0, now))) > now:
-            held.append(pair)
+            postponed.append(pair)
         elif pair in due:
             by_kind["repair"].append(pair)
-        elif not times:
+        elif not failure_count:
             by_kind["watch" if pair[0] == newest else "backfill"].append(pair)
-        elif last + _FIRST_REST * 4 ** (times - 1) > now:
+        elif last_failure + _FIRST_REST * 4 ** (failure_count - 1) > now:
             resting.append(pair)
-        elif times == MOST_FAILURES - 1:
-            alone.append(pair)
+        elif failure_count == MOST_FAILURES - 1:
+            single_tries.append(pair)
         else:
             by_kind["repair"].append(pair)
     runs: list[AskedRun] = []
     room = _Room(bounds)
-    waiting: list[Pair] = alone[_ALONE:]
+    waiting: list[Pair] = single_tries[_ALONE:]
     for kind, pairs in by_kind.items():
-        for some in _together(pairs, lambda pair: unreached.get(pair, (0, now))[0], bounds.per_run):
-            chosen = room.take(some, seconds)
-            if chosen:
-                runs.append(AskedRun(kind, chosen, sum(map(seconds, chosen))))
-            waiting += some[len(chosen) :]
-        for pair in alone[:_ALONE] if kind == "repair" else ():
+        for group in _together(pairs, lambda pair: unreached.get(pair, (0, now))[0], bounds.per_run):
+            run_pairs = room.take(group, seconds)
+            if run_pairs:
+                runs.append(AskedRun(kind, run_pairs, sum(map(seconds, run_pairs))))
+            waiting += group[len(run_pairs) :]
+        for pair in single_tries[:_ALONE] if kind == "repair" else ():
             if room.take([pair], seconds):
                 runs.append(AskedRun("repair", (pair,), seconds(pair)))
             else:
                 waiting.append(pair)
     return BackfillDecision(
-        tuple(runs), len(waiting), sum(map(seconds, waiting)), tuple(left), tuple(resting), tuple(held)
+        tuple(runs), len(waiting), sum(map(seconds, waiting)), tuple(abandoned), tuple(resting), tuple(postponed)
     )
 
 
 def _together(pairs: Sequence[Pair], unreached: Callable[[Pair], int], per_run: int) -> Iterator[Sequence[Pair]]:
-    """The pairs of each run. Those that runs did not get to, again and again, go in ever smaller ones, each time with
-    other neighbours: one of them may be why their runs ended, and keeps those behind it from being made."""
-    for times, own in groupby(sorted(pairs, key=unreached), key=unreached):
-        some, most = list(own), max(1, per_run // 4 ** min(max(0, times - 1), _SMALLER))
-        first = times % most if times > 1 else 0
-        for start, stop in pairwise([*sorted({0, *range(first, len(some), most)}), len(some)]):
-            yield some[start:stop]
+    """Yields the pairs of each run. Pairs that several runs did not reach go into ever smaller runs, each time with
+    other neighbours: one of the pairs may end each run, and would keep the pairs after it from being made."""
+    for times, group in groupby(sorted(pairs, key=unreached), key=unreached):
+        members, max_size = list(group), max(1, per_run // 4 ** min(max(0, times - 1), _SMALLER))
+        offset = times % max_size if times > 1 else 0
+        for start, stop in pairwise([*sorted({0, *range(offset, len(members), max_size)}), len(members)]):
+            yield members[start:stop]
 
 
 def _held_until(times: int, last: datetime) -> datetime:
-    """When a partition is asked for again that so many runs did not get to."""
+    """Returns the time from which a partition may be tried again that so many runs did not reach."""
     if times < 2:
         return last
     # a power of so many runs would be no number of days
@@ -246,20 +253,21 @@ def _held_until(times: int, last: datetime) -> datetime:
 
 
 class _Room:
-    """What is left of a tick's bounds."""
+    """The remaining room within the bounds of a tick."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._partitions, self._seconds, self._runs = bounds.partitions, bounds.seconds, bounds.runs
 
     def take(self, pairs: Sequence[Pair], seconds: Callable[[Pair], float]) -> tuple[Pair, ...]:
-        """The first of ``pairs`` that there is room for, in a run of their own. The first of all may be too large."""
-        taken: list[Pair] = []
+        """Returns the first of ``pairs`` that there is room for, as one run. The very first pair may exceed the
+        bounds."""
+        accepted: list[Pair] = []
         for pair in pairs if self._runs > 0 else ():
             if self._partitions <= 0 or self._seconds <= 0:
                 break
-            taken.append(pair)
+            accepted.append(pair)
             self._partitions -= 1
             self._seconds -= seconds(pair)
-        if taken:
+        if accepted:
             self._runs -= 1
-        return tuple(taken)
+        return tuple(accepted)

@@ -1,4 +1,4 @@
-"""Which partition keys mean something in a home, and which target a person means by a few words."""
+"""Tells which partition keys are valid in a home, and which target a person names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """Domains and crawls that mean something. ``unjudged`` says why that is not known of crawls (empty: it is)."""
+    """The valid domains and crawls. ``unjudged`` is the reason why crawls could not be listed; empty if they were."""
 
     domains: frozenset[str]
     crawls: frozenset[str]
@@ -31,49 +31,53 @@ class KnownKeys:
 
 
 def known_keys(workspace: Workspace) -> KnownKeys:
-    """Targets that are defined, on the watch list or in any slice; crawls that are listed or of which anything is here.
+    """Returns the targets that are defined, on the watch list or in any slice, and the crawls that are listed or have
+    data in the lake.
 
     Raises ``UserInputError`` for a watch list with a wrong line, ``EnvironmentFault`` when the lake cannot be read.
     """
     lake = workspace.lake
     slices = {slice_ for stage in (LOCATE, FETCH, PARSE) for slice_ in stage.here(lake)}
-    listed = workspace.crawl_list
-    known, note = {*(crawl.id for crawl in listed.crawls), *found_by_name(workspace.settings)}, listed.note or ""
-    made = {one.crawl for stage in (LIST, HARVEST) for one in stage.here(lake)}
-    domains = {*defined(lake), *(one.whole.target for one in slices)}
+    crawl_list = workspace.crawl_list
+    crawl_ids, note = (
+        {*(crawl.id for crawl in crawl_list.crawls), *found_by_name(workspace.settings)},
+        crawl_list.note or "",
+    )
+    harvested_crawls = {lake_slice.crawl for stage in (LIST, HARVEST) for lake_slice in stage.here(lake)}
+    domains = {*defined(lake), *(lake_slice.whole.target for lake_slice in slices)}
     domains |= {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
-    crawls = {*known, *made, *(one.crawl for one in slices)}
+    crawls = {*crawl_ids, *harvested_crawls, *(lake_slice.crawl for lake_slice in slices)}
     return KnownKeys(frozenset(domains), frozenset(crawls), note)
 
 
 def defined(lake: Lake) -> list[str]:
-    """The slugs of all targets that are written down, sets and not their parts. Raises ``EnvironmentFault``."""
+    """Returns the slugs of all defined targets; sets count, their parts do not. Raises ``EnvironmentFault``."""
     slugs = lake.read("targets", columns=["slug"]).column("slug").to_pylist()
     return sorted(slug for slug in slugs if SEPARATOR not in slug)
 
 
-def which_target(text: str, known: Collection[str]) -> str:
-    """The slug of the target that a person means: by its slug, its definition, or the name of a set.
+def which_target(text: str, known_slugs: Collection[str]) -> str:
+    """Returns the slug of the target that a person names by its slug, its definition, or the name of a set.
 
-    Raises ``UserInputError`` for what is none of ``known``, naming those that look like it.
+    Raises ``UserInputError`` if it is none of ``known_slugs``; the message has the most similar ones.
     """
     word = text.strip()
     for slug in (word, word.lower(), set_slug(word.lower())):
-        if slug in known:
+        if slug in known_slugs:
             return slug
     trouble = ""
     try:
         slug = slug_meant(word)
-        if slug in known:
+        if slug in known_slugs:
             return slug
     except UserInputError as error:
         trouble = str(error)
-    near = get_close_matches(word.lower(), sorted(known), _NAMED, 0.7)
+    near = get_close_matches(word.lower(), sorted(known_slugs), _NAMED, 0.7)
     hint = f"Did you mean {' or '.join(near)}?" if near else "See: cc-pipeline targets list"
     reason = f" ({trouble})" if trouble and not near else ""
     raise UserInputError(f"no target here is called {word!r}{reason}. {hint}")
 
 
 def purges_begun(workspace: Workspace) -> Mapping[str, str]:
-    """The definitions of targets whose purge has begun and not ended, by slug. Raises ``EnvironmentFault``."""
+    """Returns the definitions of targets whose purge has begun and not ended, by slug. Raises ``EnvironmentFault``."""
     return {note.slug: note.definition for note in begun(workspace.place)}

@@ -1,6 +1,6 @@
-"""What stands of all that is watched, for the schedule: looked at when something changed, and where it is much in a
-process of its own, since what a look at 48,000 partitions holds is more than a server should.
-"""
+"""Finds the stale and due partitions of all watched targets, for the schedule. The result is kept until something
+changes. Many partitions are assessed in a process of their own, since 48,000 of them need more memory than a server
+should hold."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _BY_ITSELF: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Targets of one crawl: those that are ``stale`` for a reason that automation acts on, and of those whose source
-    did not give everything the ones that are ``due`` to be asked for again, and the ones that are ``waiting``. Before
-    the time ``until`` no other is due, whatever it is then (``None``: never)."""
+    """Targets of one crawl. ``stale`` targets are made again for a reason that automation acts on. Of targets with
+    missing captures, ``due`` ones are fetched again now and ``waiting`` ones later. No further target becomes due
+    before ``until`` (``None``: never)."""
 
     stale: frozenset[str]
     due: frozenset[str]
@@ -64,39 +64,39 @@ class Due:
 
 
 def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
-    """What is due of the targets that were looked at.
+    """Returns the stale, due and waiting targets of a crawl.
 
-    One whose captures were all asked for in vain often enough is neither due nor waiting: what it lacks stays missing
-    by name.
+    A target whose captures were all requested in vain often enough is neither due nor waiting: its missing captures
+    stay missing by name.
     """
     stale = {
-        todo.slice_.whole.target
-        for todo in crawl_plan.plan.todos
-        if todo.first is not None and todo.first.why in _BY_ITSELF
+        slice_plan.slice_.whole.target
+        for slice_plan in crawl_plan.plan.todos
+        if slice_plan.first is not None and slice_plan.first.why in _BY_ITSELF
         # a subset that was not harvested cannot be located, and a run of it would fail
-        if todo.locate is None or crawl_plan.indexes[todo.slice_.crawl, todo.slice_.subset].versions
+        if slice_plan.locate is None or crawl_plan.indexes[slice_plan.slice_.crawl, slice_plan.slice_.subset].versions
     }
-    by_time: dict[bool, set[str]] = {True: set(), False: set()}
+    targets_by_due: dict[bool, set[str]] = {True: set(), False: set()}
     times: list[datetime] = []
     for slice_ in crawl_plan.asked.slices:
         note = crawl_plan.standings[slice_].asked
         if note is not None and note.unsettled > note.given_up:
             times.append(due_at(note.rounds, note.silent_runs, note.asked_at))
-            by_time[times[-1] <= now].add(slice_.whole.target)
-        elif note is not None and (look_again := looked_for_at(note)) is not None:
-            times.append(look_again)
-            if look_again <= now:
-                by_time[True].add(slice_.whole.target)
+            targets_by_due[times[-1] <= now].add(slice_.whole.target)
+        elif note is not None and (recheck_at := looked_for_at(note)) is not None:
+            times.append(recheck_at)
+            if recheck_at <= now:
+                targets_by_due[True].add(slice_.whole.target)
     # a set is asked for again when any of its parts is to be
-    due, waiting = by_time[True], by_time[False] - by_time[True]
-    until = min((one for one in times if one > now), default=None)
+    due, waiting = targets_by_due[True], targets_by_due[False] - targets_by_due[True]
+    until = min((moment for moment in times if moment > now), default=None)
     return Due(frozenset(stale | crawl_plan.retire), frozenset(due), frozenset(waiting), until)
 
 
 @dataclass(slots=True)
 class Outlook:
-    """What stands of targets in crawls; see ``Due``. ``older`` is what parsing pages of an older parser again costs, by
-    partition. Before ``until`` time alone changes none of it."""
+    """The stale, due and waiting targets of several crawls; see ``Due``. ``older`` is the cost of parsing the pages of
+    an older parser again, by partition. Before ``until`` time alone changes nothing here."""
 
     pairs: list[Pair] = field(default_factory=list)
     stale: set[Pair] = field(default_factory=set)
@@ -111,27 +111,28 @@ _last: dict[Path, tuple[object, Outlook]] = {}
 
 
 def outlook(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
-    """What the plan says of ``slugs`` in ``crawls``: as this process was told last, while nothing changed.
+    """Assesses the targets ``slugs`` in ``crawls``. Returns the last result of this process if nothing has changed
+    since.
 
     Raises ``CcPipelineError`` as :func:`~cc_pipeline.extraction.crawl_plan.look`.
     """
     settings = workspace.settings
     with workspace.lake.still():
-        state = (list(crawls), list(slugs), *_state(workspace))
-        before = _last.get(settings.home)
-        if before is not None and before[0] == state and now < before[1].until:
-            return before[1]
-        apart = len(crawls) * len(slugs) >= _APART
-        found = _told(settings, crawls, slugs, now) if apart else _looked(workspace, crawls, slugs, now)
-    found.until = min(found.until, now + _BELIEVED)
-    _last[settings.home] = state, found
-    return found
+        inputs = (list(crawls), list(slugs), *_state(workspace))
+        cached = _last.get(settings.home)
+        if cached is not None and cached[0] == inputs and now < cached[1].until:
+            return cached[1]
+        is_large = len(crawls) * len(slugs) >= _APART
+        report = _told(settings, crawls, slugs, now) if is_large else _looked(workspace, crawls, slugs, now)
+    report.until = min(report.until, now + _BELIEVED)
+    _last[settings.home] = inputs, report
+    return report
 
 
 def _state(workspace: Workspace) -> tuple[object, ...]:
-    """All that decides what is to be done of given slices, but for the time."""
+    """Returns everything that decides the plan of given slices, except the time."""
     lake, settings = workspace.lake, workspace.settings
-    handles = [lake.open(spec) for spec in lake.specs.values()]
+    handles = [lake.handle(spec) for spec in lake.specs.values()]
     built = sorted((settings.home / "url-index").glob(f"*/{ABOUT}"))
     return (
         settings,
@@ -143,67 +144,69 @@ def _state(workspace: Workspace) -> tuple[object, ...]:
 
 
 def _looked(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
-    """One look a crawl."""
-    found = Outlook()
+    """Plans each crawl once."""
+    report = Outlook()
     for crawl in crawls if slugs else ():
         # lost bytes are for doctor and the checks: a look at each stored file would take a tick too long
-        seen = look(workspace, crawl, slugs, look_for_bytes=False)
-        of_crawl = due_of(seen, now)
-        found.pairs += [(crawl, slug) for slug in slugs]
-        found.stale |= {(crawl, slug) for slug in of_crawl.stale}
-        found.due |= {(crawl, slug) for slug in of_crawl.due}
-        found.waiting |= {(crawl, slug) for slug in of_crawl.waiting}
-        found.until = min(found.until, of_crawl.until or found.until)
-        found.older.update(outdated(workspace.settings, {s: seen.standings[s] for s in seen.asked.slices}))
-    return found
+        crawl_plan = look(workspace, crawl, slugs, look_for_bytes=False)
+        crawl_staleness = due_of(crawl_plan, now)
+        report.pairs += [(crawl, slug) for slug in slugs]
+        report.stale |= {(crawl, slug) for slug in crawl_staleness.stale}
+        report.due |= {(crawl, slug) for slug in crawl_staleness.due}
+        report.waiting |= {(crawl, slug) for slug in crawl_staleness.waiting}
+        report.until = min(report.until, crawl_staleness.until or report.until)
+        report.older.update(
+            outdated(workspace.settings, {slice_: crawl_plan.standings[slice_] for slice_ in crawl_plan.asked.slices})
+        )
+    return report
 
 
 def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> Outlook:
-    question = pickle.dumps((settings, list(crawls), list(slugs), now))
+    pickled_request = pickle.dumps((settings, list(crawls), list(slugs), now))
     environment = children.neutral_environment(*children.REMOTE, "CC_PIPELINE_", "PG")
     try:
-        done = children.run(children.python_command(__name__), environment, question, _PATIENCE)
+        process = children.run(children.python_command(__name__), environment, pickled_request, _PATIENCE)
     except subprocess.TimeoutExpired as late:
         raise EnvironmentFault(
             f"a process that looked at what is due took more than {_PATIENCE} s",
             "Watch fewer targets or crawls, or let automation run where less else runs.",
         ) from late
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if process.returncode:
+        last_line = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise EnvironmentFault(
-            f"a process that looked at what is due ended with status {done.returncode}: {said[-500:]}",
+            f"a process that looked at what is due ended with status {process.returncode}: {last_line[-500:]}",
             "The next tick looks again; where that is so each time, look at this machine's memory.",
         )
     try:
-        answer = json.loads(done.stdout)
+        answer = json.loads(process.stdout)
         fault = None if answer["fault"] is None else _read_fault(*answer["fault"])
-        outlook_there = _read_outlook(answer["outlook"]) if fault is None else Outlook()
+        report = _read_outlook(answer["outlook"]) if fault is None else Outlook()
     except (ValueError, TypeError, KeyError) as error:
         raise EnvironmentFault(
             f"a process that looked at what is due answered something else: {error}", "The next tick looks again."
         ) from error
     if fault is not None:
         raise fault
-    return outlook_there
+    return report
 
 
-def _write_outlook(outlook_here: Outlook) -> dict[str, Any]:
-    """An outlook as JSON: what a process says of a home is never unpickled."""
+def _write_outlook(report: Outlook) -> dict[str, Any]:
+    """Encodes the result as JSON: the output of another process is never unpickled."""
     return {
-        **{name: list(getattr(outlook_here, name)) for name in _PAIRS},
-        "older": [[slice_.crawl, slice_.target, *astuple(price)] for slice_, price in outlook_here.older.items()],
-        "until": outlook_here.until.isoformat(),
+        **{name: list(getattr(report, name)) for name in _PAIRS},
+        "older": [[slice_.crawl, slice_.target, *astuple(price)] for slice_, price in report.older.items()],
+        "until": report.until.isoformat(),
     }
 
 
 def _read_outlook(answer: dict[str, Any]) -> Outlook:
     pairs, stale, due, waiting = ([(str(crawl), str(slug)) for crawl, slug in answer[name]] for name in _PAIRS)
-    older = {Slice(str(crawl), str(target)): Price(*price) for crawl, target, *price in answer["older"]}
-    return Outlook(pairs, set(stale), set(due), set(waiting), older, datetime.fromisoformat(answer["until"]))
+    reparse_costs = {Slice(str(crawl), str(target)): Price(*price) for crawl, target, *price in answer["older"]}
+    return Outlook(pairs, set(stale), set(due), set(waiting), reparse_costs, datetime.fromisoformat(answer["until"]))
 
 
 def _write_fault(fault: CcPipelineError) -> tuple[str, list[str]]:
-    """The nearest of the families that callers tell apart, and what it is made of."""
+    """Returns the nearest of the error families that callers distinguish, and the arguments of the error."""
     if isinstance(fault, EnvironmentFault):
         return ("place" if isinstance(fault, PlaceFault) else "environment"), [fault.what, fault.advice]
     return ("input" if isinstance(fault, UserInputError) else "other"), [str(fault)]
@@ -214,7 +217,7 @@ def _read_fault(family: str, texts: list[str]) -> CcPipelineError:
 
 
 def main() -> None:
-    """Answers the question on standard input."""
+    """Reads a request from standard input and writes the result to standard output."""
     settings, crawls, slugs, now = pickle.load(sys.stdin.buffer)
     answer: Outlook | CcPipelineError
     try:
@@ -223,7 +226,7 @@ def main() -> None:
     except CcPipelineError as fault:
         answer = fault
     if isinstance(answer, Outlook):
-        said: dict[str, Any] = {"fault": None, "outlook": _write_outlook(answer)}
+        document: dict[str, Any] = {"fault": None, "outlook": _write_outlook(answer)}
     else:
-        said = {"fault": _write_fault(answer), "outlook": None}
-    sys.stdout.write(json.dumps(said))
+        document = {"fault": _write_fault(answer), "outlook": None}
+    sys.stdout.write(json.dumps(document))

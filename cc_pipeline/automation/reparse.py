@@ -1,7 +1,7 @@
-"""Pages that an older parser made: how many, where, what parsing them again costs, and whether somebody said yes.
+"""Pages of an older parser: how many there are and where, the cost of parsing them again, and whether somebody agreed.
 
-A new version of the parser makes all pages stale at once, which may be days of work. So automation says what it would
-cost and waits; a run that a person starts parses what it touches in any case.
+A new version of the parser makes all pages stale at once, which may be days of work. So automation reports the cost and
+waits. A run that a person starts parses its own partitions in any case.
 """
 
 from __future__ import annotations
@@ -26,61 +26,65 @@ from cc_pipeline.workspace.workspace import Workspace
 _PAGES_A_SECOND: Final = {"fast": 120.0, "auto": 90.0, "quality": 40.0}
 
 
-def outdated(settings: Settings, standings: Mapping[Slice, Standing]) -> dict[Slice, Price]:
-    """What is to be parsed again of each partition, in pages and stored bytes, for no other reason than a newer
+def outdated(settings: Settings, slice_states: Mapping[Slice, Standing]) -> dict[Slice, Price]:
+    """Returns the pages and stored bytes of each partition that have to be parsed again for no reason but a newer
     parser."""
-    parsed = {slice_: Wanted("") for slice_, one in standings.items() if one.parsed is not None}
-    found: dict[Slice, Price] = {}
-    for slice_, why in plan(parsed, standings, {}, options_of(settings), (PARSE,)).of(PARSE).items():
-        price = price_of(standings[slice_], PARSE, why)
+    parsed = {slice_: Wanted("") for slice_, slice_state in slice_states.items() if slice_state.parsed is not None}
+    costs: dict[Slice, Price] = {}
+    for slice_, reason in plan(parsed, slice_states, {}, options_of(settings), (PARSE,)).of(PARSE).items():
+        price = price_of(slice_states[slice_], PARSE, reason)
         # how many there are is not known of all, and where there are none nothing is to be done
-        if why.why is Why.PARSER and price.pages != 0:
-            pages, stored = _sums([price, found.get(slice_.whole, Price())])
-            found[slice_.whole] = Price(pages=pages, stored=stored)
-    return found
+        if reason.why is Why.PARSER and price.pages != 0:
+            pages, stored = _sums([price, costs.get(slice_.whole, Price())])
+            costs[slice_.whole] = Price(pages=pages, stored=stored)
+    return costs
 
 
 def _sums(prices: Collection[Price]) -> tuple[int, int]:
-    """Pages and stored bytes, those that are known."""
-    return sum(one.pages or 0 for one in prices), sum(one.stored or 0 for one in prices)
+    """Returns the sums of the known pages and stored bytes."""
+    return sum(price.pages or 0 for price in prices), sum(price.stored or 0 for price in prices)
 
 
 def outdated_of_all(workspace: Workspace) -> dict[Slice, Price]:
-    """As :func:`outdated`, of all that was ever parsed in the settings' subsets: what runs make. Raises
-    ``EnvironmentFault``."""
+    """Returns the same as :func:`outdated` for all parsed slices in the subsets of the settings, which are those that
+    runs make. Raises ``EnvironmentFault``."""
     subsets = workspace.settings.subsets
     with workspace.lake.still():
-        slices = [one for one in PARSE.here(workspace.lake) if one.subset in subsets_in(one.crawl, subsets)]
+        slices = [
+            parsed_slice
+            for parsed_slice in PARSE.here(workspace.lake)
+            if parsed_slice.subset in subsets_in(parsed_slice.crawl, subsets)
+        ]
         return outdated(workspace.settings, stand(workspace, slices, (FETCH, PARSE), look_for_bytes=False))
 
 
 def agree(settings: Settings, *, yes: bool) -> None:
-    """Writes down whether the pages of parsers before this one are to be parsed again."""
+    """Stores whether the pages of older parsers are to be parsed again."""
     path = _note(settings)
     with disk_trouble(path):
         write_whole(path, json.dumps({"parser": options_of(settings).parser, "agreed": yes}), durable=True)
 
 
 def is_agreed(settings: Settings) -> bool:
-    """Whether somebody said yes, for the parser of now."""
+    """Whether somebody agreed, for the current parser."""
     try:
-        said = json.loads(_note(settings).read_text("utf-8"))
-        return bool(said["agreed"]) and said["parser"] == options_of(settings).parser
+        agreement = json.loads(_note(settings).read_text("utf-8"))
+        return bool(agreement["agreed"]) and agreement["parser"] == options_of(settings).parser
     except (OSError, ValueError, TypeError, KeyError):
         return False
 
 
-def price_in_words(settings: Settings, older: Mapping[Slice, Price]) -> str:
-    """What parsing these again is likely to take on this machine, for a person."""
-    pages, stored = _sums(older.values())
+def price_in_words(settings: Settings, costs: Mapping[Slice, Price]) -> str:
+    """Describes the cost of parsing these pages again on this machine."""
+    pages, stored = _sums(costs.values())
     return (
-        f"{pages:,} pages of {len(older):,} partitions were made by an older parser; parsing them again takes "
+        f"{pages:,} pages of {len(costs):,} partitions were made by an older parser; parsing them again takes "
         f"{spoken(seconds_of(settings, pages))}, reads {stored / 1e6:,.1f} MB of stored records and fetches nothing"
     )
 
 
 def seconds_of(settings: Settings, pages: int) -> float:
-    """Seconds that parsing so many pages is likely to take on this machine."""
+    """Returns the seconds that parsing so many pages is likely to take on this machine."""
     cores = settings.workers or os.cpu_count() or 1
     return pages / (_PAGES_A_SECOND[settings.extractor] * cores)
 

@@ -1,4 +1,4 @@
-"""Whether the source can be asked just now: its circuit breaker, and one request."""
+"""Whether the source can be asked now: the state of its circuit breaker, and one request."""
 
 from __future__ import annotations
 
@@ -18,47 +18,50 @@ _ONCE = RetryPolicy(attempts=1)
 
 
 def breaker(workspace: Workspace) -> HostState | None:
-    """How the source's host stands while its breaker is open, and that of every mirror: nothing is sent to it then.
+    """Returns the state of the source's host if its breaker and those of all mirrors are open, so that no request is
+    sent. Returns ``None`` otherwise.
 
-    Costs no request. Raises ``EnvironmentFault`` for a damaged budget file."""
+    Costs no request. Raises ``EnvironmentFault`` for a damaged budget file.
+    """
     states = {state.host: state for state in budget_state(workspace.settings.budget_path) if state.breaker_open}
-    stopped = [states.get(host) for host in workspace.transport.hosts]
+    breaker_states = [states.get(host) for host in workspace.transport.hosts]
     # one place that may be asked is enough
-    return stopped[0] if None not in stopped else None
+    return breaker_states[0] if None not in breaker_states else None
 
 
 def trouble_of_source(workspace: Workspace, crawl: str) -> str | None:
-    """Why the source cannot be asked for ``crawl`` now, for a person; ``None`` where it answers, whatever it says.
+    """Returns why the source cannot be asked for ``crawl`` now; ``None`` if it answers, whatever the answer is.
 
-    It costs one request a place until one answers, and none while the breaker is open. Raises nothing.
+    Costs one request for each mirror until one answers, and none while the breaker is open. Raises nothing.
     """
     settings = workspace.settings
     try:
-        stopped = breaker(workspace)
+        open_breaker = breaker(workspace)
     except EnvironmentFault as fault:
         return str(fault)
-    if stopped is not None:
-        until = f"{stopped.breaker_open_until:%Y-%m-%d %H:%M} UTC"
-        return f"{stopped.host} refuses ({stopped.last_refusal}): no request is sent until {until}"
-    places = ((settings.source, settings.source_access), *settings.further_places)
-    first = None
-    for place, access in places:
-        trouble = trouble_at(settings, place, access, crawl)
+    if open_breaker is not None:
+        until = f"{open_breaker.breaker_open_until:%Y-%m-%d %H:%M} UTC"
+        return f"{open_breaker.host} refuses ({open_breaker.last_refusal}): no request is sent until {until}"
+    addresses = ((settings.source, settings.source_access), *settings.further_places)
+    first_trouble = None
+    for address, access in addresses:
+        trouble = trouble_at(settings, address, access, crawl)
         if trouble is None:
             return None
-        first = first or trouble
-    return first
+        first_trouble = first_trouble or trouble
+    return first_trouble
 
 
-def trouble_at(settings: Settings, place: str, access: Access, crawl: str) -> str | None:
-    """Why one place cannot be asked for ``crawl`` now; ``None`` where it answers. Costs one request, raises nothing."""
-    if not scheme_of(place):
-        return None if Path(place).is_dir() else f"the folder {place} is not there"
+def trouble_at(settings: Settings, address: str, access: Access, crawl: str) -> str | None:
+    """Returns why one address cannot be asked for ``crawl`` now; ``None`` if it answers. Costs one request, raises
+    nothing."""
+    if not scheme_of(address):
+        return None if Path(address).is_dir() else f"the folder {address} is not there"
     try:
-        with open_transport(replace(settings, wait=0.0), place, access, _ONCE) as transport:
+        with open_transport(replace(settings, wait=0.0), address, access, _ONCE) as transport:
             key = evidence(settings, crawl)
             if key is not None:
                 transport.exists(key)
     except CcPipelineError as fault:
-        return f"{place} does not answer ({fault})"
+        return f"{address} does not answer ({fault})"
     return None

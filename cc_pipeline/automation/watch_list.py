@@ -1,4 +1,4 @@
-"""The watch list: a text file a person edits, one target a line."""
+"""The watch list: a text file that a person edits, with one target per line."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _NAMED = 5
 
 
 def read(path: Path) -> tuple[Target, ...]:
-    """The targets of the list; none when there is no file. Files of sets lie beside the list. Raises
-    ``UserInputError`` naming every wrong line, of the list or of a set's file."""
+    """Returns the targets of the list; none if there is no file. Files of sets lie beside the list. Raises
+    ``UserInputError`` with every wrong line of the list and of the sets' files."""
     return _parsed(path, _text(path))
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a watch list says to those who only act on it: the ``targets`` of its right lines; ``note`` names the wrong
-    ones, or says that the list cannot be read and the ``targets`` are those of its last good copy."""
+    """The ``targets`` of the valid lines. ``note`` has the wrong lines; if the list cannot be read, it says so and the
+    ``targets`` are those of the last good copy."""
 
     targets: tuple[Target, ...]
     note: str | None = None
 
 
 def read_what_is_right(path: Path, copy: Path) -> Watched:
-    """As :func:`read`, for sensors and schedules: one bad line is no reason to leave the others alone, and a list that
-    cannot be read is none to forget what was on it. ``copy`` is where the last good copy lies. Raises nothing."""
+    """Reads the valid lines, for sensors and schedules: one wrong line must not stop the other targets, and an
+    unreadable list must not lose its targets. ``copy`` is the path of the last good copy. Raises nothing."""
     try:
         text = _text(path)
     except (UserInputError, EnvironmentFault) as fault:
@@ -49,14 +49,14 @@ def read_what_is_right(path: Path, copy: Path) -> Watched:
     targets, wrong = _what_is_right(text, path.parent)
     if not wrong:
         return Watched(targets)
-    named = "; ".join(wrong[:_NAMED]) + (f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else "")
+    wrong_lines = "; ".join(wrong[:_NAMED]) + (f"; and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else "")
     return Watched(
-        targets, f"{path}, {named}. Correct or delete the wrong lines; the other {len(targets)} targets count"
+        targets, f"{path}, {wrong_lines}. Correct or delete the wrong lines; the other {len(targets)} targets count"
     )
 
 
 def _keep(copy: Path, text: str) -> None:
-    """Keeps the text of the list, unless there is no room for it: the list itself is what counts."""
+    """Saves a copy of the list's text. A full disk is ignored, since only the list itself matters."""
     with suppress(UserInputError, EnvironmentFault):
         if (copy.exists() or text) and _text(copy) != text:
             with suppress(OSError):
@@ -75,48 +75,51 @@ def _right_of_text(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
 
 
 def add(path: Path, targets: Sequence[Target]) -> tuple[Target, ...]:
-    """Appends targets that are not there yet and gives those; comments and order of the file stay.
+    """Appends targets that are not on the list yet and returns them. Comments and the order of the file stay.
 
-    A set whose members changed, or that is to stand in a file, takes the place of the one of that name. Raises as
-    :func:`read` does.
+    A set whose members or file changed replaces the set of that name. Raises as :func:`read` does.
     """
     text = _text(path)
-    known = {target.slug: target for target in _parsed(path, text)}
-    new = [t for t in {t.slug: t for t in targets}.values() if not _is_there(t, known.get(t.slug))]
+    listed_targets = {target.slug: target for target in _parsed(path, text)}
+    new = [
+        new_target
+        for new_target in {new_target.slug: new_target for new_target in targets}.values()
+        if not _is_there(new_target, listed_targets.get(new_target.slug))
+    ]
     if new:
-        before = _without(text, {target.slug for target in new})[0] or _HEAD
-        if not before.endswith("\n"):
-            before += "\n"
-        _write(path, before + "".join(f"{target.definition}\n" for target in new))
+        remaining_text = _without(text, {target.slug for target in new})[0] or _HEAD
+        if not remaining_text.endswith("\n"):
+            remaining_text += "\n"
+        _write(path, remaining_text + "".join(f"{target.definition}\n" for target in new))
     return tuple(new)
 
 
 def remove(path: Path, slugs: Collection[str]) -> tuple[str, ...]:
-    """Takes targets off the list (by slug) and gives the definitions of those that were on it; the file of a set
+    """Removes targets (by slug) from the list and returns the definitions of those that were on it. The file of a set
     stays. Raises as :func:`read` does."""
     text = _text(path)
-    known = {target.slug: target for target in _parsed(path, text)}
-    kept, gone = _without(text, slugs)
-    if gone:
-        _write(path, kept)
-    return tuple(known[slug].definition for slug in gone)
+    listed_targets = {target.slug: target for target in _parsed(path, text)}
+    remaining_text, removed_slugs = _without(text, slugs)
+    if removed_slugs:
+        _write(path, remaining_text)
+    return tuple(listed_targets[slug].definition for slug in removed_slugs)
 
 
-def _is_there(target: Target, known: Target | None) -> bool:
-    return known is not None and (known.version, known.file) == (target.version, target.file)
+def _is_there(target: Target, listed_target: Target | None) -> bool:
+    return listed_target is not None and (listed_target.version, listed_target.file) == (target.version, target.file)
 
 
 def _without(text: str, slugs: Collection[str]) -> tuple[str, tuple[str, ...]]:
-    """The text without the lines of ``slugs``, and those that had one."""
-    kept: list[str] = []
-    gone: list[str] = []
+    """Returns the text without the lines of ``slugs``, and the slugs that had a line."""
+    kept_lines: list[str] = []
+    removed_slugs: list[str] = []
     for line in text.splitlines(keepends=True):
-        of_set = set_slug_in(line)
-        found = [slug for slug in ([of_set] if of_set else _slugs(line)) if slug in slugs]
-        gone.extend(found)
-        if not found:
-            kept.append(line)
-    return "".join(kept), tuple(dict.fromkeys(gone))
+        set_slug = set_slug_in(line)
+        line_slugs = [slug for slug in ([set_slug] if set_slug else _slugs(line)) if slug in slugs]
+        removed_slugs.extend(line_slugs)
+        if not line_slugs:
+            kept_lines.append(line)
+    return "".join(kept_lines), tuple(dict.fromkeys(removed_slugs))
 
 
 def _slugs(line: str) -> list[str]:
@@ -145,7 +148,7 @@ def _parsed(path: Path, text: str) -> tuple[Target, ...]:
 
 @lru_cache(maxsize=2)
 def _of_text(text: str) -> tuple[Target, ...]:
-    """Kept by what the list says: a sensor reads it every minute."""
+    """Parses the text once for each content: a sensor reads the list every minute."""
     return parse_target_lines(text)
 
 

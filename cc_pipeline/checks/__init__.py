@@ -1,1 +1,1 @@
-"""Verdicts, with what to do: on tables (checks of assets), on a home (``doctor``), on a source (``doctor --live``)."""
+"""Check results with advice: on tables (asset checks), on a home (``doctor``), and on a source (``doctor --live``)."""

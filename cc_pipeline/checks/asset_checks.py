@@ -1,8 +1,8 @@
-"""The checks of the core's assets, in the order of its stages. What an extension checks is beside what it makes.
+"""The checks of the core's assets, in the order of its stages. An extension has its checks beside its assets.
 
-A check is a function here: its name is that of the check, its docstring the description. What is long, or is asked
-elsewhere too, is a verdict in the module of its subject. This module is loaded with the definitions of a home, so what
-is heavy is imported in a check.
+Each check is a function: its name is the name of the check, its docstring the description. A long check, or one that is
+used elsewhere too, calls a function in the module of its subject. This module is loaded with the definitions of a home,
+so heavy imports are inside the functions.
 """
 
 from __future__ import annotations
@@ -30,21 +30,24 @@ def list_is_of_now(workspace: Workspace, _: Scope) -> CheckResult:
     from cc_pipeline.harvesting.crawls import crawls_are_listed, known_crawls
 
     name = "list_is_of_now"
-    have = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
-    if not have:
+    stored_ids = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
+    if not stored_ids:
         return CheckResult(name, "ok", "the list of crawls was not read yet")
     try:
-        listed = known_crawls(workspace)
+        crawl_list = known_crawls(workspace)
     except EnvironmentFault as fault:
-        return CheckResult(name, "warn", f"{len(have):,} crawls; {fault.what}. {fault.advice}")
-    figures: dict[str, int | float | str] = {"crawls": len(have), "listed at": f"{listed.read_at:%Y-%m-%d %H:%M} UTC"}
-    new = {crawl.id for crawl in listed.crawls} - have
-    if listed.note is not None:
-        return CheckResult(name, "warn", f"{len(have):,} crawls; {listed.note}", figures)
+        return CheckResult(name, "warn", f"{len(stored_ids):,} crawls; {fault.what}. {fault.advice}")
+    metrics: dict[str, int | float | str] = {
+        "crawls": len(stored_ids),
+        "listed at": f"{crawl_list.read_at:%Y-%m-%d %H:%M} UTC",
+    }
+    new = {crawl.id for crawl in crawl_list.crawls} - stored_ids
+    if crawl_list.note is not None:
+        return CheckResult(name, "warn", f"{len(stored_ids):,} crawls; {crawl_list.note}", metrics)
     if new or not crawls_are_listed(workspace):
         message = f"the published list is another: {some(new) or 'of the same crawls'}. Materialize crawls"
-        return CheckResult(name, "warn", message, figures)
-    return CheckResult(name, "ok", f"all {len(have):,} crawls of the list read {listed.age}", figures)
+        return CheckResult(name, "warn", message, metrics)
+    return CheckResult(name, "ok", f"all {len(stored_ids):,} crawls of the list read {crawl_list.age}", metrics)
 
 
 @check(
@@ -76,7 +79,7 @@ def every_footer_is_kept(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def _of_index(name: str, description: str) -> Check:
-    """A check of the catalog; several of them read its tables once."""
+    """Makes a check of the catalog. Several of them read its tables once."""
 
     def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         from cc_pipeline.checks.tables import index_verdict
@@ -84,10 +87,10 @@ def _of_index(name: str, description: str) -> Check:
         return index_verdict(workspace, name, scope)
 
     verdict.__doc__ = description
-    of_crawls = check(
+    decorate = check(
         "row_groups", step="index_checks", name=name, unit="crawl", watched=("row_groups",), stages=(_HARVEST,)
     )
-    return of_crawls(verdict)
+    return decorate(verdict)
 
 
 _INDEX_CHECKS: Final = (
@@ -114,12 +117,12 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     from cc_pipeline.extraction.lookup_notes import incomplete_slices
     from cc_pipeline.extraction.lookup_notes import index_complete as describe
 
-    partial = {one.whole: row for one, row in incomplete_slices(workspace).items()}
+    partial = {located_slice.whole: row for located_slice, row in incomplete_slices(workspace).items()}
     if not partial:
         return CheckResult("index_complete", "ok", "no partition was located over unread index files")
-    named = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
-    more = f" and {len(partial) - len(named):,} more" if len(partial) > len(named) else ""
-    message = f"{len(partial):,} partitions lack captures: {'; '.join(named)}{more}. Harvest their crawls again"
+    examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
+    remainder = f" and {len(partial) - len(examples):,} more" if len(partial) > len(examples) else ""
+    message = f"{len(partial):,} partitions lack captures: {'; '.join(examples)}{remainder}. Harvest their crawls again"
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
 
@@ -144,16 +147,18 @@ def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
     from cc_pipeline.upkeep.stored_files import lost_records
 
     lost = lost_records(workspace, scope.slices)
-    figures: dict[str, int | float | str] = {
-        "lost records": sum(one.records for one in lost),
-        "files gone or too short": sum(len(one.files) for one in lost),
+    metrics: dict[str, int | float | str] = {
+        "lost records": sum(loss.records for loss in lost),
+        "files gone or too short": sum(len(loss.files) for loss in lost),
     }
     if lost:
-        shown = "; ".join(f"{one.records:,} in {one.crawl} of {', '.join([*one.targets][:5])}" for one in lost[:5])
-        message = f"the bytes of stored records are gone ({shown}). Fetch them again: cc-pipeline doctor --repair"
-        keys = {key_of(Slice(one.crawl, target)) for one in lost for target in one.targets}
-        return CheckResult("stored_files", "error", message, figures, tuple(keys))
-    return CheckResult("stored_files", "ok", "the bytes of all stored records are there", figures)
+        examples = "; ".join(
+            f"{loss.records:,} in {loss.crawl} of {', '.join([*loss.targets][:5])}" for loss in lost[:5]
+        )
+        message = f"the bytes of stored records are gone ({examples}). Fetch them again: cc-pipeline doctor --repair"
+        keys = {key_of(Slice(loss.crawl, target)) for loss in lost for target in loss.targets}
+        return CheckResult("stored_files", "error", message, metrics, tuple(keys))
+    return CheckResult("stored_files", "ok", "the bytes of all stored records are there", metrics)
 
 
 @check("records", step="extraction_checks")
@@ -202,18 +207,18 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
     verdicts = []
     for crawl in (crawl for crawl in crawls if scope.crawls is None or crawl in scope.crawls):
         try:
-            about = read_about(root / crawl)
-            found = open_url_index(root, crawl)
+            build_note = read_about(root / crawl)
+            url_index = open_url_index(root, crawl)
         except DataFault as fault:
             verdicts.append(CheckResult(name, "error", f"{crawl}: {fault}; build it again", wrong=(crawl,)))
             continue
-        if about is None or found is None:
+        if build_note is None or url_index is None:
             message = f"{crawl}: its index was not built to the end; build it again"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         else:
-            figures = {"urls": about.items, "files": about.files, "bytes": about.size}
-            message = f"{crawl}: {about.items:,} captures of {about.files:,} files"
-            verdicts.append(CheckResult(name, "ok", message, figures))
+            metrics = {"urls": build_note.items, "files": build_note.files, "bytes": build_note.size}
+            message = f"{crawl}: {build_note.items:,} captures of {build_note.files:,} files"
+            verdicts.append(CheckResult(name, "ok", message, metrics))
     return joined(name, verdicts) if verdicts else CheckResult(name, "ok", "no URL index was built")
 
 
@@ -225,24 +230,24 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     from cc_pipeline.lake.slice import LIST
     from cc_pipeline.lake.streaming import count_rows
 
-    name, lake, figures = "every_file_is_indexed", workspace.lake, Counter[str]()
+    name, lake, metrics = "every_file_is_indexed", workspace.lake, Counter[str]()
     verdicts: list[CheckResult] = []
-    listed = {one.crawl for one in LIST.here(lake) if index_is_built(one.crawl)}
-    for crawl in sorted(listed if scope.crawls is None else listed & scope.crawls):
-        wanted = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
-        there = {one.key for one in workspace.place.listing(folder_of(crawl))}
-        missing = [path for path in wanted if path not in there]
+    built_crawls = {list_slice.crawl for list_slice in LIST.here(lake) if index_is_built(list_slice.crawl)}
+    for crawl in sorted(built_crawls if scope.crawls is None else built_crawls & scope.crawls):
+        listed_paths = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
+        indexed_paths = {index_file.key for index_file in workspace.place.listing(folder_of(crawl))}
+        missing = [path for path in listed_paths if path not in indexed_paths]
         unread = sum(count_rows(lake, "source_faults", {"crawl": crawl}, ["source_kind"]).values())
-        figures.update({"archive files": len(wanted), "not indexed": len(missing), "unread stretches": unread})
+        metrics.update({"archive files": len(listed_paths), "not indexed": len(missing), "unread stretches": unread})
         if missing:
-            message = f"{crawl}: {len(missing):,} of {len(wanted):,} archive files are not indexed yet"
+            message = f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         elif unread:
             message = f"{crawl}: {unread:,} stretches of archive files could not be read (see source_faults)"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     if verdicts:
         return joined(name, verdicts)
-    return CheckResult(name, "ok", f"{figures['archive files']:,} archive files are indexed", dict(figures))
+    return CheckResult(name, "ok", f"{metrics['archive files']:,} archive files are indexed", dict(metrics))
 
 
 @check("warehouse", step="warehouse_checks")

@@ -1,6 +1,6 @@
-"""What a check is: a function that looks at tables or files, with what it looks at and how it is called.
+"""Declares checks: each is a function on tables or files, with its name and the data that it reads.
 
-Checks report beside the assets and never stop a run. How Dagster evaluates them: ``defs/checks/``.
+Checks report beside the assets and never stop a run. ``defs/checks/`` evaluates them in Dagster.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Unit = Literal["partition", "crawl", "file", "whole"]
 class Check:
     """A check of ``asset``, whose name has no prefix here. No other check of the asset has its ``name``.
 
-    ``unit`` is what it looks at. ``watched`` are the tables whose logs say what changed, under the digest names of
-    ``stages``, which are places of ``Stage`` values (``package.module.NAME``). Without them, an evaluation outside of a
-    run over partitions looks at everything, so it must cost little. ``step`` is the step of Dagster that evaluates it,
-    together with the others of this name. Without a ``verdict``, Dagster's instance is asked for the partitions that
-    were left failed, and not the lake.
+    ``unit`` is the kind of item that it examines. ``watched`` are the tables whose logs tell what changed, under the
+    digest names of ``stages``, which are locations of ``Stage`` values (``package.module.NAME``). Without them, an
+    evaluation outside of a run over partitions examines everything, so it must cost little. ``step`` is the step of
+    Dagster that evaluates it, together with the others of this name. Without a ``verdict``, the check reads the failed
+    partitions from Dagster's instance instead of the lake.
     """
 
     asset: str
@@ -57,11 +57,11 @@ def check(
     watched: Sequence[str] = (),
     stages: Sequence[str] = (),
 ) -> Callable[[Verdict], Check]:
-    """Makes a :class:`Check` of a function, which gives it its name, unless that is another one, and with its docstring
-    the description. A module of checks is loaded with the definitions of a home, so the function imports what is
-    heavy when it is called."""
+    """Makes a :class:`Check` of a function. The function's name is the default for ``name``, its docstring is the
+    description. A module of checks is loaded with the definitions of a home, so the function imports heavy modules when
+    it is called."""
 
-    def made(verdict: Verdict) -> Check:
+    def make_check(verdict: Verdict) -> Check:
         description = " ".join((verdict.__doc__ or "").split())
         return Check(
             asset=asset,
@@ -74,13 +74,13 @@ def check(
             stages=stages,
         )
 
-    return made
+    return make_check
 
 
 def checks_in(module: Mapping[str, object]) -> tuple[Check, ...]:
-    """The checks among the values of a module, and in tuples there, in their order."""
-    found: list[Check] = []
+    """Returns the checks among the values of a module, and in tuples there, in their order."""
+    checks: list[Check] = []
     for value in module.values():
-        several = value if isinstance(value, tuple) else (value,)
-        found += [one for one in several if isinstance(one, Check)]
-    return tuple(found)
+        members = value if isinstance(value, tuple) else (value,)
+        checks += [member for member in members if isinstance(member, Check)]
+    return tuple(checks)

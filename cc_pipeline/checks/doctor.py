@@ -1,4 +1,4 @@
-"""What ``cc-pipeline doctor`` checks, including the request budget. A finding says what is so and what to do."""
+"""The checks of ``cc-pipeline doctor``, including the request budget. A finding has the state and the advice."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """All findings; nothing raises, since a broken home is what a person asks about."""
+    """Returns all findings. Raises nothing, since a person runs it on a broken home."""
     with open_workspace(settings) as workspace:
         return [
             *_machine(settings),
@@ -80,12 +80,14 @@ def _machine(settings: Settings) -> list[Finding]:
 
 
 def _compiled() -> Iterator[Finding]:
-    lacks = lacks_compiled()
-    if lacks is None:
+    problem = lacks_compiled()
+    if problem is None:
         yield Finding("ok", "compiled", f"all {len(COMPILED)} compiled parts are here")
     else:
-        what, _, advice = lacks.removeprefix("compiled parts: ").partition("; ")
-        yield Finding("note", "compiled", what, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again.")
+        description, _, advice = problem.removeprefix("compiled parts: ").partition("; ")
+        yield Finding(
+            "note", "compiled", description, f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install again."
+        )
     if not building.READABLE:
         yield Finding(
             "note",
@@ -96,28 +98,28 @@ def _compiled() -> Iterator[Finding]:
 
 
 def _home(settings: Settings) -> Iterator[Finding]:
-    known = remembered_source(settings.home)
-    if known is None:
+    home_source = remembered_source(settings.home)
+    if home_source is None:
         yield Finding("note", "home", f"{settings.home} is new; the first run makes it a home of {settings.source}")
     elif not is_home_of(settings):
         advice = f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE."
-        yield Finding("bad", "home", f"{settings.home} belongs to {known}, not to {settings.source}", advice)
+        yield Finding("bad", "home", f"{settings.home} belongs to {home_source}, not to {settings.source}", advice)
     else:
-        yield Finding("ok", "home", f"{settings.home}, of {known}")
+        yield Finding("ok", "home", f"{settings.home}, of {home_source}")
         yield from _layout(settings)
         yield from _choices(settings)
 
 
 def _choices(settings: Settings) -> Iterator[Finding]:
-    """What the home's rows were made with, and variables that say otherwise."""
+    """Yields the settings that the home's rows were made with, and variables that differ from them."""
     note = read_note(settings.home)
     for name, value in (choices_of(note) if note is not None else {}).items():
-        said, mine = in_environment(name), as_written(value)
-        if said is not None and said.lower() != mine:
-            text = f"{name} is {mine} in this home; {PREFIX}{name.upper()}={said} does not count"
-            yield Finding("note", "settings", text, f"To change it: cc-pipeline settings {name}={said}")
+        variable, home_value = in_environment(name), as_written(value)
+        if variable is not None and variable.lower() != home_value:
+            text = f"{name} is {home_value} in this home; {PREFIX}{name.upper()}={variable} does not count"
+            yield Finding("note", "settings", text, f"To change it: cc-pipeline settings {name}={variable}")
         else:
-            yield Finding("ok", "settings", f"{name} is {mine} in this home")
+            yield Finding("ok", "settings", f"{name} is {home_value} in this home")
 
 
 def _layout(settings: Settings) -> Iterator[Finding]:
@@ -133,13 +135,13 @@ def _layout(settings: Settings) -> Iterator[Finding]:
     if not steps:
         yield Finding("ok", "layout", f"{note.layout}, the newest")
         return
-    what = "; ".join(step.what for step in steps)
+    step_texts = "; ".join(step.what for step in steps)
     advice = (
         "Run: cc-pipeline doctor --migrate."
         if price
         else "Nothing to do: the next run does this, and rewrites nothing."
     )
-    yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {what}", advice)
+    yield Finding("note", "layout", f"{note.layout}, to become {LAYOUT}: {step_texts}", advice)
 
 
 def _contact(settings: Settings) -> Iterator[Finding]:
@@ -183,38 +185,38 @@ def _publishing(settings: Settings) -> Iterator[Finding]:
 def _source(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
     try:
-        listed = known_crawls(workspace)
+        crawl_list = known_crawls(workspace)
     except EnvironmentFault as fault:
         yield Finding("bad", "source", fault.what, fault.advice)
         return
     except CcPipelineError as error:
         yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
         return
-    crawls = listed.crawls
-    text = f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}, listed {listed.age}"
-    if listed.fault is None:
+    crawls = crawl_list.crawls
+    text = f"{settings.source}: {len(crawls)} crawls, newest {crawls[0].id if crawls else '-'}, listed {crawl_list.age}"
+    if crawl_list.fault is None:
         yield Finding("ok", "source", text)
         return
     # everything works with what there is, if only the data answers
-    yield Finding("note", "source", f"{listed.note}. {text}", listed.fault.advice)
+    yield Finding("note", "source", f"{crawl_list.note}. {text}", crawl_list.fault.advice)
     newest = next((crawl for crawl in crawls if crawl.era == "columnar"), None)
     if newest is not None:
         yield _data(workspace, newest.id)
 
 
 def _data(workspace: Workspace, crawl: str) -> Finding:
-    """Whether the source itself answers, while the host with the list does not."""
-    source, found = workspace.settings.source, probe(workspace, crawl)
-    when = f" (asked {ago(found.at)})" if found.remembered else ""
-    if found.state == "unknown":
-        fault = unknown(workspace, found)
+    """Tells whether the source itself answers while the host with the crawl list does not."""
+    source, answer = workspace.settings.source, probe(workspace, crawl)
+    age_text = f" (asked {ago(answer.at)})" if answer.remembered else ""
+    if answer.state == "unknown":
+        fault = unknown(workspace, answer)
         return Finding("bad", "data", fault.what, fault.advice)
-    what = "is there" if found.state == "there" else "is not there yet"
-    return Finding("ok", "data", f"{source} answers: {crawl} {what}{when}")
+    availability = "is there" if answer.state == "there" else "is not there yet"
+    return Finding("ok", "data", f"{source} answers: {crawl} {availability}{age_text}")
 
 
 def _places(workspace: Workspace) -> Iterator[Finding]:
-    """How each place stands, where there are several; one request each."""
+    """Yields the state of each mirror if there are several; one request each."""
     settings = workspace.settings
     if not settings.mirrors:
         return
@@ -222,11 +224,11 @@ def _places(workspace: Workspace) -> Iterator[Finding]:
         crawls = known_crawls(workspace).crawls
     except CcPipelineError:
         return  # said above
-    places = ((settings.source, settings.source_access), *settings.further_places)
-    troubles = {place: trouble_at(settings, place, access, crawls[0].id) for place, access in places if crawls}
-    for number, (place, trouble) in enumerate(troubles.items(), 1):
+    addresses = ((settings.source, settings.source_access), *settings.further_places)
+    troubles = {address: trouble_at(settings, address, access, crawls[0].id) for address, access in addresses if crawls}
+    for number, (address, trouble) in enumerate(troubles.items(), 1):
         if trouble is None:
-            yield Finding("ok", "mirrors", f"{number}. {place} answers")
+            yield Finding("ok", "mirrors", f"{number}. {address} answers")
         else:
             level = "note" if None in troubles.values() else "bad"
             yield Finding(
@@ -241,11 +243,11 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     lake = open_lake(settings)
     for spec in lake.specs.values():
         try:
-            torn = find_torn(lake, spec.name)
-            for one in torn:
-                level = "note" if one.kind == HINT else "bad"
-                yield Finding(level, spec.name, one.text, one.advice)
-            if not all(one.is_harmless for one in torn):
+            table_faults = find_torn(lake, spec.name)
+            for fault in table_faults:
+                level = "note" if fault.kind == HINT else "bad"
+                yield Finding(level, spec.name, fault.text, fault.advice)
+            if not all(fault.is_harmless for fault in table_faults):
                 continue
             pinned = lake.pin(spec.name)
         except CcPipelineError as error:
@@ -278,55 +280,55 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
 
 def _unknown_tables(lake: Lake) -> Iterator[Finding]:
     try:
-        found = find_unknown_tables(lake)
+        unknown_tables = find_unknown_tables(lake)
     except CcPipelineError as error:
         yield Finding("bad", "tables", str(error))
         return
-    for name, why in found.items():
-        text = f"cc.duckdb does not show this table, and no target can be purged while it is here: {why}"
+    for name, reason in unknown_tables.items():
+        text = f"cc.duckdb does not show this table, and no target can be purged while it is here: {reason}"
         yield Finding("bad", name, text, UNKNOWN_TABLE)
 
 
 def _balanced(workspace: Workspace) -> Iterator[Finding]:
-    """Whether any capture is lost or doubled between the tables."""
+    """Tells whether any capture is lost or doubled between the tables."""
     try:
-        found = conservation_verdict(workspace, Scope())
+        verdict = conservation_verdict(workspace, Scope())
     except CcPipelineError as error:
         yield Finding("bad", "balance", str(error))
         return
-    yield Finding(_LEVELS[found.severity], "balance", found.message, found.advice)
+    yield Finding(_LEVELS[verdict.severity], "balance", verdict.message, verdict.advice)
 
 
 def _miscounts(settings: Settings, lake: Lake) -> Iterator[Finding]:
-    """Slices that have other rows than they were committed with."""
+    """Yields slices whose rows differ from those that were committed."""
     try:
-        found = find_changed_miscounts(settings, lake)
+        miscounts = find_changed_miscounts(settings, lake)
     except CcPipelineError as error:
         yield Finding("bad", "rows", f"slices cannot be compared with their commits: {error}")
         return
-    for line in sentences(found):
+    for line in sentences(miscounts):
         yield Finding("bad", "rows", f"{line}. They are not published", MAKE_AGAIN)
-    if not found:
+    if not miscounts:
         yield Finding("ok", "rows", "all slices that changed have the rows that were committed")
 
 
 def _published(workspace: Workspace) -> Iterator[Finding]:
-    """Whether ``cc.duckdb`` shows the lake as it stands, and the files that it shows are there."""
+    """Tells whether ``cc.duckdb`` shows the current lake, and whether the files of its views exist."""
     if workspace.settings.publish == "none":
         return
     try:
-        shown = publication_verdict(workspace)
-        files = [published_files_verdict(workspace, Scope())] if shown.passed else []
-        others = [held_back_verdict(workspace), *files]
+        publication = publication_verdict(workspace)
+        files = [published_files_verdict(workspace, Scope())] if publication.passed else []
+        other_verdicts = [held_back_verdict(workspace), *files]
     except CcPipelineError as error:
         yield Finding("bad", "cc.duckdb", str(error))
         return
-    for found in (shown, *(one for one in others if not one.passed)):
-        yield Finding(_LEVELS[found.severity], "cc.duckdb", found.message, found.advice)
+    for verdict in (publication, *(other_verdict for other_verdict in other_verdicts if not other_verdict.passed)):
+        yield Finding(_LEVELS[verdict.severity], "cc.duckdb", verdict.message, verdict.advice)
 
 
 def _torn_slices(lake: Lake) -> Iterator[Finding]:
-    """Slices whose last commit was torn and taken back, until they are made again."""
+    """Yields slices whose partial commit was rolled back and that were not made again yet."""
     try:
         slices = torn_slices(lake)
     except CcPipelineError:
@@ -352,54 +354,58 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
     except CcPipelineError as error:
         yield Finding("bad", "stored", f"stored records cannot be looked at: {error}")
         return
-    for one in lost:
-        targets = ", ".join([*one.targets][:_NAMED]) + (" …" if len(one.targets) > _NAMED else "")
-        files = ", ".join(one.files[:_NAMED]) + (" …" if len(one.files) > _NAMED else "")
+    for loss in lost:
+        targets = ", ".join([*loss.targets][:_NAMED]) + (" …" if len(loss.targets) > _NAMED else "")
+        files = ", ".join(loss.files[:_NAMED]) + (" …" if len(loss.files) > _NAMED else "")
         yield Finding(
             "bad",
             "stored",
-            f"the bytes of {one.records:,} records of {targets} in {one.crawl} are gone: {files}",
+            f"the bytes of {loss.records:,} records of {targets} in {loss.crawl} are gone: {files}",
             "Fetch them again: cc-pipeline doctor --repair, or cc-pipeline run for these targets.",
         )
     if not lost:
         yield Finding("ok", "stored", "the bytes of all stored records are there")
 
 
-def verified_finding(done: Verified) -> Finding:
-    """What reading stored records found."""
-    share = "all" if done.whole else "a sample; --all reads all"
-    text = f"{done.read:,} of {done.stored:,} records were read from their files ({share})"
-    if not done.records:
+def verified_finding(verification: Verified) -> Finding:
+    """Returns the finding on a verification of stored records."""
+    share = "all" if verification.whole else "a sample; --all reads all"
+    text = f"{verification.read:,} of {verification.stored:,} records were read from their files ({share})"
+    if not verification.records:
         as_fetched = f"{text}: stored lengths, gzip checksums, URLs and payload digests are as when they were fetched"
-        if not done.mismatched:
+        if not verification.mismatched:
             return Finding("ok", "verified", f"{as_fetched}, and the digests are those of the index where it has any")
-        odd = f"{done.mismatched:,} have another payload than the index names"
-        return Finding("note", "verified", f"{as_fetched}, but {odd}: see digest_check in the view ledger")
-    some = [f"{file} at {offset}: {why}" for places in done.damaged.values() for (file, offset), why in places.items()]
-    more = " …" if len(some) > _NAMED else ""
+        mismatch_text = f"{verification.mismatched:,} have another payload than the index names"
+        return Finding("note", "verified", f"{as_fetched}, but {mismatch_text}: see digest_check in the view ledger")
+    damaged_records = [
+        f"{file} at {offset}: {reason}"
+        for places in verification.damaged.values()
+        for (file, offset), reason in places.items()
+    ]
+    ellipsis = " …" if len(damaged_records) > _NAMED else ""
     return Finding(
         "bad",
         "verified",
-        f"{text}: {done.records:,} are damaged: {'; '.join(some[:_NAMED])}{more}",
+        f"{text}: {verification.records:,} are damaged: {'; '.join(damaged_records[:_NAMED])}{ellipsis}",
         "Fetch them again: cc-pipeline doctor --verify --all --repair.",
     )
 
 
 def _shortfall(lake: Lake) -> Iterator[Finding]:
     try:
-        found = shortfall_verdict(lake)
+        verdict = shortfall_verdict(lake)
     except CcPipelineError as error:
         yield Finding("bad", "records", str(error))
         return
-    if found.figures["planned"]:
-        again = "Run it again (cc-pipeline run, or run --refetch): it is asked for at once."
-        level = _LEVELS[found.severity]
-        text = f"not here: {found.figures['not here']}; {found.message}"
-        yield Finding(level, "records", text, again if found.figures["unsettled"] else "")
+    if verdict.figures["planned"]:
+        advice = "Run it again (cc-pipeline run, or run --refetch): it is asked for at once."
+        level = _LEVELS[verdict.severity]
+        text = f"not here: {verdict.figures['not here']}; {verdict.message}"
+        yield Finding(level, "records", text, advice if verdict.figures["unsettled"] else "")
 
 
 def budget_findings(settings: Settings) -> Iterator[Finding]:
-    """A finding per host that requests were sent to from this home, or one that says none was sent yet."""
+    """Yields a finding per host that this home has sent requests to, or one that says that none was sent yet."""
     if settings.has_own_rate and settings.hosts > 1:
         yield _share(settings)
     try:
@@ -414,21 +420,21 @@ def budget_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _share(settings: Settings) -> Finding:
-    mine, whole = limits_of(settings), limits_of(replace(settings, hosts=1))
-    text = f"one of {settings.hosts} hosts: {allowed_text(mine)} here, of {allowed_text(whole)} for all"
-    if mine.concurrency * settings.hosts <= whole.concurrency:
+    own_limits, total_limits = limits_of(settings), limits_of(replace(settings, hosts=1))
+    text = f"one of {settings.hosts} hosts: {allowed_text(own_limits)} here, of {allowed_text(total_limits)} for all"
+    if own_limits.concurrency * settings.hosts <= total_limits.concurrency:
         return Finding("ok", "budget", text)
     return Finding(
         "note",
         "budget",
         f"{text}; with so many hosts, more requests than that may be under way",
-        f"Set {PREFIX}HOSTS to at most {whole.concurrency}, and run no more hosts than that; or have a rate source "
-        f"that all share ({PREFIX}RATE_SOURCE).",
+        f"Set {PREFIX}HOSTS to at most {total_limits.concurrency}, and run no more hosts than that; or have a rate "
+        f"source that all share ({PREFIX}RATE_SOURCE).",
     )
 
 
 def allowed_text(limits: SourceLimits) -> str:
-    """A rate and how many requests may be under way, for people."""
+    """Returns the rate and the maximum of concurrent requests as text."""
     rate = "any number of requests/s" if limits.rate is None else f"{limits.rate:g} requests/s"
     return f"{rate} and {limits.concurrency} at the same time"
 
@@ -438,8 +444,8 @@ def _finding(state: HostState) -> Finding:
     text = f"{state.host}: {allowed}, at most {state.concurrency} at the same time, {state.processes} processes now"
     refused = ""
     if state.blocked_at is not None and datetime.now(UTC) - state.blocked_at < timedelta(seconds=CAUTION):
-        before = f", after at most {state.asked_before:,} requests in {COUNTED} s" if state.asked_before else ""
-        text += f"; it refused this address at {_moment(state.blocked_at)}{before}"
+        requests_text = f", after at most {state.asked_before:,} requests in {COUNTED} s" if state.asked_before else ""
+        text += f"; it refused this address at {_moment(state.blocked_at)}{requests_text}"
     if state.last_refusal is not None and state.last_refusal_at is not None:
         refused = f"; last refusal {state.last_refusal} at {_moment(state.last_refusal_at)}"
     if state.breaker_open_until is not None:
@@ -451,13 +457,13 @@ def _finding(state: HostState) -> Finding:
             f"at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.out is not None:
-        over = state.out.until < datetime.now(UTC)
-        again = "with the next request" if over else f"after {_moment(state.out.until)}"
+        is_expired = state.out.until < datetime.now(UTC)
+        next_attempt = "with the next request" if is_expired else f"after {_moment(state.out.until)}"
         return Finding(
             "note",
             "mirrors",
             f"{state.host} gives nothing since {_moment(state.out.since)} ({state.out.why}): other places are asked, "
-            f"and this one again {again}",
+            f"and this one again {next_attempt}",
             f"Nothing to do. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.paused_until is not None:
@@ -469,9 +475,9 @@ def _finding(state: HostState) -> Finding:
 
 def _limits(settings: Settings) -> str:
     rate = "the source's own" if settings.rate is None else f"{settings.rate:g} requests/s"
-    at_once = "" if settings.concurrency is None else f", {settings.concurrency} at the same time"
-    return rate + at_once
+    concurrency_text = "" if settings.concurrency is None else f", {settings.concurrency} at the same time"
+    return rate + concurrency_text
 
 
-def _moment(when: datetime) -> str:
-    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
+def _moment(timestamp: datetime) -> str:
+    return timestamp.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,4 +1,5 @@
-"""All checks over the whole lake, without Dagster: what its job ``check_everything`` evaluates, for a terminal."""
+"""Evaluates all checks over the whole lake without Dagster, for a terminal: the same as the job
+``check_everything``."""
 
 from __future__ import annotations
 
@@ -23,13 +24,16 @@ _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
 
 def find_checks(settings: Settings) -> list[Check]:
-    """The checks of the core, then those of extensions, of a home with these settings."""
-    return [*CHECKS, *(check for own in collect("checks", settings).values() for check in own)]
+    """Returns the checks of the core, then those of extensions, for a home with these settings."""
+    return [
+        *CHECKS,
+        *(check for extension_checks in collect("checks", settings).values() for check in extension_checks),
+    ]
 
 
 def evaluate_checks(workspace: Workspace) -> Iterator[Finding]:
-    """A finding for each check that looks at the lake or the home; those that ask Dagster are not evaluated. A check
-    that raises is a finding too, and so is an extension that is broken: nobody evaluates its checks."""
+    """Yields a finding for each check of the lake or the home; checks of Dagster's instance are not evaluated. A check
+    that raises is a finding too, and so is a broken extension, whose checks cannot be evaluated."""
     memo: dict[object, Any] = {}
     checks = find_checks(workspace.settings)
     yield from broken_findings()
@@ -41,8 +45,8 @@ def evaluate_checks(workspace: Workspace) -> Iterator[Finding]:
 def _evaluate(workspace: Workspace, check: Check, verdict: Verdict, memo: dict[object, Any]) -> Finding:
     topic = f"{check.asset}: {check.name}"
     try:
-        found = verdict(workspace, Scope(memo=memo))
+        check_result = verdict(workspace, Scope(memo=memo))
     except Exception as error:  # whatever it is: the other checks are evaluated
-        why = str(error) if isinstance(error, CcPipelineError) else repr(error)
-        return Finding("bad", topic, f"this could not be looked at: {why}")
-    return Finding(_LEVELS[found.severity], topic, found.message, found.advice)
+        reason = str(error) if isinstance(error, CcPipelineError) else repr(error)
+        return Finding("bad", topic, f"this could not be looked at: {reason}")
+    return Finding(_LEVELS[check_result.severity], topic, check_result.message, check_result.advice)

@@ -1,4 +1,4 @@
-"""What installed extensions add, which of them are broken, and what they themselves find wrong."""
+"""Lists the installed extensions with what they add, reports broken ones, and collects their own findings."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class ListedExtension:
 
 
 def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = None) -> list[ListedExtension]:
-    """All installed extensions, those of this project first. ``definitions_of`` gives what one defines for Dagster;
-    without it that is only said to be there. One that raises is listed as broken."""
+    """Returns all installed extensions, those of this project first. ``definitions_of`` returns the Dagster definitions
+    of an extension; without it the list only tells that there are some. An extension that raises is listed as
+    broken."""
     # refuses those whose kinds have names that are taken
     index_kinds()
     added = {joint: collect(joint) for joint in COLLECTED}
@@ -57,21 +58,25 @@ def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = N
     if definitions_of is not None:
         for joint, definitions in _by_kind(_each(definitions_of, problems)).items():
             added[joint] = definitions
-    every = find_extensions()
+    installed = find_extensions()
     return [
         _listed(
-            replace(one, value=None, problem=problems[one.name]) if one.value and one.name in problems else one, added
+            replace(installed_extension, value=None, problem=problems[installed_extension.name])
+            if installed_extension.value and installed_extension.name in problems
+            else installed_extension,
+            added,
         )
-        for one in every
+        for installed_extension in installed
     ]
 
 
-def _each(ask: Callable[[Extension], Any], problems: dict[str, str]) -> dict[str, Any]:
-    """What each extension answers, by its name. What one raises is put into ``problems``: it may be of this home."""
+def _each(call: Callable[[Extension], Any], problems: dict[str, str]) -> dict[str, Any]:
+    """Calls ``call`` with each extension and returns the results by name. Errors are added to ``problems``: they may be
+    specific to this home."""
     answers = {}
     for extension in extensions():
         try:
-            answers[extension.name] = ask(extension)
+            answers[extension.name] = call(extension)
         except Exception as error:  # whatever it is: it costs only this extension
             problems[extension.name] = f"{type(error).__name__}: {error}"
     return answers
@@ -79,33 +84,37 @@ def _each(ask: Callable[[Extension], Any], problems: dict[str, str]) -> dict[str
 
 def _by_kind(definitions: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {
-        kind: {name: getattr(each, kind) for name, each in definitions.items() if each is not None}
+        kind: {
+            name: getattr(home_definitions, kind)
+            for name, home_definitions in definitions.items()
+            if home_definitions is not None
+        }
         for kind in ("assets", "jobs", "schedules", "sensors")
     }
 
 
-def _listed(found: Found, added: Mapping[str, Mapping[str, Any]]) -> ListedExtension:
-    origin = "this project" if found.origin == OURS else found.origin
-    if found.value is None:
-        if found.is_left_out:
+def _listed(installed: Found, added: Mapping[str, Mapping[str, Any]]) -> ListedExtension:
+    origin = "this project" if installed.origin == OURS else installed.origin
+    if installed.value is None:
+        if installed.is_left_out:
             return ListedExtension(
-                found.name, "left out", origin, "", (), found.problem, f"To use it, take it out of {WITHOUT}."
+                installed.name, "left out", origin, "", (), installed.problem, f"To use it, take it out of {WITHOUT}."
             )
-        return ListedExtension(found.name, "broken", origin, "", (), found.problem, _broken_advice(found))
+        return ListedExtension(installed.name, "broken", origin, "", (), installed.problem, _broken_advice(installed))
     joints = dict.fromkeys((*JOINTS, *added))
     if "assets" in added:
         del joints["definitions"]
-    adds = tuple(text for joint in joints if (text := _added(joint, found.value, added)))
-    missing = found.value.missing
+    adds = tuple(text for joint in joints if (text := _added(joint, installed.value, added)))
+    missing = installed.value.missing
     if not missing:
-        return ListedExtension(found.name, "in use", origin, found.value.summary, adds, "", "")
+        return ListedExtension(installed.name, "in use", origin, installed.value.summary, adds, "", "")
     problem = f"{', '.join(missing)} cannot be imported"
-    advice = f"pip install {' '.join(dict.fromkeys(_installed_by(found, extra) for extra in missing.values()))}"
-    return ListedExtension(found.name, "lacks libraries", origin, found.value.summary, adds, problem, advice)
+    advice = f"pip install {' '.join(dict.fromkeys(_installed_by(installed, extra) for extra in missing.values()))}"
+    return ListedExtension(installed.name, "lacks libraries", origin, installed.value.summary, adds, problem, advice)
 
 
-def _installed_by(found: Found, extra: str) -> str:
-    return f"'cc-pipeline[{extra}]'" if found.origin == OURS else extra
+def _installed_by(installed: Found, extra: str) -> str:
+    return f"'cc-pipeline[{extra}]'" if installed.origin == OURS else extra
 
 
 def _added(joint: str, extension: Extension, added: Mapping[str, Mapping[str, Any]]) -> str:
@@ -119,41 +128,48 @@ def _added(joint: str, extension: Extension, added: Mapping[str, Mapping[str, An
 
 
 def is_used(extension: Extension, joint: str) -> bool:
-    """Whether the extension hands in a function of its own at a joint."""
-    default = next(each.default for each in fields(Extension) if each.name == joint)
+    """Whether the extension has a function of its own at a joint."""
+    default = next(extension_field.default for extension_field in fields(Extension) if extension_field.name == joint)
     return getattr(extension, joint) is not default
 
 
-def _names(handed_in: Any) -> list[str]:
-    if handed_in is None:
+def _names(contribution: Any) -> list[str]:
+    if contribution is None:
         return []
-    if is_dataclass(handed_in):
-        return [each.name for each in fields(handed_in)]
-    values: Iterable[Any] = handed_in
+    if is_dataclass(contribution):
+        return [field.name for field in fields(contribution)]
+    values: Iterable[Any] = contribution
     return [value if isinstance(value, str) else str(getattr(value, "name", value)) for value in values]
 
 
 def broken_findings() -> Iterator[Finding]:
-    """A finding for each extension that is found broken until now."""
-    for found in find_extensions():
-        if found.value is None and not found.is_left_out:
-            yield Finding("bad", _TOPIC, f"{found.name} ({found.origin}): {found.problem}", _broken_advice(found))
+    """Yields a finding for each extension that is known to be broken."""
+    for installed in find_extensions():
+        if installed.value is None and not installed.is_left_out:
+            yield Finding(
+                "bad", _TOPIC, f"{installed.name} ({installed.origin}): {installed.problem}", _broken_advice(installed)
+            )
 
 
-def _broken_advice(found: Found) -> str:
-    return f"Install a version that fits, or leave it out: {WITHOUT}={found.name}."
+def _broken_advice(installed: Found) -> str:
+    return f"Install a version that fits, or leave it out: {WITHOUT}={installed.name}."
 
 
 def extension_findings(workspace: Workspace) -> Iterator[Finding]:
-    """A finding for each extension that is broken or lacks libraries, one that names the others, and what each says
-    itself. One that raises is a finding too."""
-    listed = list_extensions(workspace.settings)
-    if used := [each.name for each in listed if each.state == "in use"]:
-        yield Finding("ok", "extensions", ", ".join(used))
-    for each in listed:
-        if each.state in ("broken", "lacks libraries"):
-            level = "bad" if each.state == "broken" else "note"
-            yield Finding(level, _TOPIC, f"{each.name} ({each.origin}): {each.problem}", each.advice)
+    """Yields a finding for each extension that is broken or lacks libraries, one with the names of the others, and the
+    findings of the extensions themselves. An extension that raises is a finding too."""
+    listing = list_extensions(workspace.settings)
+    if active_names := [listed_extension.name for listed_extension in listing if listed_extension.state == "in use"]:
+        yield Finding("ok", "extensions", ", ".join(active_names))
+    for listed_extension in listing:
+        if listed_extension.state in ("broken", "lacks libraries"):
+            level = "bad" if listed_extension.state == "broken" else "note"
+            yield Finding(
+                level,
+                _TOPIC,
+                f"{listed_extension.name} ({listed_extension.origin}): {listed_extension.problem}",
+                listed_extension.advice,
+            )
     for extension in extensions():
         if extension.doctor is None:
             continue

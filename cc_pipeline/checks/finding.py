@@ -1,4 +1,4 @@
-"""A finding of ``cc-pipeline doctor``. Commands that only refuse a wrong value use it, so nothing else is loaded."""
+"""A finding of ``cc-pipeline doctor``. Commands that only reject a wrong value use it, so it loads nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes each part of a home has, and which parts may go while it stays."""
+"""The bytes of each part of a home, and which parts may be deleted."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _OTHERS: Final = "others"
 
 
 def size_findings(home: Path) -> Iterator[Finding]:
-    """A finding for each part of a home that has bytes, the largest first; none where there is no home."""
+    """Yields a finding for each part of a home that has bytes, the largest first; none if there is no home."""
     sizes = _sizes(home)
     for part, size in sizes.most_common():
-        holds, without = _PARTS.get(part, ("settings, locks and small files", "stays"))
-        yield Finding("ok", "size", f"{human_bytes(size)} in {part}: {holds}; {without}")
+        description, consequence = _PARTS.get(part, ("settings, locks and small files", "stays"))
+        yield Finding("ok", "size", f"{human_bytes(size)} in {part}: {description}; {consequence}")
 
 
 def _sizes(home: Path) -> Counter[str]:
-    """Bytes by part, as they lie on the disk. Files that go away meanwhile are passed over."""
+    """Counts bytes on disk by part. Files that are deleted meanwhile are skipped."""
     sizes: Counter[str] = Counter()
     for folder, _, names in os.walk(home, onerror=lambda _: None):
         for name in names:
@@ -55,6 +55,6 @@ def _sizes(home: Path) -> Counter[str]:
 
 
 def _part_of(path: str) -> str:
-    """The part that a file belongs to, the longest of those that its path begins with."""
+    """Returns the part that a file belongs to: the longest one that its path begins with."""
     words = path.split(os.sep)
     return next((part for part in ("/".join(words[:2]), words[0]) if part in _PARTS), _OTHERS)

@@ -1,4 +1,5 @@
-"""What a person did not get: captures in subsets that were not asked for, and in index files nobody could read."""
+"""Describes the captures that a run left out: those in subsets that were not selected, and in unreadable index
+files."""
 
 from __future__ import annotations
 
@@ -38,72 +39,81 @@ _COLUMNS: Final = ("url",)
 
 
 def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """Sentences for a person about ``targets``, located in ``crawls`` before: unread index files, and captures in other
-    subsets, which are counted with a look-up of their own."""
+    """Returns sentences for a person about ``targets``, located in ``crawls`` before: unread index files, and captures
+    in other subsets, which are counted with a look-up of their own."""
     # another look-up of thousands of members is no courtesy any more
     # a condition says itself what is meant, subsets too, and so does who names captures one by one
-    few = [one for one in targets if len(one.members) <= _MOST_MEMBERS and not one.where and one.kind != GIVEN_KIND]
+    small_targets = [
+        plain_target
+        for plain_target in targets
+        if len(plain_target.members) <= _MOST_MEMBERS and not plain_target.where and plain_target.kind != GIVEN_KIND
+    ]
     # a set that has lost members may still be divided
-    slugs = [target.slug for target in few[:_MOST_PAIRS]]
-    held: dict[tuple[str, str], set[str]] = {}
+    slugs = [target.slug for target in small_targets[:_MOST_PAIRS]]
+    stored_subsets: dict[tuple[str, str], set[str]] = {}
     for crawl in crawls[:_MOST_PAIRS]:
-        for slug, own in expand(workspace, crawl, slugs).beside.items():
-            held[crawl, slug] = {slice_.subset for slice_ in own}
-    return [*gap_notes(workspace, crawls, targets), *(left_out(workspace, few, crawls, held) if few else ())]
+        for slug, slices in expand(workspace, crawl, slugs).beside.items():
+            stored_subsets[crawl, slug] = {slice_.subset for slice_ in slices}
+    return [
+        *gap_notes(workspace, crawls, targets),
+        *(left_out(workspace, small_targets, crawls, stored_subsets) if small_targets else ()),
+    ]
 
 
 def subsets_not_asked_for(
-    workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target], held: Collection[str]
+    workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target], stored_subsets: Collection[str]
 ) -> list[str]:
-    """A sentence that names the subsets which a run left out and the home has nothing of (``held``: those that it has),
-    and the command that counts what they have. It looks nothing up."""
-    others = [subset for subset in _others(workspace) if subset not in held]
+    """Returns a sentence with the subsets that a run left out and the home has nothing of, and the command that counts
+    their captures. ``stored_subsets`` are the subsets that the home has. Looks nothing up."""
+    omitted_subsets = [subset for subset in _others(workspace) if subset not in stored_subsets]
     plain = any(not target.where and target.kind != GIVEN_KIND for target in targets)
-    if not others or not plain or not _with_subsets(crawls):
+    if not omitted_subsets or not plain or not _with_subsets(crawls):
         return []
-    were = "was" if len(others) == 1 else "were"
-    return [f"{' and '.join(others)} {were} not asked for; to count what is there: cc-pipeline lookup --count"]
+    verb = "was" if len(omitted_subsets) == 1 else "were"
+    return [f"{' and '.join(omitted_subsets)} {verb} not asked for; to count what is there: cc-pipeline lookup --count"]
 
 
 def left_out(
     workspace: Workspace,
     targets: Sequence[Target],
     crawls: Sequence[str],
-    held: Mapping[tuple[str, str], Collection[str]] = MappingProxyType({}),
+    stored_subsets: Mapping[tuple[str, str], Collection[str]] = MappingProxyType({}),
 ) -> list[str]:
-    """A sentence about captures of ``targets`` in the subsets that the settings leave out and the home has not
-    (``held``: the subsets that it has of a crawl and slug). A capture of several targets counts once.
+    """Returns a sentence about captures of ``targets`` in the subsets that neither the settings nor the home have
+    (``stored_subsets``: the subsets of the home by crawl and slug). A capture of several targets counts once.
 
-    At most 100 (crawl, target) pairs are counted, with one look-up a crawl. A look-up that fails, or that would read
-    much, is a sentence too, never an error. Crawls of the ARC years, and those whose index is built here, have no
-    subsets.
+    At most 100 (crawl, target) pairs are counted, with one look-up per crawl. A look-up that fails, or would read too
+    many bytes, becomes a sentence and never an error. Crawls of the ARC years, and those whose index is built in this
+    home, have no subsets.
     """
-    others, crawls = _others(workspace), _with_subsets(crawls)
-    if not crawls or not others:
+    omitted_subsets, crawls = _others(workspace), _with_subsets(crawls)
+    if not crawls or not omitted_subsets:
         return []
-    counted = targets[: max(1, _MOST_PAIRS // len(crawls))]
-    found = _Found()
+    counted_targets = targets[: max(1, _MOST_PAIRS // len(crawls))]
+    omissions = _Found()
     for crawl in crawls[:_MOST_PAIRS]:
-        for lacking, own in _by_what_lacks(counted, crawl, others, held).items():
-            _count(workspace, crawl, own, lacking, found)
-    said = []
-    if found.by_subset:
-        there = [subset for subset in others if subset in found.by_subset]
-        flags = " ".join(f"--subset {subset}" for subset in (*workspace.settings.subsets, *there))
-        said.append(
-            f"{'at least ' if found.gaps else ''}{found.by_subset.total():,} captures of {_some(found.targets)} in "
-            f"{_some(found.crawls)} are in {' and '.join(there)}, which {'was' if len(there) == 1 else 'were'} not "
-            f"asked for: add {flags}"
+        for missing_subsets, group in _by_what_lacks(counted_targets, crawl, omitted_subsets, stored_subsets).items():
+            _count(workspace, crawl, group, missing_subsets, omissions)
+    sentences = []
+    if omissions.by_subset:
+        present_subsets = [subset for subset in omitted_subsets if subset in omissions.by_subset]
+        flags = " ".join(f"--subset {subset}" for subset in (*workspace.settings.subsets, *present_subsets))
+        at_least = "at least " if omissions.gaps else ""
+        verb = "was" if len(present_subsets) == 1 else "were"
+        sentences.append(
+            f"{at_least}{omissions.by_subset.total():,} captures of {_some(omissions.targets)} in "
+            f"{_some(omissions.crawls)} are in {' and '.join(present_subsets)}, which {verb} not asked for: add {flags}"
         )
-    if found.errors:
-        crawl, error = next(iter(found.errors.items()))
-        more = f" (and in {len(found.errors) - 1:,} more crawls)" if len(found.errors) > 1 else ""
-        said.append(f"what {' and '.join(others)} hold in {crawl}{more} was not counted: {error}")
-    if len(counted) * min(len(crawls), _MOST_PAIRS) < len(targets) * len(crawls):
-        said.append(
-            f"what {' and '.join(others)} hold was counted for the first {_MOST_PAIRS} pairs of crawl and target only"
+    if omissions.errors:
+        crawl, error = next(iter(omissions.errors.items()))
+        more_crawls = f" (and in {len(omissions.errors) - 1:,} more crawls)" if len(omissions.errors) > 1 else ""
+        sentences.append(f"what {' and '.join(omitted_subsets)} hold in {crawl}{more_crawls} was not counted: {error}")
+    if len(counted_targets) * min(len(crawls), _MOST_PAIRS) < len(targets) * len(crawls):
+        sentences.append(
+            f"what {' and '.join(omitted_subsets)} hold was counted for the first {_MOST_PAIRS} pairs of crawl and "
+            "target only"
         )
-    return said
+    return sentences
 
 
 def _others(workspace: Workspace) -> tuple[str, ...]:
@@ -116,7 +126,7 @@ def _with_subsets(crawls: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True)
 class _Found:
-    """What was counted until now: captures by subset, and the names of the targets and crawls that have them."""
+    """The counts so far: captures by subset, and the names of the targets and crawls that have them."""
 
     by_subset: Counter[str] = field(default_factory=Counter)
     targets: dict[str, None] = field(default_factory=dict)
@@ -126,38 +136,45 @@ class _Found:
 
 
 def _by_what_lacks(
-    targets: Sequence[Target], crawl: str, others: Sequence[str], held: Mapping[tuple[str, str], Collection[str]]
+    targets: Sequence[Target],
+    crawl: str,
+    omitted_subsets: Sequence[str],
+    stored_subsets: Mapping[tuple[str, str], Collection[str]],
 ) -> dict[tuple[str, ...], list[Target]]:
     groups: dict[tuple[str, ...], list[Target]] = {}
     for target in targets:
-        here = held.get((crawl, target.slug), ())
-        if lacking := tuple(subset for subset in others if subset not in here):
-            groups.setdefault(lacking, []).append(target)
+        target_subsets = stored_subsets.get((crawl, target.slug), ())
+        if missing_subsets := tuple(subset for subset in omitted_subsets if subset not in target_subsets):
+            groups.setdefault(missing_subsets, []).append(target)
     return groups
 
 
-def _count(workspace: Workspace, crawl: str, targets: Sequence[Target], subsets: Sequence[str], found: _Found) -> None:
+def _count(
+    workspace: Workspace, crawl: str, targets: Sequence[Target], subsets: Sequence[str], omissions: _Found
+) -> None:
     # the holes of what was not asked for are no reason to say nothing of it
     sources = replace(index_sources(workspace, crawl), columns=_COLUMNS, max_gaps=1.0)
-    members = {one.slug: one for target in targets for one in (target.members or (target,))}
-    together = Target("set", _TOGETHER, _TOGETHER, tuple(members.values()))
+    members = {member.slug: member for target in targets for member in (target.members or (target,))}
+    union = Target("set", _TOGETHER, _TOGETHER, tuple(members.values()))
     try:
-        answer = look_up(crawl, subsets, [together], sources, most_bytes=_MOST_BYTES)
+        answer = look_up(crawl, subsets, [union], sources, most_bytes=_MOST_BYTES)
     except NotHarvested:
         # nobody asked for them, and no other index tells
         return
     except CcPipelineError as error:
-        found.errors[crawl] = str(error)
+        omissions.errors[crawl] = str(error)
         return
     captures = answer.captures[_TOGETHER]
     if not captures.num_rows:
         return
-    for one in pc.value_counts(captures["subset"]).to_pylist():
-        found.by_subset[one["values"]] += one["counts"]
-    found.gaps |= bool(answer.gaps)
-    found.crawls[crawl] = None
+    for value_count in pc.value_counts(captures["subset"]).to_pylist():
+        omissions.by_subset[value_count["values"]] += value_count["counts"]
+    omissions.gaps |= bool(answer.gaps)
+    omissions.crawls[crawl] = None
     urls = captures["url"].slice(0, _LOOKED_AT).to_pylist()
-    found.targets |= {_name(one): None for one in targets if any(map(one.matches, urls))}
+    omissions.targets |= {
+        _name(matched_target): None for matched_target in targets if any(map(matched_target.matches, urls))
+    }
 
 
 def _name(target: Target) -> str:
@@ -165,6 +182,6 @@ def _name(target: Target) -> str:
 
 
 def _some(names: Collection[str]) -> str:
-    """The first names, and how many more there are."""
+    """Returns the first names, and how many more there are."""
     first = ", ".join(list(names)[:_NAMED])
     return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED:,} more"

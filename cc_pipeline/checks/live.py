@@ -1,7 +1,7 @@
-"""Asks a source some ten requests as a run would, and checks each answer as a run does.
+"""Sends a source some ten requests as a run would, and checks each answer as a run does.
 
-Only the request budget of the home is touched: the requests count in it like all others. What else is written lies in a
-home for this alone, which is deleted. Of several places the first is asked.
+The requests count in the request budget of the home. All other files are written to a temporary home, which is deleted.
+Of several mirrors the first is asked.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _NEWEST_CRAWLS: Final = 3
 
 
 class _Skipped(Exception):
-    """A step that has nothing to ask with. The message says why."""
+    """A step cannot be run, since an earlier step found nothing. The message has the reason."""
 
 
 @dataclass(slots=True)
 class _Look:
-    """``asking`` are the settings that transports are opened with, ``workspace`` is of a home for the look alone. The
-    other fields are what steps found for those behind them."""
+    """The state of a probe. Transports are opened with the settings ``asking``; ``workspace`` is of a temporary home.
+    The other fields are results of steps, for later steps."""
 
     asking: Settings
     mirror: str | None
@@ -79,33 +79,34 @@ class _Look:
 
 
 def look_live(settings: Settings) -> Iterator[Finding]:
-    """A finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a folder."""
+    """Yields a finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a
+    folder."""
     if scheme_of(settings.source) in ("", "file"):
         raise UserInputError(f"{settings.source} is a folder: only a source that answers requests can be looked at")
-    asking = replace(
+    request_settings = replace(
         settings, rate=rate_for(settings), concurrency=1, mirrors=(), mirror_access=(), record_mirror=False, wait=0.0
     )
-    look = _Look(asking, settings.official_mirror)
+    probe = _Look(request_settings, settings.official_mirror)
     with TemporaryDirectory(prefix="cc-pipeline-live-") as folder:
-        own = replace(asking, home=Path(folder), lake=str(Path(folder) / "lake"), subsets=_SUBSETS)
-        look.workspace = Workspace(own, opener=look.open)
+        probe_settings = replace(request_settings, home=Path(folder), lake=str(Path(folder) / "lake"), subsets=_SUBSETS)
+        probe.workspace = Workspace(probe_settings, opener=probe.open)
         try:
-            yield from (_finding(look, topic, ask) for topic, ask in _STEPS.items())
+            yield from (_finding(probe, topic, step) for topic, step in _STEPS.items())
         finally:
-            for transport in look.opened:
+            for transport in probe.opened:
                 transport.close()
 
 
 def rate_for(settings: Settings) -> float | None:
-    """Requests a second: ``RATE``, or a lower one that a person set. This machine has no limit but that."""
+    """Returns the requests per second: ``RATE``, or a lower rate of the settings. This machine has no other limit."""
     if is_loopback(host_of(settings.source)):
         return settings.rate
     return min(RATE, settings.rate or RATE)
 
 
-def _finding(look: _Look, topic: str, ask: Callable[[_Look], str]) -> Finding:
+def _finding(probe: _Look, topic: str, step: Callable[[_Look], str]) -> Finding:
     try:
-        return Finding("ok", topic, ask(look))
+        return Finding("ok", topic, step(probe))
     except _Skipped as skipped:
         return Finding("note", topic, f"not asked: {skipped}")
     except EnvironmentFault as fault:
@@ -114,100 +115,104 @@ def _finding(look: _Look, topic: str, ask: Callable[[_Look], str]) -> Finding:
         return Finding("bad", topic, str(fault))
 
 
-def _list_crawls(look: _Look) -> str:
-    listed = look.workspace.crawl_list
-    if listed.fault is not None:
-        raise listed.fault
-    look.crawls = tuple(crawl.id for crawl in listed.crawls if crawl.era == "columnar")
-    return f"{len(listed.crawls)} crawls are listed, the newest is {listed.crawls[0].id}"
+def _list_crawls(probe: _Look) -> str:
+    crawl_list = probe.workspace.crawl_list
+    if crawl_list.fault is not None:
+        raise crawl_list.fault
+    probe.crawls = tuple(crawl.id for crawl in crawl_list.crawls if crawl.era == "columnar")
+    return f"{len(crawl_list.crawls)} crawls are listed, the newest is {crawl_list.crawls[0].id}"
 
 
-def _list_index_files(look: _Look) -> str:
-    if not look.crawls:
+def _list_index_files(probe: _Look) -> str:
+    if not probe.crawls:
         raise _Skipped("no crawl is known")
-    for crawl in look.crawls[:_NEWEST_CRAWLS]:
+    for crawl in probe.crawls[:_NEWEST_CRAWLS]:
         key = path_list_key(crawl, "cc-index-table")
-        if look.workspace.transport.exists(key):
+        if probe.workspace.transport.exists(key):
             read = partial(parse_index_list, key=key, crawl=crawl)
-            listed, _ = look.workspace.transport.read_parsed(key, read)
-            files = [file.path for file in listed if file.subset in _SUBSETS]
+            index_files, _ = probe.workspace.transport.read_parsed(key, read)
+            files = [file.path for file in index_files if file.subset in _SUBSETS]
             if not files:
                 raise DataFault(DataKind.MISMATCH, key, None, "it names no index file of captures")
-            look.crawl, look.index_file = crawl, files[len(files) // 2]
-            return f"{len(listed)} index files of {crawl} are listed"
-    raise DataFault(DataKind.MISMATCH, ", ".join(look.crawls[:_NEWEST_CRAWLS]), None, "none has a list of index files")
+            probe.crawl, probe.index_file = crawl, files[len(files) // 2]
+            return f"{len(index_files)} index files of {crawl} are listed"
+    raise DataFault(DataKind.MISMATCH, ", ".join(probe.crawls[:_NEWEST_CRAWLS]), None, "none has a list of index files")
 
 
-def _read_footer(look: _Look) -> str:
-    if not look.index_file:
+def _read_footer(probe: _Look) -> str:
+    if not probe.index_file:
         raise _Skipped("no index file is known")
-    store = FooterStore(look.workspace.settings.footers_path)
-    done = harvest_crawl(look.crawl, [look.index_file], look.workspace.transport, store, HarvestPolicy(tries=1))
-    for path, reason in done.failed:
+    store = FooterStore(probe.workspace.settings.footers_path)
+    harvest = harvest_crawl(probe.crawl, [probe.index_file], probe.workspace.transport, store, HarvestPolicy(tries=1))
+    for path, reason in harvest.failed:
         raise DataFault(DataKind.MISMATCH, path, None, reason)
-    tables = crawl_tables(look.crawl, [look.index_file], store)
+    tables = crawl_tables(probe.crawl, [probe.index_file], store)
     [file] = tables.index_files.to_pylist()
     groups = len(tables.row_groups)
-    unknown = tables.row_groups[f"{KEY_COLUMN}_min"].null_count
-    bounds = f", of {unknown} of which each look-up reads the keys: run cc-pipeline index repair" if unknown else ""
+    unbounded = tables.row_groups[f"{KEY_COLUMN}_min"].null_count
+    bounds = f", of {unbounded} of which each look-up reads the keys: run cc-pipeline index repair" if unbounded else ""
     etag = "an ETag" if file["etag"] else "no ETag, so that nothing tells when it is replaced"
     return f"an index file of {file['file_size']:,} bytes has {groups} row groups{bounds}, and {etag}"
 
 
-def _look_up_page(look: _Look) -> str:
-    """Any page that the first lines of ``cluster.idx`` name, and its record."""
-    if not look.crawl:
+def _look_up_page(probe: _Look) -> str:
+    """Looks up a page that the first lines of ``cluster.idx`` list, and fetches its record."""
+    if not probe.crawl:
         raise _Skipped("no crawl with an index is known")
-    transport, clusters, key = look.workspace.transport, look.workspace.clusters, cluster_key(look.crawl)
-    found = clusters.find(transport, look.crawl)
-    if found is None:
+    transport, clusters, key = probe.workspace.transport, probe.workspace.clusters, cluster_key(probe.crawl)
+    cluster_index = clusters.find(transport, probe.crawl)
+    if cluster_index is None:
         raise DataFault(DataKind.MISMATCH, key, None, "there is no such object")
-    list(found.cluster.members([KeyRange(b"", b"!")]))
-    keys = [key for span in found.cluster.learnt for key in (span.last, span.first)]
+    list(cluster_index.cluster.members([KeyRange(b"", b"!")]))
+    keys = [key for span in cluster_index.cluster.learnt for key in (span.last, span.first)]
     page = next((page for key in keys if (page := _page_of(key)) is not None), None)
     if page is None:
         raise DataFault(DataKind.MISMATCH, key, None, "its lines name no key that a page can be told from")
-    located = ZipNumLocator(transport, look.crawl, found.cluster, clusters.members).locate(look.crawl, _SUBSETS, [page])
+    located = ZipNumLocator(transport, probe.crawl, cluster_index.cluster, clusters.members).locate(
+        probe.crawl, _SUBSETS, [page]
+    )
     rows = located.captures[page.slug].to_pylist()
     if not rows:
         raise DataFault(DataKind.MISMATCH, key, None, f"it lists {page.definition} and has no capture")
-    record = fetched_record(look.workspace, rows[0])
+    record = fetched_record(probe.workspace, rows[0])
     if not isinstance(record, Nearest):
         raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], record)
     if record.digest_check == "mismatch":
-        why = "its payload has another digest than the index says"
-        raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], why)
-    look.record = record
+        reason = "its payload has another digest than the index says"
+        raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], reason)
+    probe.record = record
     return f"{page.definition} was looked up and its record fetched; its digest: {record.digest_check}"
 
 
 def _page_of(key: bytes) -> Target | None:
-    """The page that has this key by every rule, if it can be told."""
+    """Returns the page that has this key by every rule, or ``None`` if no page is certain."""
     text = key.decode("ascii", "replace")
-    host, _, rest = text.partition(")")
+    host, _, path = text.partition(")")
     labels, colon, port = host.partition(":")
-    url = f"http://{'.'.join(reversed(labels.split(',')))}{colon}{port}{rest or '/'}"
+    url = f"http://{'.'.join(reversed(labels.split(',')))}{colon}{port}{path or '/'}"
     return parse_target(f"url:{url}") if {surt_key(url, rule) for rule in KeyRule} == {text} else None
 
 
-def _ask_for_nothing(look: _Look) -> str:
-    key = f"crawl-data/{look.crawl or 'CC-MAIN-2024-22'}/there-is-no-such-key"
-    if look.workspace.transport.exists(key):
+def _ask_for_nothing(probe: _Look) -> str:
+    key = f"crawl-data/{probe.crawl or 'CC-MAIN-2024-22'}/there-is-no-such-key"
+    if probe.workspace.transport.exists(key):
         raise DataFault(DataKind.MISMATCH, key, None, "it is there")
     return "an object that is not there is answered with 404"
 
 
-def _compare_mirror(look: _Look) -> str:
-    if look.mirror is None:
+def _compare_mirror(probe: _Look) -> str:
+    if probe.mirror is None:
         raise _Skipped("CC_PIPELINE_RECORD_MIRROR is off, or the source is not Common Crawl's own host")
-    if look.record is None or not may_be_mirrored(look.record.row["crawl"]):
+    if probe.record is None or not may_be_mirrored(probe.record.row["crawl"]):
         raise _Skipped("no record of a crawl that may be at the mirror is known")
-    key, offset, length = (look.record.row[name] for name in PLACE)
-    mirror = look.open(look.asking, look.mirror, NO_ACCESS)
-    there, here = (transport.read(key, offset, length) for transport in (mirror, look.workspace.transport))
-    if (there.data, there.total) != (here.data, here.total):
-        raise DataFault(DataKind.MISMATCH, key, offset, f"{look.mirror} has another record or another file there")
-    return f"the record and the length of its file are the same at {look.mirror}"
+    key, offset, length = (probe.record.row[name] for name in PLACE)
+    mirror = probe.open(probe.asking, probe.mirror, NO_ACCESS)
+    mirror_read, source_read = (
+        transport.read(key, offset, length) for transport in (mirror, probe.workspace.transport)
+    )
+    if (mirror_read.data, mirror_read.total) != (source_read.data, source_read.total):
+        raise DataFault(DataKind.MISMATCH, key, offset, f"{probe.mirror} has another record or another file there")
+    return f"the record and the length of its file are the same at {probe.mirror}"
 
 
 #: In this order: what a step finds, those behind it ask with.

@@ -1,4 +1,4 @@
-"""Verdicts on the published file."""
+"""Checks of the published file."""
 
 from __future__ import annotations
 
@@ -31,32 +31,31 @@ _OF_CATALOG: Final = frozenset(("crawls", "index_manifest", "row_groups", "sourc
 _PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`."
 
 
-def publication_verdict(workspace: Workspace, before: Behind | None = None) -> CheckResult:
-    """Whether ``cc.duckdb`` is there, can be read, and shows the lake as it stands, as :func:`judge_publication`
-    says."""
-    return judge_publication(workspace, behind(workspace), before)
+def publication_verdict(workspace: Workspace, initial_lag: Behind | None = None) -> CheckResult:
+    """Checks that ``cc.duckdb`` exists, can be read, and shows the current lake, as :func:`judge_publication` does."""
+    return judge_publication(workspace, behind(workspace), initial_lag)
 
 
-def judge_publication(workspace: Workspace, found: Behind | None, before: Behind | None = None) -> CheckResult:
-    """The verdict on a file that is ``found`` so far behind: an error where it cannot be read, or does not show the
-    lake as it stands.
+def judge_publication(workspace: Workspace, lag: Behind | None, initial_lag: Behind | None = None) -> CheckResult:
+    """Checks a published file that is behind the lake by ``lag``: an error if it cannot be read or does not show the
+    current lake.
 
-    It is an error too where it leaves out slices that have other rows than were committed.
-    It is a warning where nothing but tables of the catalog is newer, where other settings made the file, and where it
-    lacks views of an extension. With ``before``, how far the file was behind when a publication began, only commits of
-    then count: others commit meanwhile. Every table of it is asked for one row.
+    It is an error too if it leaves out slices whose rows differ from those that were committed. It is a warning if only
+    tables of the catalog are newer, if other settings made the file, and if views of an extension are missing.
+    ``initial_lag`` is the lag at the start of a publication: with it only the commits of that time count, since other
+    processes commit meanwhile. One row of every table of the file is read.
     """
     name, settings = "publication", workspace.settings
     if settings.publish == "none":
         return CheckResult(name, "ok", "this home publishes nothing")
-    commits = dict(found.commits) if found is not None else {}
-    if before is not None:
-        commits = {table: commit for table, commit in commits.items() if before.commits.get(table) == commit}
-    if found is not None and found.fault:
+    commits = dict(lag.commits) if lag is not None else {}
+    if initial_lag is not None:
+        commits = {table: commit for table, commit in commits.items() if initial_lag.commits.get(table) == commit}
+    if lag is not None and lag.fault:
         severity: Severity = "error" if workspace.lake.row_count("captures") else "warn"
-        return CheckResult(name, severity, found.fault, advice=_PUBLISH)
-    if asked := commits.keys() - _OF_CATALOG:
-        message = f"{settings.published_path} does not show the lake as it is: {some(asked)} changed since"
+        return CheckResult(name, severity, lag.fault, advice=_PUBLISH)
+    if changed_tables := commits.keys() - _OF_CATALOG:
+        message = f"{settings.published_path} does not show the lake as it is: {some(changed_tables)} changed since"
         return CheckResult(name, "error", message, {"tables with newer commits": len(commits)}, advice=_PUBLISH)
     if not settings.published_path.exists():
         return CheckResult(name, "warn", "nothing was published yet", advice=_PUBLISH)
@@ -69,45 +68,47 @@ def judge_publication(workspace: Workspace, found: Behind | None, before: Behind
         message = f"{settings.published_path} leaves slices out that have the rows by now that were committed"
         return CheckResult(name, "error", message, advice=_PUBLISH)
     if problems := read_left_out(settings.published_path):
-        said = "; ".join(f"{extension} ({problem})" for extension, problem in problems.items())
-        message = f"{settings.published_path} has no views and macros of the extensions {said}"
+        extension_texts = "; ".join(f"{extension} ({problem})" for extension, problem in problems.items())
+        message = f"{settings.published_path} has no views and macros of the extensions {extension_texts}"
         return CheckResult(name, "warn", message, advice="Mend or remove the extension, then publish again.")
     if commits:
         return CheckResult(name, "warn", f"{some(commits)} changed since the publication: the next run publishes it")
-    if found is not None and before is None:
+    if lag is not None and initial_lag is None:
         return CheckResult(name, "warn", "other settings, or another version, made it: the next run publishes it anew")
     return CheckResult(name, "ok", f"{settings.published_path.stat().st_size:,} bytes, as the lake is now")
 
 
-def refuse_unpublished(workspace: Workspace, before: Behind | None = None) -> None:
-    """Raises ``EnvironmentFault`` where :func:`publication_verdict` finds an error."""
-    found = publication_verdict(workspace, before)
-    if found.severity == "error":
-        raise EnvironmentFault(found.message, found.advice)
+def refuse_unpublished(workspace: Workspace, initial_lag: Behind | None = None) -> None:
+    """Raises ``EnvironmentFault`` if :func:`publication_verdict` finds an error."""
+    verdict = publication_verdict(workspace, initial_lag)
+    if verdict.severity == "error":
+        raise EnvironmentFault(verdict.message, verdict.advice)
 
 
 def held_back_verdict(workspace: Workspace) -> CheckResult:
-    """Which slices publications leave out, and what to run: an error where there are any."""
+    """Checks which slices publications leave out, with the commands to run: an error if there are any."""
     name = "held_back"
-    torn, repeating = interrupted_slices(workspace), repeating_slices(workspace)
-    if not torn and not repeating:
+    interrupted, repeating = interrupted_slices(workspace), repeating_slices(workspace)
+    if not interrupted and not repeating:
         return CheckResult(name, "ok", "all slices are published")
-    said, advice = [], []
+    problems, advice = [], []
     if repeating:
-        tables = dict.fromkeys(table for own in repeating.values() for table in own)
+        tables = dict.fromkeys(table for slice_tables in repeating.values() for table in slice_tables)
         keys = {*map(key_of, repeating)}
-        said.append(f"captures of {some(keys)} are there twice, in {', '.join(tables)}")
+        problems.append(f"captures of {some(keys)} are there twice, in {', '.join(tables)}")
         advice.append("Make them again: cc-pipeline doctor --repair.")
-    if torn:
-        said.append(f"a parse of {some({*map(key_of, torn)})} ended between two commits, so its pages are of two runs")
+    if interrupted:
+        problems.append(
+            f"a parse of {some({*map(key_of, interrupted)})} ended between two commits, so its pages are of two runs"
+        )
         advice.append("Parse them again: cc-pipeline run … --crawl … (a file read whole: cc-pipeline files add).")
-    wrong = tuple(sorted({key_of(slice_) for slice_ in (*torn, *repeating)}))
-    return CheckResult(name, "error", f"not published: {'; '.join(said)}", wrong=wrong, advice=" ".join(advice))
+    wrong = tuple(sorted({key_of(slice_) for slice_ in (*interrupted, *repeating)}))
+    return CheckResult(name, "error", f"not published: {'; '.join(problems)}", wrong=wrong, advice=" ".join(advice))
 
 
 def _unreadable(settings: Settings) -> str:
-    """Why a table that the published file shows cannot be read; empty where all can. Views over them are not asked:
-    some look at all rows before they give the first."""
+    """Returns why a table of the published file cannot be read; empty if all can. Views over the tables are not read:
+    some read all rows before they return the first."""
     try:
         with open_settled(settings) as connection:
             tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'lake' ORDER BY ALL"
@@ -122,8 +123,8 @@ def _unreadable(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A table that the published file shows: the row of the table ``publication``, the table as it is now, and as it
-    was at the commit that the file shows; ``None`` where the lake has no such commit, as after a restored backup."""
+    """A table of the published file: its row in the table ``publication``, the table as it is ``now``, and as it was at
+    the published commit; ``None`` if the lake has no such commit, as after a restored backup."""
 
     row: Mapping[str, Any]
     now: PinnedTable
@@ -131,13 +132,13 @@ class _Shown:
 
 
 def _shown_tables(workspace: Workspace, scope: Scope) -> list[_Shown] | CheckResult:
-    """The tables that the published file shows, looked at once for all checks; or the verdict where there are none."""
+    """Returns the tables of the published file, read once for all checks; or the check result if there are none."""
     if "publication" not in scope.memo:
         rows = _publication(workspace.settings.published_path)
-        found = rows if isinstance(rows, CheckResult) else [_shown_table(workspace.lake, row) for row in rows]
-        scope.memo["publication"] = found
-    shown: list[_Shown] | CheckResult = scope.memo["publication"]
-    return shown
+        read_tables = rows if isinstance(rows, CheckResult) else [_shown_table(workspace.lake, row) for row in rows]
+        scope.memo["publication"] = read_tables
+    tables: list[_Shown] | CheckResult = scope.memo["publication"]
+    return tables
 
 
 def _shown_table(lake: Lake, row: Mapping[str, Any]) -> _Shown:
@@ -145,71 +146,74 @@ def _shown_table(lake: Lake, row: Mapping[str, Any]) -> _Shown:
     now = lake.pin(table)
     if now.commit_id == row["commit_id"]:
         return _Shown(row, now, now)
-    is_there = version <= now.version and lake.commit_id(table, version) == row["commit_id"]
-    return _Shown(row, now, lake.pin(table, version) if is_there else None)
+    is_in_lake = version <= now.version and lake.commit_id(table, version) == row["commit_id"]
+    return _Shown(row, now, lake.pin(table, version) if is_in_lake else None)
 
 
 def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
+    """Checks that ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
     name = "rows_as_in_the_lake"
-    shown = _shown_tables(workspace, scope)
-    if isinstance(shown, CheckResult):
-        return shown
+    tables = _shown_tables(workspace, scope)
+    if isinstance(tables, CheckResult):
+        return tables
     if miscounted := find_new_miscounts(workspace.settings, workspace.lake):
         message = f"slices are left out. {'. '.join(sentences(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
-    rows = sum(table.row["lake_rows"] for table in shown)
-    newer = [table.row["table_name"] for table in shown if table.now.commit_id != table.row["commit_id"]]
+    rows = sum(table.row["lake_rows"] for table in tables)
+    newer = [table.row["table_name"] for table in tables if table.now.commit_id != table.row["commit_id"]]
     wrong = [
-        table.row["table_name"] for table in shown if table.then is None or table.then.rows != table.row["lake_rows"]
+        table.row["table_name"] for table in tables if table.then is None or table.then.rows != table.row["lake_rows"]
     ]
-    at = shown[0].row["published_at"] if shown else datetime.now(UTC)
-    figures: Figures = {"rows": rows, "published at": str(at), "tables with newer commits": len(newer)}
+    published_at = tables[0].row["published_at"] if tables else datetime.now(UTC)
+    metrics: Figures = {"rows": rows, "published at": str(published_at), "tables with newer commits": len(newer)}
     if wrong:
         message = f"the file has other rows than the lake in {some(wrong)}: publish again"
-        return CheckResult(name, "error", message, figures)
-    if newer and datetime.now(UTC) - at > _BEHIND:
-        message = f"published at {at:%Y-%m-%d %H:%M} UTC; {some(newer)} changed since: materialize warehouse"
-        return CheckResult(name, "warn", message, figures)
-    behind = f"; {some(newer)} changed since" if newer else ", as the lake is now"
-    return CheckResult(name, "ok", f"{rows:,} rows of {len(shown):,} tables{behind}", figures)
+        return CheckResult(name, "error", message, metrics)
+    if newer and datetime.now(UTC) - published_at > _BEHIND:
+        message = f"published at {published_at:%Y-%m-%d %H:%M} UTC; {some(newer)} changed since: materialize warehouse"
+        return CheckResult(name, "warn", message, metrics)
+    changes_text = f"; {some(newer)} changed since" if newer else ", as the lake is now"
+    return CheckResult(name, "ok", f"{rows:,} rows of {len(tables):,} tables{changes_text}", metrics)
 
 
 def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether every file that the views of ``cc.duckdb`` name is still there."""
+    """Checks that every file that the views of ``cc.duckdb`` name exists."""
     name = "files_are_there"
-    shown = _shown_tables(workspace, scope)
-    if isinstance(shown, CheckResult):
-        return CheckResult(name, shown.severity, shown.message)
+    published_tables = _shown_tables(workspace, scope)
+    if isinstance(published_tables, CheckResult):
+        return CheckResult(name, published_tables.severity, published_tables.message)
     if not _shows_views(workspace.settings.published_path):
         return CheckResult(name, "ok", "the file holds the rows itself")
-    files, gone = 0, Counter[str]()
-    for table in shown:
+    files, lost_files = 0, Counter[str]()
+    for table in published_tables:
         if table.then is None:
-            gone[table.row["table_name"]] += 1
+            lost_files[table.row["table_name"]] += 1
             continue
-        here = _files_below(workspace, table.then)
+        stored_paths = _files_below(workspace, table.then)
         files += len(table.then.files)
-        gone[table.row["table_name"]] += sum(address.removeprefix("s3://") not in here for address in table.then.files)
-    figures = {"files": files, "gone": gone.total()}
-    if gone.total():
-        tables = [table for table, count in gone.items() if count]
-        message = (
-            f"{gone.total():,} files that the published views name are gone ({some(tables)}): materialize warehouse"
+        lost_files[table.row["table_name"]] += sum(
+            address.removeprefix("s3://") not in stored_paths for address in table.then.files
         )
-        return CheckResult(name, "error", message, figures)
-    return CheckResult(name, "ok", f"all {files:,} files that the views name are there", figures)
+    metrics = {"files": files, "gone": lost_files.total()}
+    if lost_files.total():
+        tables = [table for table, count in lost_files.items() if count]
+        message = (
+            f"{lost_files.total():,} files that the published views name are gone ({some(tables)}): materialize "
+            "warehouse"
+        )
+        return CheckResult(name, "error", message, metrics)
+    return CheckResult(name, "ok", f"all {files:,} files that the views name are there", metrics)
 
 
 def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
-    """The rows of the table ``publication``, or the verdict where there are none."""
+    """Returns the rows of the table ``publication``, or the check result if there are none."""
     name = "rows_as_in_the_lake"
     if not path.exists():
         return CheckResult(name, "ok", "nothing was published yet")
     try:
         with connect_newest(path) as connection:
-            asked = "SELECT table_name, version, commit_id, lake_rows, epoch_ms(published_at) FROM publication"
-            rows = connection.execute(asked).fetchall()
+            query = "SELECT table_name, version, commit_id, lake_rows, epoch_ms(published_at) FROM publication"
+            rows = connection.execute(query).fetchall()
     except duckdb.Error as error:
         return CheckResult(name, "error", f"{path} cannot be read ({error}): materialize warehouse")
     names = ("table_name", "version", "commit_id", "lake_rows", "published_at")
@@ -218,12 +222,12 @@ def _publication(path: Path) -> list[dict[str, Any]] | CheckResult:
 
 def _shows_views(path: Path) -> bool:
     with connect_newest(path) as connection:
-        found = connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake'").fetchone()
-    return bool(found and found[0])
+        count_row = connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake'").fetchone()
+    return bool(count_row and count_row[0])
 
 
 def _files_below(workspace: Workspace, pinned: PinnedTable) -> set[str]:
-    """The paths of all files in the table's folder: one listing."""
+    """Returns the paths of all files in the table's folder, with one listing."""
     if not pinned.files:
         return set()
     folder = workspace.lake.address(pinned.spec.name).removeprefix("s3://")

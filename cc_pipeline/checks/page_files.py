@@ -1,5 +1,4 @@
-"""Reading 1 GB files and writing exports fail in ways that no row shows: verdicts on files read whole and on
-exports."""
+"""Checks of files read whole, and of exports: reading 1 GB files and writing exports fail in ways that no row shows."""
 
 from __future__ import annotations
 
@@ -23,30 +22,30 @@ _MAIN_TABLES: Final = ("page_metadata", "page_text")
 
 
 def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether every stretch of every file could be read, and every file that was read gave pages."""
+    """Checks that every byte range of every file could be read, and that every file gave pages."""
     name, files = "files_are_readable", list(_files(workspace, scope))
     counts = _rows(workspace, FAULTS, files)
-    figures = {"files": len(files), "stretches": sum(counts.values())}
+    metrics = {"files": len(files), "stretches": sum(counts.values())}
     if counts:
-        message = f"{figures['stretches']:,} stretches could not be read: {some([*counts])}; all else was"
-        return CheckResult(name, "warn", message, figures)
+        message = f"{metrics['stretches']:,} stretches could not be read: {some([*counts])}; all else was"
+        return CheckResult(name, "warn", message, metrics)
     read = [file for file in files if READ_FILES.is_made(workspace.lake, Slice(file.crawl, file.slug))]
-    given = {slug for table in _MAIN_TABLES for slug in _rows(workspace, table, read)}
-    if empty := {file.slug for file in read} - given:
-        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({some(empty)})", figures)
-    return CheckResult(name, "ok", f"{len(files):,} files were read from end to end", figures)
+    slugs_with_pages = {slug for table in _MAIN_TABLES for slug in _rows(workspace, table, read)}
+    if empty := {file.slug for file in read} - slugs_with_pages:
+        return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({some(empty)})", metrics)
+    return CheckResult(name, "ok", f"{len(files):,} files were read from end to end", metrics)
 
 
 def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
-    """Whether the files of each export of ``kind`` are there, whole, and of the pages of now."""
+    """Checks that the files of each export of ``kind`` exist, are complete, and have the current pages."""
     name = "files_are_there"
-    verdicts = [_export(workspace, kind, slice_, here) for slice_, here in _exported(workspace, kind, scope)]
+    verdicts = [_export(workspace, kind, slice_, sizes) for slice_, sizes in _exported(workspace, kind, scope)]
     bad = [verdict for verdict in verdicts if not verdict.passed]
     if bad:
         return joined(name, bad)
     records = sum(int(verdict.figures["records"]) for verdict in verdicts)
-    figures = {"partitions": len(verdicts), "records": records}
-    return CheckResult(name, "ok", f"{len(verdicts):,} exports are whole, with {records:,} records", figures)
+    metrics = {"partitions": len(verdicts), "records": records}
+    return CheckResult(name, "ok", f"{len(verdicts):,} exports are whole, with {records:,} records", metrics)
 
 
 def _files(workspace: Workspace, scope: Scope) -> Iterator[SourceFile]:
@@ -60,37 +59,37 @@ def _rows(workspace: Workspace, table: str, files: Iterable[SourceFile]) -> dict
     by_crawl: dict[str, list[str]] = {}
     for file in files:
         by_crawl.setdefault(file.crawl, []).append(file.slug)
-    found: dict[str, int] = {}
+    rows_by_slug: dict[str, int] = {}
     for crawl, slugs in by_crawl.items():
         counts = count_rows(workspace.lake, table, {"crawl": crawl, "target": slugs}, ["target"])
-        found |= {target: count for (target,), count in counts.items()}
-    return found
+        rows_by_slug |= {target: count for (target,), count in counts.items()}
+    return rows_by_slug
 
 
 def _exported(workspace: Workspace, kind: ExportKind, scope: Scope) -> Iterator[tuple[Slice, dict[str, int]]]:
-    """The partitions that have an export, and the sizes of the files there."""
-    place = workspace.place
+    """Yields the partitions that have an export, with the sizes of their files by name."""
+    store = workspace.place
     if scope.slices is not None:
-        whole = sorted({one.whole for one in scope.slices})
-        folders = [(one, export_prefix(one.crawl, one.target)) for one in whole]
-        listed = {one: place.listing(folder) for one, folder in folders}
+        partitions = sorted({partition.whole for partition in scope.slices})
+        folders = [(partition, export_prefix(partition.crawl, partition.target)) for partition in partitions]
+        files_by_partition = {partition: store.listing(folder) for partition, folder in folders}
     else:
-        listed = {}
-        for found in place.listing("exports/"):
-            _, crawl, target, _ = found.key.split("/", 3)
-            listed.setdefault(Slice(crawl, target), []).append(found)
-    for slice_, files in listed.items():
-        here = {file.key.rpartition("/")[2]: file.size for file in files}
-        if any(file.startswith((f"{kind}-", f"_{kind}.")) for file in here):
-            yield slice_, here
+        files_by_partition = {}
+        for stored_file in store.listing("exports/"):
+            _, crawl, target, _ = stored_file.key.split("/", 3)
+            files_by_partition.setdefault(Slice(crawl, target), []).append(stored_file)
+    for slice_, files in files_by_partition.items():
+        sizes = {file.key.rpartition("/")[2]: file.size for file in files}
+        if any(file.startswith((f"{kind}-", f"_{kind}.")) for file in sizes):
+            yield slice_, sizes
 
 
-def _export(workspace: Workspace, kind: ExportKind, slice_: Slice, here: dict[str, int]) -> CheckResult:
+def _export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: dict[str, int]) -> CheckResult:
     name, key = "files_are_there", f"{slice_.crawl}|{slice_.target}"
     manifest = read_manifest(workspace.place, export_prefix(slice_.crawl, slice_.target), kind)
     if manifest is None:
         return CheckResult(name, "error", f"{key}: the export has no manifest; export it again", wrong=(key,))
-    lost = [file["name"] for file in manifest["files"] if here.get(file["name"]) != file["bytes"]]
+    lost = [file["name"] for file in manifest["files"] if sizes.get(file["name"]) != file["bytes"]]
     if lost:
         return CheckResult(name, "error", f"{key}: {some(lost)} are not there, or cut; export it again", wrong=(key,))
     if sum(file["records"] for file in manifest["files"]) != manifest["records"]:

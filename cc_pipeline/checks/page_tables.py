@@ -1,4 +1,4 @@
-"""The verdict on the texts of parsed pages."""
+"""The check of the texts of parsed pages."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _WITHOUT_TEXT: Final = 0.5
 
 
 def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether HTML pages have texts: one each, and a main text in at least half of those of a partition."""
-    name, pages, lacking, empty = "texts_are_there", Counter[str](), Counter[str](), Counter[str]()
+    """Checks that each HTML page has a text, and that at least half of a partition's pages have a main text."""
+    name, pages, missing_texts, empty = "texts_are_there", Counter[str](), Counter[str](), Counter[str]()
     parsed = PARSE.here(workspace.lake, scope.slices)
     for crawl, targets in _groups(workspace, parsed):
         where: dict[str, str | list[str]] = {"crawl": crawl, "target": targets}
@@ -33,52 +33,56 @@ def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         for target, count in html.items():
             key = key_of(Slice(crawl, target))
             pages[key] += count
-            lacking[key] += max(0, count - texts[target])
+            missing_texts[key] += max(0, count - texts[target])
             empty[key] += empties[target]
-    lost = {key for key, count in lacking.items() if count}
-    odd = {key for key, count in pages.items() if count >= _FEW_PAGES and empty[key] > _WITHOUT_TEXT * count}
-    figures = {"html pages": pages.total(), "without a text": lacking.total(), "without a main text": empty.total()}
+    lost = {key for key, count in missing_texts.items() if count}
+    textless = {key for key, count in pages.items() if count >= _FEW_PAGES and empty[key] > _WITHOUT_TEXT * count}
+    metrics = {
+        "html pages": pages.total(),
+        "without a text": missing_texts.total(),
+        "without a main text": empty.total(),
+    }
     if lost:
-        message = f"{lacking.total():,} HTML pages have no row ({some(lost)}): parse these partitions again"
-        return CheckResult(name, "error", message, figures, tuple(lost))
-    if odd:
+        message = f"{missing_texts.total():,} HTML pages have no row ({some(lost)}): parse these partitions again"
+        return CheckResult(name, "error", message, metrics, tuple(lost))
+    if textless:
         message = (
-            f"most HTML pages of {len(odd):,} partitions have no main text ({some(odd)}): perhaps scripts write "
-            "them, or another CC_PIPELINE_EXTRACTOR finds more"
+            f"most HTML pages of {len(textless):,} partitions have no main text ({some(textless)}): perhaps scripts "
+            "write them, or another CC_PIPELINE_EXTRACTOR finds more"
         )
-        return CheckResult(name, "warn", message, figures, tuple(odd))
+        return CheckResult(name, "warn", message, metrics, tuple(textless))
     message = f"{pages.total():,} HTML pages have their text, {empty.total():,} of them without a main one"
-    return CheckResult(name, "ok", message, figures)
+    return CheckResult(name, "ok", message, metrics)
 
 
 def _groups(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[tuple[str, list[str]]]:
-    """Targets by crawl, so many at a time as have ``_PAGES_AT_ONCE`` pages together."""
+    """Yields targets by crawl, in groups with about ``_PAGES_AT_ONCE`` pages each."""
     for crawl, targets in targets_by_crawl(slices).items():
         counts = count_rows(workspace.lake, PARSE.main_table, {"crawl": crawl, "target": targets}, ["target"])
-        some_of_them: list[str] = []
+        group: list[str] = []
         pages = 0
         for target in targets:
-            some_of_them.append(target)
+            group.append(target)
             pages += counts[(target,)]
             if pages >= _PAGES_AT_ONCE:
-                yield crawl, some_of_them
-                some_of_them, pages = [], 0
-        if some_of_them:
-            yield crawl, some_of_them
+                yield crawl, group
+                group, pages = [], 0
+        if group:
+            yield crawl, group
 
 
 def _html(
     workspace: Workspace, table: str, where: dict[str, str | list[str]], kind: str, empty: tuple[str, str] | None = None
 ) -> Counter[str]:
-    """How many rows of HTML pages each target has; with ``empty``, those where the first column says who looked for
-    something and the second that nothing was found."""
-    found: Counter[str] = Counter()
+    """Counts the rows of HTML pages by target. With ``empty``, counts the rows whose first column has a value, so that
+    an extractor was used, and whose second column is null, since it found nothing."""
+    counts: Counter[str] = Counter()
     for batch in stream_rows(workspace.lake, table, where, ["target", kind, *(empty or ())]):
-        mine = pc.equal(batch.column(kind), "html")
+        mask = pc.equal(batch.column(kind), "html")
         if empty is not None:
-            looked, nothing = pc.is_valid(batch.column(empty[0])), pc.is_null(batch.column(empty[1]))
-            mine = pc.and_(mine, pc.and_(looked, nothing))
-        rows = pa.Table.from_batches([batch.filter(mine)])
+            was_searched, is_empty = pc.is_valid(batch.column(empty[0])), pc.is_null(batch.column(empty[1]))
+            mask = pc.and_(mask, pc.and_(was_searched, is_empty))
+        rows = pa.Table.from_batches([batch.filter(mask)])
         for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
-            found[row["target"]] += row["count_all"]
-    return found
+            counts[row["target"]] += row["count_all"]
+    return counts

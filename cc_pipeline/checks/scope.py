@@ -1,8 +1,8 @@
-"""What a check looks at: the partitions of a run, or what changed since it last looked, or everything.
+"""The scope of a check: the partitions of a run, the changes since the last evaluation, or everything.
 
-A check leaves a note of the versions it has seen and of the partitions that it found wrong. The next look reads from
-the tables' logs what was committed since, and looks at these and at the wrong ones: the others are as they were. No
-rows are read to know that. This module is light: those of checks are loaded with the definitions of a home.
+A check stores a note with the versions it has seen and the wrong partitions. The next evaluation reads from the tables'
+logs what was committed since, and examines these partitions and the wrong ones: the others are unchanged. That reads no
+rows. This module is light: modules of checks are loaded with the definitions of a home.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _WORST: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """``slices`` are to be looked at (``None``: all there are). ``in_run`` says that a run has just made them: then a
-    check judges by what is in the home, and sends no request to the source."""
+    """The ``slices`` to examine (``None``: all). ``in_run``: a run has just made them. Then a check uses only data of
+    the home, and sends no request to the source."""
 
     slices: Collection[Slice] | None = None
     in_run: bool = False
@@ -36,97 +36,109 @@ class Scope:
 
     @property
     def crawls(self) -> set[str] | None:
-        """The crawls to look at, ``None`` for all."""
+        """The crawls to examine, ``None`` for all."""
         return None if self.slices is None else {slice_.crawl for slice_ in self.slices}
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a look leaves for the next: versions of tables, and partitions that were wrong, and how badly."""
+    """The note of an evaluation for the next one: versions of tables, the wrong partitions, and the severity."""
 
     versions: Mapping[str, int] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
     severity: Severity = "ok"
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Returns the note for JSON."""
         return {"versions": dict(self.versions), "wrong": list(self.wrong), "severity": self.severity}
 
 
 def read_note(data: object) -> Note | None:
-    """A note again; ``None`` for what is none."""
+    """Reads a note from JSON data; ``None`` for anything else."""
     if not isinstance(data, dict) or not isinstance(data.get("versions"), dict):
         return None
     severity: Severity = data["severity"] if data.get("severity") in _WORST else "warn"
-    return Note({str(k): int(v) for k, v in data["versions"].items()}, tuple(map(str, data.get("wrong", ()))), severity)
+    return Note(
+        {str(table): int(version) for table, version in data["versions"].items()},
+        tuple(map(str, data.get("wrong", ()))),
+        severity,
+    )
 
 
 def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
-    """The versions of ``tables`` now. Take them before looking: what is committed meanwhile is looked at again."""
+    """Returns the current versions of ``tables``. Read them before the evaluation: later commits are examined next
+    time."""
     return {table: lake.version(table) for table in tables}
 
 
 def changed_since(lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]) -> set[Slice] | Unknown:
-    """The slices of ``stages`` that were committed since ``note`` was written, and those whose rows were, whatever the
-    digests; ``UNKNOWN`` where nothing tells."""
+    """Returns the slices of ``stages`` that were committed since ``note``, and slices whose rows were, whatever the
+    digests; ``UNKNOWN`` if the logs do not tell."""
     from cc_pipeline.lake import row_counts  # noqa: PLC0415  # heavy, as the next two are
     from cc_pipeline.lake.digests.log import UNKNOWN  # noqa: PLC0415
     from cc_pipeline.lake.slice import Slice  # noqa: PLC0415
 
-    found: set[Slice] = set()
+    slices: set[Slice] = set()
     for table, version in now.items():
         names = lake.changed_since(table, note.versions[table], version) if table in note.versions else UNKNOWN
         if names is UNKNOWN:
             return UNKNOWN
-        found.update(slice_ for stage in stages for slice_ in map(stage.slice_of, names) if slice_ is not None)
+        slices.update(slice_ for stage in stages for slice_ in map(stage.slice_of, names) if slice_ is not None)
         keys = (row_counts.key_of(lake.specs[table], name) for name in names)
-        found.update(Slice(*key) for key in keys if key)
-    return found
+        slices.update(Slice(*key) for key in keys if key)
+    return slices
 
 
 def key_of(slice_: Slice) -> str:
-    """The partition that a slice belongs to, as Dagster writes it."""
+    """Returns the key of the partition that a slice belongs to, as Dagster writes it."""
     return f"{slice_.crawl}|{whole_slug(slice_.target)}" if slice_.target else slice_.crawl
 
 
-def noted(verdict: CheckResult, scope: Scope, before: Note | None, now: Mapping[str, int]) -> tuple[CheckResult, Note]:
-    """``verdict``, with what is wrong from before elsewhere, and the note for the next look. ``now`` is empty where the
-    look was at a run's partitions alone: then the others are still to be looked at since the last time."""
-    own = set(verdict.wrong)
-    looked_at = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.is_judged else set()
-    others = [] if looked_at is None or before is None else [key for key in before.wrong if key not in looked_at]
+def noted(
+    verdict: CheckResult, scope: Scope, previous_note: Note | None, now: Mapping[str, int]
+) -> tuple[CheckResult, Note]:
+    """Returns ``verdict`` with the earlier problems of other partitions, and the note for the next evaluation. ``now``
+    has the versions of the tables; it is empty if only a run's partitions were examined, so that changes since the last
+    evaluation are still to be examined."""
+    wrong_keys = set(verdict.wrong)
+    checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.is_judged else set()
+    unchecked_keys = (
+        []
+        if checked_keys is None or previous_note is None
+        else [key for key in previous_note.wrong if key not in checked_keys]
+    )
     severity = verdict.severity
-    if others and before is not None:
-        severity = max(severity, before.severity, key=_WORST.index)
-        still = f"still not as it should be: {some(others)}"
-        verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{still}")
-    wrong = sorted({*own, *others})
-    versions = now or (before.versions if before is not None else {})
+    if unchecked_keys and previous_note is not None:
+        severity = max(severity, previous_note.severity, key=_WORST.index)
+        remark = f"still not as it should be: {some(unchecked_keys)}"
+        verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{remark}")
+    wrong = sorted({*wrong_keys, *unchecked_keys})
+    versions = now or (previous_note.versions if previous_note is not None else {})
     if len(wrong) > _MOST_NOTED:
         versions = {}
     return verdict, Note(versions, tuple(wrong[:_MOST_NOTED]), severity)
 
 
 def joined(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:
-    """One verdict from several, the worst first; figures only of one alone."""
+    """Joins several results into one, the worst first. The metrics are kept only for a single result."""
     if not verdicts:
         return CheckResult(name, "ok", "nothing to check")
-    ordered = sorted(verdicts, key=lambda one: -_WORST.index(one.severity))
-    lines = [*dict.fromkeys(one.message for one in ordered)]
-    more = [f"and {len(lines) - 20:,} more"] if len(lines) > 20 else []
+    ordered = sorted(verdicts, key=lambda verdict: -_WORST.index(verdict.severity))
+    lines = [*dict.fromkeys(verdict.message for verdict in ordered)]
+    remainder = [f"and {len(lines) - 20:,} more"] if len(lines) > 20 else []
     return CheckResult(
         name,
         ordered[0].severity,
-        "\n".join(lines[:20] + more),
+        "\n".join(lines[:20] + remainder),
         verdicts[0].figures if len(verdicts) == 1 else {},
-        tuple(key for one in ordered for key in one.wrong),
+        tuple(key for verdict in ordered for key in verdict.wrong),
     )
 
 
 def some(keys: Collection[str]) -> str:
-    """The first of ``keys``, and how many more there are."""
-    shown = ", ".join(sorted(keys)[:NAMED])
-    return f"{shown} and {len(keys) - NAMED:,} more" if len(keys) > NAMED else shown
+    """Returns the first of ``keys``, and how many more there are."""
+    first_keys = ", ".join(sorted(keys)[:NAMED])
+    return f"{first_keys} and {len(keys) - NAMED:,} more" if len(keys) > NAMED else first_keys
 
 
 Severity = Literal["ok", "warn", "error"]
@@ -134,11 +146,10 @@ Severity = Literal["ok", "warn", "error"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The verdict of one check: ``ok``, ``warn`` (worth a look) or ``error``; ``figures`` for whoever shows it.
+    """The result of one check: ``ok``, ``warn`` or ``error``, with ``figures`` for display.
 
-    ``wrong`` are the keys of partitions that are not as they should be: to be looked at again until they are.
-    ``advice`` is what to do, where ``message`` does not say it. Without ``is_judged`` nothing was looked at, so what
-    was wrong before still is.
+    ``wrong`` are the keys of partitions with a problem; they are examined again until they are right. ``advice`` says
+    what to do, if ``message`` does not. Without ``is_judged`` nothing was examined, so earlier problems remain.
     """
 
     name: str

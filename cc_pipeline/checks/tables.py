@@ -1,4 +1,4 @@
-"""Verdicts on the tables as they are now, for the asset checks to report, and what those of a catalog promise."""
+"""Checks of the current tables for the asset checks, and of the promises of a catalog."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NAMED = 5
 
 
 def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether each path list names every file once, in its own crawl, and as many as the catalog expects."""
+    """Checks that each path list has every file once, in its own crawl, and as many files as the catalog expects."""
     name, lake = "as_the_catalog_expects", workspace.lake
     expected: dict[str, dict[str, int]] = {}
     for row in read_subsets(lake):
@@ -56,15 +56,19 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     verdicts, sound = [], 0
     for crawl in _listed_crawls(workspace, scope):
         table = lake.read("index_manifest", {"crawl": crawl}, ["subset", "path"])
-        counted = {row["values"]: row["counts"] for row in pc.value_counts(table["subset"]).to_pylist()}
+        counts = {row["values"]: row["counts"] for row in pc.value_counts(table["subset"]).to_pylist()}
         twice = len(table) - len(table["path"].unique())
-        astray = sum(f"/crawl={crawl}/" not in path for path in table["path"].to_pylist())
-        differs = {k for k, v in expected.get(crawl, counted).items() if v != counted.get(k, 0)} - {""}
-        if twice or astray:
-            message = f"{crawl}: {twice:,} files are listed twice, {astray:,} are of another crawl; list it again"
+        misplaced = sum(f"/crawl={crawl}/" not in path for path in table["path"].to_pylist())
+        changed_subsets = {
+            subset for subset, count in expected.get(crawl, counts).items() if count != counts.get(subset, 0)
+        } - {""}
+        if twice or misplaced:
+            message = f"{crawl}: {twice:,} files are listed twice, {misplaced:,} are of another crawl; list it again"
             verdicts.append(CheckResult(name, "error", message, wrong=(crawl,)))
-        elif differs:
-            message = f"{crawl}: the catalog was made from another list ({some(differs)}); harvest the crawl again"
+        elif changed_subsets:
+            message = (
+                f"{crawl}: the catalog was made from another list ({some(changed_subsets)}); harvest the crawl again"
+            )
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         else:
             sound += 1
@@ -72,50 +76,51 @@ def manifest_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether there is a footer of each listed index file of the wanted subsets that were harvested; reads the heads of
-    what is kept, no footer itself."""
+    """Checks that each listed index file of the selected and harvested subsets has a footer in the home. Reads the
+    heads of the stored footers only."""
     name, store = "every_footer_is_kept", FooterStore(workspace.settings.footers_path)
     harvested = {(row.crawl, row.subset) for row in read_subsets(workspace.lake)}
-    verdicts, kept = [], 0
+    verdicts, kept_count = [], 0
     for crawl in _listed_crawls(workspace, scope):
-        asked = [one for one in asked_subsets(workspace.settings, crawl) if (crawl, one) in harvested]
-        where = {"crawl": crawl, "subset": asked}
+        subsets = [subset for subset in asked_subsets(workspace.settings, crawl) if (crawl, subset) in harvested]
+        where = {"crawl": crawl, "subset": subsets}
         paths = workspace.lake.read("index_manifest", where, ["path"])["path"].to_pylist()
         footers = store.read(crawl)
         lost = [path for path in paths if path not in footers]
-        kept += len(paths) - len(lost)
+        kept_count += len(paths) - len(lost)
         if lost:
             message = f"{crawl}: {len(lost):,} of {len(paths):,} footers are not kept; harvest the crawl again"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
-    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept:,} footers are kept")
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept_count:,} footers are kept")
 
 
 def _listed_crawls(workspace: Workspace, scope: Scope) -> list[str]:
-    """The crawls whose path list was read, of those to look at."""
-    made = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
-    return sorted(made if scope.crawls is None else made & scope.crawls)
+    """Returns the crawls in the scope whose path list was read."""
+    stored_crawls = {slice_.crawl for slice_ in LIST.here(workspace.lake)}
+    return sorted(stored_crawls if scope.crawls is None else stored_crawls & scope.crawls)
 
 
 def index_verdict(workspace: Workspace, name: str, scope: Scope) -> CheckResult:
-    """One of the checks of :func:`index_verdicts`; several of them read the tables once."""
+    """Returns one of the checks of :func:`index_verdicts`; several of them read the tables once."""
     if "index" not in scope.memo:
         scope.memo["index"] = index_verdicts(workspace, scope.crawls)
     return joined(name, [verdict for verdict in scope.memo["index"] if verdict.name == name])
 
 
 def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) -> list[CheckResult]:
-    """Every check of ``crawls`` (default: every harvested one) that have a columnar index, oldest crawl first."""
+    """Returns every check of ``crawls`` (default: all harvested ones) that have a columnar index, oldest crawl
+    first."""
     lake = workspace.lake
     verdicts: list[CheckResult] = []
     previous: list[str] | None = None
-    known = {slice_.crawl for slice_ in HARVEST.here(lake)} - set(ARC_CRAWLS)
-    harvested = sorted(known, key=lambda crawl: (index_is_built(crawl), crawl))
+    harvested_ids = {slice_.crawl for slice_ in HARVEST.here(lake)} - set(ARC_CRAWLS)
+    harvested = sorted(harvested_ids, key=lambda crawl: (index_is_built(crawl), crawl))
     # schemas are compared with those of the crawl before; indexes built here, behind all others, have one of their own
     first = next((place for place, crawl in enumerate(harvested) if crawls is None or crawl in crawls), 0)
     for crawl in harvested[max(0, first - 1) :]:
         if crawls is not None and crawl not in crawls:
-            before = read_catalog_table(lake, "index_files", crawl)
-            previous = next((columns for columns in before.column("columns").to_pylist() if columns), previous)
+            earlier_files = read_catalog_table(lake, "index_files", crawl)
+            previous = next((columns for columns in earlier_files.column("columns").to_pylist() if columns), previous)
             continue
         coverage, files, groups = (
             read_catalog_table(lake, table, crawl) for table in ("coverage", "index_files", "row_groups")
@@ -134,89 +139,97 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
 
 
 def shortfall_verdict(lake: Lake) -> CheckResult:
-    """How much of what was planned is not here, each capture counted once: a warning from one unsettled capture, an
-    error from one in a hundred; of settled ones, which asking again will not bring, a warning from one in a hundred.
-    What is doubted is an error."""
+    """Checks how many of the planned captures are missing, each capture counted once: a warning from one pending
+    capture, an error from one in a hundred. For final losses it is a warning from one in a hundred. Unconfirmed losses
+    are an error."""
     # a row a partition of the whole lake in each run: numbers alone, and words only of what did not come
-    doubts = ("losses_doubted", "mismatches_doubted")
-    rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *doubts])
+    flag_columns = ("losses_doubted", "mismatches_doubted")
+    rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *flag_columns])
     planned, fetched, unsettled, mismatched = _counted_once(lake, rows)
-    unlisted = pc.sum(lake.read("lookups", columns=["unlisted"])["unlisted"]).as_py() or 0
-    doubted = rows.filter(pc.or_(*(rows[name] for name in doubts))).num_rows
+    vanished = pc.sum(lake.read("lookups", columns=["unlisted"])["unlisted"]).as_py() or 0
+    unconfirmed = rows.filter(pc.or_(*(rows[name] for name in flag_columns))).num_rows
     settled = planned - fetched - unsettled
-    figures: dict[str, int | float | str] = {
+    metrics: dict[str, int | float | str] = {
         "planned": planned, "unsettled": unsettled, "settled": settled, "not here": share(unsettled + settled, planned),
-        "payloads other than indexed": mismatched, "doubted slices": doubted,
-        "no longer in the index": unlisted,
+        "payloads other than indexed": mismatched, "doubted slices": unconfirmed,
+        "no longer in the index": vanished,
     }  # fmt: skip
-    if not unsettled and not doubted and not unlisted and settled * 100 < max(planned, 1):
+    if not unsettled and not unconfirmed and not vanished and settled * 100 < max(planned, 1):
         message = f"{fetched:,} of {planned:,} captures are here"
-        odd = f"; {mismatched:,} of them have another payload than the index names" if mismatched else ""
-        return CheckResult("nothing_missing", "ok", message + odd, figures)
-    said = [f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"] if unsettled else []
+        mismatch_text = f"; {mismatched:,} of them have another payload than the index names" if mismatched else ""
+        return CheckResult("nothing_missing", "ok", message + mismatch_text, metrics)
+    problems = (
+        [f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"] if unsettled else []
+    )
     if settled:
-        said.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
-    if doubted:
-        said.append(
+        problems.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
+    if unconfirmed:
+        problems.append(
             "so much is lost, or has another payload than the index names, that it is doubted: run it again "
-            f"({doubted:,} slices: losses_doubted, mismatches_doubted in the view fetches)"
+            f"({unconfirmed:,} slices: losses_doubted, mismatches_doubted in the view fetches)"
         )
-    if unlisted:
-        said.append(
-            f"{unlisted:,} captures are no longer in the index that named them, which is doubted: run them again "
+    if vanished:
+        problems.append(
+            f"{vanished:,} captures are no longer in the index that named them, which is doubted: run them again "
             "(unlisted in the view lookups)"
         )
-    message = "; ".join(said)
-    for partition, (lacking, all_of_it, reason) in _worst(lake)[:_NAMED] if unsettled else ():
-        message += f"\n{partition}: {lacking:,} of {all_of_it:,}, {reason}"
-    bad = doubted or unlisted or (unsettled and unsettled * 100 >= planned)
-    return CheckResult("nothing_missing", "error" if bad else "warn", message, figures)
+    message = "; ".join(problems)
+    for partition, (missing, total, reason) in _worst(lake)[:_NAMED] if unsettled else ():
+        message += f"\n{partition}: {missing:,} of {total:,}, {reason}"
+    bad = unconfirmed or vanished or (unsettled and unsettled * 100 >= planned)
+    return CheckResult("nothing_missing", "error" if bad else "warn", message, metrics)
 
 
 def _counted_once(lake: Lake, notes: pa.Table) -> tuple[int, ...]:
-    """The sums of ``_COUNTS``, a capture that several targets have counted once: of targets that can share captures
-    their records are read. What a slice has no records of counts as its note says."""
+    """Returns the sums of ``_COUNTS``, with a capture of several targets counted once: for targets that can share
+    captures their records are read. A slice without records counts as its note says."""
     shared = sharing(lake)
-    mine = pa.array([defined_slug(target) in shared for target in notes["target"].to_pylist()], pa.bool_())
-    totals = [pc.sum(notes.filter(pc.invert(mine))[name]).as_py() or 0 for name in _COUNTS]
+    is_shared = pa.array([defined_slug(target) in shared for target in notes["target"].to_pylist()], pa.bool_())
+    totals = [pc.sum(notes.filter(pc.invert(is_shared))[name]).as_py() or 0 for name in _COUNTS]
     by_crawl: dict[str, list[dict[str, Any]]] = {}
-    for row in notes.filter(mine).to_pylist():
+    for row in notes.filter(is_shared).to_pylist():
         by_crawl.setdefault(row["crawl"], []).append(row)
-    for crawl, own in by_crawl.items():
-        there = count_rows(lake, "records", {"crawl": crawl, "target": [row["target"] for row in own]}, ["target"])
-        whole = {row["target"] for row in own if len(own) > 1 and there[(row["target"],)] == row["planned"]}
-        for place, name in enumerate(_COUNTS):
-            totals[place] += sum(row[name] or 0 for row in own if row["target"] not in whole)
-        for place, count in enumerate(_of_records(lake, crawl, sorted(whole))):
-            totals[place] += count
+    for crawl, crawl_rows in by_crawl.items():
+        stored_counts = count_rows(
+            lake, "records", {"crawl": crawl, "target": [row["target"] for row in crawl_rows]}, ["target"]
+        )
+        complete_targets = {
+            row["target"]
+            for row in crawl_rows
+            if len(crawl_rows) > 1 and stored_counts[(row["target"],)] == row["planned"]
+        }
+        for position, name in enumerate(_COUNTS):
+            totals[position] += sum(row[name] or 0 for row in crawl_rows if row["target"] not in complete_targets)
+        for position, count in enumerate(_of_records(lake, crawl, sorted(complete_targets))):
+            totals[position] += count
     return tuple(totals)
 
 
 def _of_records(lake: Lake, crawl: str, targets: Sequence[str]) -> tuple[int, ...]:
-    """``_COUNTS`` of the distinct captures of some slices: of each the row that is published counts, a fetched one
-    first, then by the target's name. Holds 16 bytes a capture."""
+    """Counts ``_COUNTS`` over the distinct captures of some slices. Of several rows of a capture the published one
+    counts: a fetched one first, then by the target's name. Holds 16 bytes per capture."""
     if not targets:
         return (0,) * len(_COUNTS)
     where: dict[str, str | Sequence[str]] = {"crawl": crawl, "target": targets}
-    found = PlacesFound()
+    collector = PlacesFound()
     for batch in stream_rows(lake, "records", where, PLACE_NAME):
-        found.add(batch)
-    places = found.places()
-    best = np.full(len(places), -1, np.int64)
+        collector.add(batch)
+    locations = collector.places()
+    best = np.full(len(locations), -1, np.int64)
     order = pa.array(targets)
     columns = ["target", *PLACE_NAME, "outcome", "reason", "settled", "digest_check"]
     for batch in stream_rows(lake, "records", where, columns):
         rows = pa.Table.from_batches([batch])
         fetched = pc.equal(rows["outcome"], "fetched")
-        odd = pc.and_(fetched, pc.fill_null(pc.equal(rows["digest_check"], "mismatch"), False))
+        mismatched = pc.and_(fetched, pc.fill_null(pc.equal(rows["digest_check"], "mismatch"), False))
         last = pc.subtract(len(targets), pc.index_in(rows["target"], value_set=order))
-        flags = ((fetched, _FETCHED), (odd, _ODD), (is_unsettled(rows), _OPEN))
+        flags = ((fetched, _FETCHED), (mismatched, _ODD), (is_unsettled(rows), _OPEN))
         ranks = _numbers(last) * _BY_NAME
         for flag, bit in flags:
             ranks += _numbers(flag) * bit
-        np.maximum.at(best, places.positions(batch), ranks)
-    counted = (np.ones(len(best), bool), best & _FETCHED, best & _OPEN, best & _ODD)
-    return tuple(int(np.count_nonzero(one)) for one in counted)
+        np.maximum.at(best, locations.positions(batch), ranks)
+    masks = (np.ones(len(best), bool), best & _FETCHED, best & _OPEN, best & _ODD)
+    return tuple(int(np.count_nonzero(mask)) for mask in masks)
 
 
 def _numbers(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
@@ -224,20 +237,21 @@ def _numbers(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
 
 
 def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
-    """Partitions that lack captures, those that lack most first: how many, of how many, and the commonest reason."""
-    found: dict[str, tuple[int, int, str | None]] = {}
+    """Returns partitions with missing captures, the worst first: how many are missing, of how many, and the most common
+    reason."""
+    totals: dict[str, tuple[int, int, str | None]] = {}
     rows = lake.read("fetches", columns=["crawl", "target", "planned", "unsettled", "reason"])
     for row in rows.sort_by([("unsettled", "descending"), ("target", "ascending")]).to_pylist():
         # of a set's parts the one that lacks most comes first
         partition = key_of(Slice(row["crawl"], row["target"]))
-        lacking, planned, reason = found.get(partition, (0, 0, row["reason"]))
-        found[partition] = (lacking + row["unsettled"], planned + row["planned"], reason)
-    return sorted((one for one in found.items() if one[1][0]), key=lambda one: -one[1][0])
+        missing, planned, reason = totals.get(partition, (0, 0, row["reason"]))
+        totals[partition] = (missing + row["unsettled"], planned + row["planned"], reason)
+    return sorted((pair for pair in totals.items() if pair[1][0]), key=lambda pair: -pair[1][0])
 
 
 def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Whether another index names the same captures, for a few partitions whose crawls have two: those looked up last.
-    That is a look-up of its own, so no run does it."""
+    """Checks that another index has the same captures, for the last few located partitions whose crawls have two
+    indexes. It needs a look-up of its own, so no run does it."""
     if scope.in_run:
         message = "a run asks no second index: doctor --checks and the job check_everything do"
         return CheckResult("locators_agree", "ok", message, is_judged=False)
@@ -245,14 +259,18 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     for crawl, target, located_by in _looked_up_last(workspace, scope):
         if len(compared) >= _SAMPLE:
             break
-        other = _second_answer(workspace, crawl, target, located_by)
-        if other is not None:
-            held = workspace.lake.read("captures", {"crawl": crawl, "target": target})
-            mine = LookupResult({target: held}, 0, 0, 0.0)
-            compared.append((key_of(Slice(crawl, target)), agree(mine, other)))
-    wrong = [f"{name}: {a.left} against {a.right}, {a.both} in both" for name, a in compared if not a.agrees]
+        second_lookup = _second_answer(workspace, crawl, target, located_by)
+        if second_lookup is not None:
+            captures = workspace.lake.read("captures", {"crawl": crawl, "target": target})
+            first_lookup = LookupResult({target: captures}, 0, 0, 0.0)
+            compared.append((key_of(Slice(crawl, target)), agree(first_lookup, second_lookup)))
+    wrong = [
+        f"{name}: {agreement.left} against {agreement.right}, {agreement.both} in both"
+        for name, agreement in compared
+        if not agreement.agrees
+    ]
     if wrong:
-        keys = tuple(name for name, a in compared if not a.agrees)
+        keys = tuple(name for name, agreement in compared if not agreement.agrees)
         return CheckResult("locators_agree", "error", "; ".join(wrong), wrong=keys)
     message = (
         f"a second index has the same captures in {len(compared)} partitions"
@@ -263,7 +281,7 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 def _looked_up_last(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
-    """Crawl, target and index of the look-ups that a second one may be compared with, the newest first."""
+    """Yields crawl, target and index of look-ups that may be compared with a second one, the newest first."""
     columns = ["crawl", "target", "located_by", "captures", "looked_up_at"]
     for where in _wheres(scope.slices):
         rows = workspace.lake.read("lookups", where, columns)
@@ -279,19 +297,19 @@ def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> L
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace, crawl)
     with open_locators(crawl, workspace.settings.subsets, sources) as available:
-        others = [name for name in available if name != first]
-    if not others:
+        other_locators = [name for name in available if name != first]
+    if not other_locators:
         return None
     try:
         return look_up(
-            crawl, workspace.settings.subsets, [target], sources, via=others[0], most_bytes=_MOST_BYTES_COMPARED
+            crawl, workspace.settings.subsets, [target], sources, via=other_locators[0], most_bytes=_MOST_BYTES_COMPARED
         )
     except (UserInputError, IndexIncomplete):
         return None
 
 
 def _wheres(slices: Collection[Slice] | None) -> Iterator[dict[str, str | list[str]] | None]:
-    """What to read for ``slices``: a condition for each crawl, or ``None`` for everything."""
+    """Yields the condition that selects ``slices`` for each crawl, or ``None`` for everything."""
     if slices is None:
         yield None
         return
@@ -311,24 +329,24 @@ WHOLE_CRAWL_FILES: Final = 200
 
 
 def check_coverage(coverage: pa.Table) -> CheckResult:
-    """Files harvested = files of the harvested subsets in the path list."""
+    """Checks that all files of the harvested subsets in the path list were harvested."""
     expected, harvested = _sum(coverage["expected"]), _sum(coverage["harvested"])
     failed, missing = _sum(coverage["failed"]), _sum(coverage["missing"])
-    figures = {"expected": expected, "harvested": harvested, "failed": failed, "missing": missing}
+    metrics = {"expected": expected, "harvested": harvested, "failed": failed, "missing": missing}
     if missing or failed:
         severity: Severity = "error" if missing else "warn"
         return CheckResult(
-            "coverage", severity, f"{failed} files failed and {missing} are missing of {expected}", figures
+            "coverage", severity, f"{failed} files failed and {missing} are missing of {expected}", metrics
         )
     rows = coverage.to_pylist()
-    asked = " and ".join(row["subset"] for row in rows if row["expected"])
-    said = [f"all {expected} files of {asked} are harvested"] if asked else []
-    said += dict.fromkeys(row["reason"] for row in rows if row["reason"])
-    return CheckResult("coverage", "ok", "; ".join(said), figures)
+    subsets = " and ".join(row["subset"] for row in rows if row["expected"])
+    sentences = [f"all {expected} files of {subsets} are harvested"] if subsets else []
+    sentences += dict.fromkeys(row["reason"] for row in rows if row["reason"])
+    return CheckResult("coverage", "ok", "; ".join(sentences), metrics)
 
 
 def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult:
-    """The rows of a file's row groups are those the file claims."""
+    """Checks that the rows of a file's row groups are as many as the file says."""
     grouped = row_groups.group_by("path").aggregate([("rows", "sum"), ("rows", "count")])
     sums = {row["path"]: (row["rows_sum"], row["rows_count"]) for row in grouped.to_pylist()}
     wrong = []
@@ -336,86 +354,89 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
         if sums.get(row["path"], (0, 0)) != (row["rows"], row["row_groups"]):
             wrong.append(row["path"])
     if wrong:
-        some = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        message = f"the row groups' rows are not as many as the file says in {some}"
+        examples = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        message = f"the row groups' rows are not as many as the file says in {examples}"
         return CheckResult("row_counts", "error", message, {"files": len(wrong)})
     return CheckResult("row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {len(row_groups)} row groups")
 
 
 def check_plausible_rows(coverage: pa.Table) -> CheckResult:
-    """A whole crawl's captures are as many as crawls have; cut and generated ones have no usual number."""
+    """Checks that a whole crawl has a usual number of captures; cut and generated crawls have no usual number."""
     rows = {row["subset"]: row for row in coverage.to_pylist()}
-    found = rows.get("warc")
-    if found is None or found["expected"] < WHOLE_CRAWL_FILES:
+    coverage_row = rows.get("warc")
+    if coverage_row is None or coverage_row["expected"] < WHOLE_CRAWL_FILES:
         return CheckResult("plausible_rows", "ok", "this is not a whole crawl, so any number of rows is plausible")
-    least, most = PLAUSIBLE_ROWS
-    figures = {"rows": found["rows"], "least": least, "most": most}
-    if not least <= found["rows"] <= most:
+    min_rows, max_rows = PLAUSIBLE_ROWS
+    metrics = {"rows": coverage_row["rows"], "least": min_rows, "most": max_rows}
+    if not min_rows <= coverage_row["rows"] <= max_rows:
         message = (
-            f"{found['rows']:,} captures are unusual: published crawls have {least:,} to {most:,}. Compare Common "
-            "Crawl's announcement of it"
+            f"{coverage_row['rows']:,} captures are unusual: published crawls have {min_rows:,} to {max_rows:,}. "
+            "Compare Common Crawl's announcement of it"
         )
-        return CheckResult("plausible_rows", "warn", message, figures)
-    return CheckResult("plausible_rows", "ok", f"{found['rows']:,} captures", figures)
+        return CheckResult("plausible_rows", "warn", message, metrics)
+    return CheckResult("plausible_rows", "ok", f"{coverage_row['rows']:,} captures", metrics)
 
 
 def check_statistics(row_groups: pa.Table) -> CheckResult:
-    """How many row groups have bounds of their keys, and from where; those without can never be pruned."""
+    """Counts the row groups with key bounds by the source of the bounds; row groups without bounds can never be
+    pruned."""
     total = len(row_groups)
     sources = row_groups[f"{KEY_COLUMN}_source"]
-    figures: dict[str, int | float | str] = {"row_groups": total}
+    metrics: dict[str, int | float | str] = {"row_groups": total}
     for entry in pc.value_counts(sources).to_pylist():
-        figures[entry["values"] or "none"] = entry["counts"]
-    without = sources.null_count
-    if without:
+        metrics[entry["values"] or "none"] = entry["counts"]
+    unbounded = sources.null_count
+    if unbounded:
         message = (
-            f"{without} of {total} row groups were published without bounds of {KEY_COLUMN}: every look-up reads them. "
-            "Answers are right all the same; look-ups are cheaper after the job repair_statistics (cc-pipeline index "
-            "repair)"
+            f"{unbounded} of {total} row groups were published without bounds of {KEY_COLUMN}: every look-up reads "
+            "them. Answers are right all the same; look-ups are cheaper after the job repair_statistics (cc-pipeline "
+            "index repair)"
         )
-        return CheckResult("statistics", "warn", message, figures)
-    return CheckResult("statistics", "ok", f"all {total} row groups have bounds of {KEY_COLUMN}", figures)
+        return CheckResult("statistics", "warn", message, metrics)
+    return CheckResult("statistics", "ok", f"all {total} row groups have bounds of {KEY_COLUMN}", metrics)
 
 
 def check_sortedness(row_groups: pa.Table) -> CheckResult:
-    """How many neighbouring row groups of a file overlap; sorted files (since May 2022) have none."""
+    """Counts the neighbouring row groups of a file that overlap; sorted files (since May 2022) have none."""
     low, high = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
-    known = row_groups.filter(pc.and_(pc.is_valid(row_groups[low]), pc.is_valid(row_groups[high])))
-    ordered = known.select(["path", "row_group", low, high]).sort_by(
+    bounded = row_groups.filter(pc.and_(pc.is_valid(row_groups[low]), pc.is_valid(row_groups[high])))
+    ordered = bounded.select(["path", "row_group", low, high]).sort_by(
         [("path", "ascending"), ("row_group", "ascending")]
     )
     if len(ordered) < 2:
         return CheckResult("sortedness", "ok", "too few row groups to tell", {"pairs": 0, "overlapping": 0})
     before, after = ordered.slice(0, len(ordered) - 1), ordered.slice(1)
-    same = pc.equal(before["path"].combine_chunks(), after["path"].combine_chunks())
-    overlap = pc.and_(same, pc.greater(before[high].combine_chunks(), after[low].combine_chunks()))
-    pairs, overlapping = pc.sum(same).as_py() or 0, pc.sum(overlap).as_py() or 0
-    figures = {"pairs": pairs, "overlapping": overlapping}
+    is_same_file = pc.equal(before["path"].combine_chunks(), after["path"].combine_chunks())
+    overlap = pc.and_(is_same_file, pc.greater(before[high].combine_chunks(), after[low].combine_chunks()))
+    pairs, overlapping = pc.sum(is_same_file).as_py() or 0, pc.sum(overlap).as_py() or 0
+    metrics = {"pairs": pairs, "overlapping": overlapping}
     message = f"{overlapping} of {pairs} neighbouring row groups overlap" + (
         ", as those of crawls before May 2022 do: look-ups read more of them. There is nothing to mend"
         if overlapping
         else ": sorted by key"
     )
-    return CheckResult("sortedness", "ok" if not overlapping else "warn", message, figures)
+    return CheckResult("sortedness", "ok" if not overlapping else "warn", message, metrics)
 
 
 def schema_changes(before: Iterable[str], after: Iterable[str]) -> list[str]:
-    """How two column lists (``columns`` of ``index_files``) differ: a sentence a column, in file order."""
+    """Returns the differences of two column lists (``columns`` of ``index_files``): a sentence per column, in file
+    order."""
     old, new = _by_name(before), _by_name(after)
-    said = []
+    changes = []
     for name in dict.fromkeys((*old, *new)):
-        was, now = old.get(name), new.get(name)
-        if was is None:
-            said.append(f"{name} is new ({now})")
-        elif now is None:
-            said.append(f"{name} is gone (was {was})")
-        elif was != now:
-            said.append(f"{name} was {was}, is {now}")
-    return said
+        old_type, new_type = old.get(name), new.get(name)
+        if old_type is None:
+            changes.append(f"{name} is new ({new_type})")
+        elif new_type is None:
+            changes.append(f"{name} is gone (was {old_type})")
+        elif old_type != new_type:
+            changes.append(f"{name} was {old_type}, is {new_type}")
+    return changes
 
 
 def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = None) -> CheckResult:
-    """Whether all files of a crawl have the same columns, and how they differ from ``previous`` (another crawl's)."""
+    """Checks that all files of a crawl have the same columns, and compares them with ``previous``, those of another
+    crawl."""
     decoded = index_files.filter(pc.equal(index_files["outcome"], DECODED))
     schemas: dict[str, list[str]] = {}
     counts: dict[str, int] = {}
@@ -431,19 +452,19 @@ def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = N
         if digest != usual
         for change in schema_changes(schemas[usual], columns)
     ]
-    since = schema_changes(previous, schemas[usual]) if previous is not None else []
-    figures: dict[str, int | float | str] = {"schemas": len(schemas), "columns": len(schemas[usual]), "digest": usual}
-    if inside or since:
+    drift = schema_changes(previous, schemas[usual]) if previous is not None else []
+    metrics: dict[str, int | float | str] = {"schemas": len(schemas), "columns": len(schemas[usual]), "digest": usual}
+    if inside or drift:
         advice = (
             "A column that a file lacks is null in captures, one that this version does not know stands in "
             "extra_columns. There is nothing to mend"
         )
-        return CheckResult("schema_drift", "warn", f"{'; '.join((*inside, *since))}. {advice}", figures)
-    return CheckResult("schema_drift", "ok", f"all files have the same {len(schemas[usual])} columns", figures)
+        return CheckResult("schema_drift", "warn", f"{'; '.join((*inside, *drift))}. {advice}", metrics)
+    return CheckResult("schema_drift", "ok", f"all files have the same {len(schemas[usual])} columns", metrics)
 
 
 def _by_name(columns: Iterable[str]) -> dict[str, str]:
-    return {name: rest for name, _, rest in (column.partition(" ") for column in columns)}
+    return {name: data_type for name, _, data_type in (column.partition(" ") for column in columns)}
 
 
 def _sum(values: pa.ChunkedArray) -> int:

@@ -1,1 +1,1 @@
-"""Dagster: one noun a file. No other room imports dagster, but for types in ``cli/commands/targets.py``."""
+"""The Dagster side: one noun per file. No other room imports dagster, but for types in ``cli/commands/targets.py``."""

@@ -1,11 +1,11 @@
-"""What a home has in Dagster, as values: assets and the steps that make them, jobs, sensors and schedules.
+"""The definitions of a home in Dagster, as values: assets and the steps that make them, jobs, sensors and schedules.
 
-The core and each extension hand in one :class:`HomeDefinitions`. ``declared/build.py`` makes Dagster's own objects of
-them, for the placement of a home. No name here has the prefix of a home.
+The core and each extension return one :class:`HomeDefinitions`. ``declared/build.py`` makes Dagster's own objects of
+them, for the namespace of a home. Names here have no prefix of a home.
 
-Declaring what there is must not load what it takes to make it. So functions of steps and jobs are given by their place,
-``package.module.name``, and are loaded when they are called. A sensor, or a schedule, is a function under
-:func:`sensor` or :func:`schedule`, which imports what is heavy when it is called.
+Loading the declarations must not load the code that they run. So functions of steps and jobs are given by location,
+``package.module.name``, and are loaded when they are called. A sensor or a schedule is a function with the decorator
+:func:`sensor` or :func:`schedule`, which imports heavy modules when it is called.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Tick: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalAsset:
-    """Data of others, which nothing here makes. ``key`` begins with who publishes it; ``about`` is the address of a
-    page about it. ``columns`` are names and types."""
+    """Data that a third party publishes. ``key`` begins with the publisher; ``about`` is the URL of a page about it.
+    ``columns`` are names and types."""
 
     key: dg.AssetKey
     description: str
@@ -44,8 +44,8 @@ class ExternalAsset:
 class Asset:
     """An asset that a step of a home makes.
 
-    ``deps`` are names of assets of the home that it is made of, ``external`` keys of data of others. ``table`` is the
-    table that it writes, with its ``columns``, and ``lineage`` says what these are made of. If it
+    ``deps`` are names of assets of the home that it is made of, ``external`` are keys of external assets. ``table`` is
+    the table that it writes, with its ``columns``; ``lineage`` has the columns that these are made of. If it
     ``is_published``, the published file shows its table.
     """
 
@@ -64,11 +64,12 @@ class Asset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What makes one asset, or several together, of which a run may select some.
+    """A step that makes one asset, or several together, of which a run may select some.
 
-    ``function`` takes the context, the open workspace, the placement and, if there is one, the run's ``config``. Over
-    partitions it records each by itself (``recording.py``). ``description`` is of several assets together. ``pool``
-    keeps two runs from the same thing. ``options`` are further arguments of ``dg.asset``, or ``dg.multi_asset``.
+    ``function`` takes the context, the open workspace, the placement and the run's ``config``, if there is one. Over
+    partitions it records each partition by itself (``recording.py``). ``description`` is that of several assets
+    together. ``pool`` keeps two runs from writing the same data. ``options`` are further arguments of ``dg.asset`` or
+    ``dg.multi_asset``.
     """
 
     function: str
@@ -83,7 +84,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAsset:
-    """An asset that the op job ``job`` makes and records, a partition at a time.
+    """An asset that the op job ``job`` makes and records, one partition at a time.
 
     Dagster knows it as external: "Materialize all" and selections leave it out, since it costs too much to be made
     unasked.
@@ -105,10 +106,10 @@ class AssetJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpJob:
-    """A job of one op, which has the name of its ``function``. The function takes what that of a step does.
+    """A job of one op, which has the name of its ``function``. The function takes the same arguments as that of a step.
 
-    If it ``is_listed``, its configuration (a ``PartitionsConfig``) names the partitions that it makes, of any crawls in
-    any order. With ``partitions`` a run is of one of them. Both have no output: the op logs what it made.
+    If it ``is_listed``, its configuration (a ``PartitionsConfig``) lists the partitions to make, of any crawls in any
+    order. With ``partitions`` a run is for one partition. Both have no output: the op logs what it made.
     """
 
     name: str
@@ -127,8 +128,8 @@ class OpJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensor:
-    """A sensor. ``job`` is the job that it launches, and ``seconds`` the least between two ticks. If it
-    ``is_of_failed_runs``, it is called for each failed run, whose context it gets."""
+    """A sensor. ``job`` is the job that it launches, ``seconds`` the minimum between two ticks. If it
+    ``is_of_failed_runs``, it is called for each failed run, with the run's context."""
 
     name: str
     description: str
@@ -139,7 +140,7 @@ class Sensor:
 
 
 def sensor(*, seconds: int, job: str | None = None, is_of_failed_runs: bool = False) -> Callable[[Tick], Sensor]:
-    """Makes a :class:`Sensor` of a function, which gives it its name and, with its docstring, the description."""
+    """Makes a :class:`Sensor` of a function: its name is the sensor's, its docstring has the description."""
 
     def declare(tick: Tick) -> Sensor:
         return Sensor(
@@ -180,10 +181,10 @@ def _first_paragraph(tick: Tick) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeDefinitions:
-    """What the core or an extension adds to the definitions of a home. Checks are apart (``checks/check.py``), since
-    the command line evaluates them too.
+    """The definitions that the core or an extension adds to a home. Checks are declared separately
+    (``checks/check.py``), since the command line evaluates them too.
 
-    ``families`` are how names of assets begin whose number depends on the home.
+    ``families`` are prefixes of asset names, for assets whose number depends on the home.
     """
 
     external: Sequence[ExternalAsset] = ()

@@ -1,4 +1,4 @@
-"""The dynamic partition keys of an instance: is there room for more, which mean nothing, and taking some away."""
+"""The dynamic partition keys of an instance: checks their number, finds unknown keys, and deletes keys."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cc_pipeline.errors import UserInputError
 
 @dataclass(frozen=True, slots=True)
 class StrangeKeys:
-    """Keys that mean nothing, and why: domains that nobody defined and nothing was made of, crawls that no source
-    lists. ``unjudged`` says why crawls were not looked at (empty: they were)."""
+    """Unknown keys with the reason of each: domains that are not defined and have no data, crawls that no source lists.
+    ``unjudged`` is the reason why crawls were not checked (empty: they were)."""
 
     domains: Mapping[str, str]
     crawls: Mapping[str, str]
@@ -28,8 +28,8 @@ class StrangeKeys:
 
 
 def refuse_too_many(instance: dg.DagsterInstance, *, domains: Iterable[str] = (), crawls: Iterable[str] = ()) -> None:
-    """Raises ``UserInputError`` where these keys beside those registered would be more partitions than Dagster copes
-    with. Keys that are there already are always let through."""
+    """Raises ``UserInputError`` if the keys together with the registered ones would be more partitions than Dagster
+    supports. Keys that are registered already are always accepted."""
     known_crawls, known_domains = {*OURS.crawl_keys(instance)}, {*OURS.target_keys(instance)}
     every_crawl, every_domain = known_crawls | {*crawls}, known_domains | {*domains}
     if every_crawl == known_crawls and every_domain == known_domains:
@@ -43,38 +43,43 @@ def unfinished_runs_of(
     instance: dg.DagsterInstance,
     domains: Collection[str],
     ordered: tuple[Sequence[str], Sequence[str]] | None = None,
-    at: Placement = OURS,
+    namespace: Placement = OURS,
 ) -> dict[str, list[str]]:
-    """Ids of runs that have not ended, by which of these domains they have (those without any are left out).
+    """Returns the ids of unfinished runs by domain, for those of ``domains`` that have any.
 
-    ``ordered`` are the keys that ranges of runs go by, if not those of now: of before some were deleted.
+    ``ordered`` are the keys by which ranges of runs are resolved, if not the current ones: those from before a
+    deletion.
     """
-    found: dict[str, list[str]] = {}
-    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if owns(at, run)]
-    for run_id, pairs in run_partitions(instance, runs, ordered, at).items():
+    runs_by_domain: dict[str, list[str]] = {}
+    runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if owns(namespace, run)]
+    for run_id, pairs in run_partitions(instance, runs, ordered, namespace).items():
         for domain in {domain for _, domain in pairs} & {*domains}:
-            found.setdefault(domain, []).append(run_id)
-    return found
+            runs_by_domain.setdefault(domain, []).append(run_id)
+    return runs_by_domain
 
 
-def strange_keys(instance: dg.DagsterInstance, known: KnownKeys) -> StrangeKeys:
-    """The keys that mean nothing. Those that an unfinished run has are left out: it may define them yet."""
-    strange = sorted({*OURS.target_keys(instance)} - known.domains)
-    running = unfinished_runs_of(instance, strange)
+def strange_keys(instance: dg.DagsterInstance, known_keys: KnownKeys) -> StrangeKeys:
+    """Returns the unknown keys. Keys of an unfinished run are left out: the run may define them yet."""
+    unknown_domains = sorted({*OURS.target_keys(instance)} - known_keys.domains)
+    running = unfinished_runs_of(instance, unknown_domains)
     # months of CC-NEWS and collections are in no list; files of their indexes may be there before anything else is
-    unknown = {crawl for crawl in {*OURS.crawl_keys(instance)} - known.crawls if not index_is_built(crawl)}
-    crawls = sorted(unknown) if not known.unjudged else []
+    unknown_crawls = {crawl for crawl in {*OURS.crawl_keys(instance)} - known_keys.crawls if not index_is_built(crawl)}
+    crawls = sorted(unknown_crawls) if not known_keys.unjudged else []
     return StrangeKeys(
-        {key: "nobody defined it, and nothing was made of it" for key in strange if key not in running},
+        {key: "nobody defined it, and nothing was made of it" for key in unknown_domains if key not in running},
         dict.fromkeys(crawls, "the source does not list it, and nothing was made of it"),
-        known.unjudged,
+        known_keys.unjudged,
     )
 
 
 def delete_keys(
-    instance: dg.DagsterInstance, at: Placement = OURS, *, domains: Collection[str] = (), crawls: Collection[str] = ()
+    instance: dg.DagsterInstance,
+    namespace: Placement = OURS,
+    *,
+    domains: Collection[str] = (),
+    crawls: Collection[str] = (),
 ) -> None:
-    """Takes keys away. Their events, which are names, counts and versions, go with the runs that wrote them."""
+    """Deletes keys. Their events, which are names, counts and versions, are deleted with the runs that wrote them."""
     for name, keys in (("target", domains), ("crawl", crawls)):
         for key in keys:
-            instance.delete_dynamic_partition(at.of(name), key)
+            instance.delete_dynamic_partition(namespace.of(name), key)

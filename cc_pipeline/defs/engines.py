@@ -1,4 +1,4 @@
-"""Engines by name: where the records and pages of a run's partitions are made. Extensions add to them."""
+"""Engines by name: an engine makes the records and pages of a run's partitions. Extensions add engines."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class RunEngine(Protocol):
     """
 
     def check_ready(self, settings: Settings) -> None:
-        """Sends no request. Raises ``UserInputError`` or ``EnvironmentFault`` that names everything that is missing."""
+        """Sends no request. Raises ``UserInputError`` or ``EnvironmentFault`` with everything that is missing."""
         ...
 
     def examine(self, settings: Settings) -> Iterator[Finding]:
-        """The findings of ``cc-pipeline doctor`` about this engine; raises nothing."""
+        """Yields the findings of ``cc-pipeline doctor`` about this engine; raises nothing."""
         ...
 
     def describe(self, settings: Settings) -> str:
-        """The engine and its size, as the metadata of a partition shows them."""
+        """Returns the engine and its size for the metadata of a partition."""
         ...
 
     def extract(
@@ -48,16 +48,17 @@ class RunEngine(Protocol):
         tables: Collection[str],
         begun: Callable[[Sequence[Partition]], None],
     ) -> Iterator[Made]:
-        """Makes ``tables`` of ``partitions`` as :func:`~cc_pipeline.extraction.run.extract` does, and yields each when
-        it is done. ``begun`` is told partitions before any work on them; ``context`` is the step of the run."""
+        """Makes ``tables`` of ``partitions`` as :func:`~cc_pipeline.extraction.run.extract` does, and yields each
+        finished one. ``begun`` is called with partitions before any work on them; ``context`` is the step of the
+        run."""
         ...
 
 
 class LocalRunEngine:
-    """The processes of this machine."""
+    """Runs in the processes of this machine."""
 
     def check_ready(self, settings: Settings) -> None:
-        """Raises ``EnvironmentFault`` if what is made cannot be published."""
+        """Raises ``EnvironmentFault`` if the tables cannot be published."""
         from cc_pipeline.lake.reading import check_views  # noqa: PLC0415  # loads DuckDB
 
         check_views(settings)
@@ -82,24 +83,27 @@ class LocalRunEngine:
 
 
 def find_engine(name: str) -> RunEngine:
-    """The engine called ``name``. Raises ``UserInputError`` that names the engines there are, and what they lack."""
+    """Returns the engine called ``name``. Raises ``UserInputError`` with the available engines, and with the libraries
+    that others lack."""
     factories: dict[str, Callable[[], RunEngine]] = {LOCAL: LocalRunEngine}
     for engines in _engines_of_extensions().values():
         factories |= engines
     if name not in factories:
-        lacking = [
+        missing_libraries = [
             f"the extension {extension.name} lacks {', '.join(extension.missing)} "
             f"(pip install 'cc-pipeline[{','.join(dict.fromkeys(extension.missing.values()))}]')"
             for extension in extensions()
             if extension.missing
         ]
         text = f"there is no engine {name!r}; there are {', '.join(factories)}"
-        raise UserInputError("; ".join([text, *lacking, "cc-pipeline extensions lists all that is installed"]))
+        raise UserInputError(
+            "; ".join([text, *missing_libraries, "cc-pipeline extensions lists all that is installed"])
+        )
     return factories[name]()
 
 
 def describe_engines() -> str:
-    """The engines in a list, for the help: each of an extension with what that extension says of itself."""
+    """Returns a list of the engines for the help, each of an extension with the extension's summary."""
     summaries = {extension.name: extension.summary for extension in extensions()}
     described = [f"{LOCAL} (the processes of this machine)"]
     for extension, engines in _engines_of_extensions().items():
@@ -108,5 +112,5 @@ def describe_engines() -> str:
 
 
 def _engines_of_extensions() -> dict[str, Mapping[str, Callable[[], RunEngine]]]:
-    """The engines of each extension. One that takes the name of the core's engine is refused."""
+    """Returns the engines of each extension. One with the name of the core's engine is rejected."""
     return collect("engines", taken=(LOCAL,))

@@ -1,4 +1,5 @@
-"""Which crawl × target partitions somebody has asked for and not got yet, and which were left failed."""
+"""Finds the crawl × target partitions that are requested and not made yet, and those that failed and were not made
+since."""
 
 from __future__ import annotations
 
@@ -48,9 +49,11 @@ _EVENTS_AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """``pairs`` (crawl, domain) are in unfinished runs, or in open backfills that have not got to them yet.
+    """The partitions in flight. ``pairs`` (crawl, domain) are in unfinished runs, or in open backfills that have not
+    started them yet.
 
-    ``runs`` are the unfinished runs by kind (``partitions.KINDS``; ``""`` for runs without that tag: a person's).
+    ``runs`` are the unfinished runs by kind (``partitions.KINDS``; ``""`` for runs without that tag, which a person
+    started).
     """
 
     pairs: frozenset[Pair]
@@ -64,9 +67,9 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A partition that was not made since it failed: ``times`` in a row, for the first time at ``since`` and last at
-    ``last`` in the run ``run_id``. After that, ``unreached`` runs that were to make it ended before they tried it, the
-    last one at ``unreached_last``. With ``times`` 0 it never failed itself, and the others are of those runs."""
+    """A partition that was not made since it failed: ``times`` in a row, first at ``since``, last at ``last`` in the
+    run ``run_id``. After that, ``unreached`` runs that should have made it ended before they tried it, the last one at
+    ``unreached_last``. If ``times`` is 0, it never failed itself, and the other fields are those of such runs."""
 
     times: int
     since: datetime
@@ -76,195 +79,211 @@ class Failed:
     unreached_last: datetime | None = None
 
 
-def flight(instance: dg.DagsterInstance, at: Placement = OURS, *, but_made: bool = False) -> Flight:
-    """What is in flight now: what a process makes or a queue holds, but no :func:`phantoms`. ``but_made``: without runs
-    that have made what they make (``MADE_TAG``), and what they were for."""
+def flight(instance: dg.DagsterInstance, namespace: Placement = OURS, *, but_made: bool = False) -> Flight:
+    """Returns the partitions in flight: in a process or a queue, without orphaned runs (:func:`phantoms`).
+    ``exclude_made`` also leaves out runs that have made all their partitions (``MADE_TAG``), and these partitions."""
     pairs: set[Pair] = set()
-    made: set[Pair] = set()
+    made_pairs: set[Pair] = set()
     runs: dict[str, int] = defaultdict(int)
-    unfinished = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if made_by(run, at)]
+    unfinished = [run for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))) if made_by(run, namespace)]
     if any(run.status is dg.DagsterRunStatus.NOT_STARTED for run in unfinished):
-        nobodys = {run.run_id for run in phantoms(instance)}
-        unfinished = [run for run in unfinished if run.run_id not in nobodys]
-    of_run = run_partitions(instance, unfinished, at=at)
+        orphaned_ids = {run.run_id for run in phantoms(instance)}
+        unfinished = [run for run in unfinished if run.run_id not in orphaned_ids]
+    pairs_by_run = run_partitions(instance, unfinished, at=namespace)
     for run in unfinished:
         if but_made and run.tags.get(MADE_TAG) == run.run_id:
-            made.update(of_run[run.run_id])
+            made_pairs.update(pairs_by_run[run.run_id])
             continue
-        pairs.update(of_run[run.run_id])
+        pairs.update(pairs_by_run[run.run_id])
         runs[run.tags.get(KIND_TAG, "")] += 1
-    ours = {at.key(asset).to_user_string(): at.key(asset) for asset in EXTRACTED}
+    asset_keys = {namespace.key(asset).to_user_string(): namespace.key(asset) for asset in EXTRACTED}
     for backfill in open_backfills(instance):
-        left = {
+        open_keys = {
             key
             for asset, keys in backfill.left.items()
-            if asset in ours and keys
-            for key in keys - _recorded_since(instance, ours[asset], keys, backfill.looked_at)
+            if asset in asset_keys and keys
+            for key in keys - _recorded_since(instance, asset_keys[asset], keys, backfill.looked_at)
         }
-        if backfill.job == at.of(_EXTRACT_JOB):
-            left = set(backfill.partitions) - _ended_in(instance, at, backfill.id)
+        if backfill.job == namespace.of(_EXTRACT_JOB):
+            open_keys = set(backfill.partitions) - _ended_in(instance, namespace, backfill.id)
         # a backfill learns only later how a run ended
-        pairs.update(pair for pair in _pairs(left) if pair not in made)
+        pairs.update(pair for pair in _pairs(open_keys) if pair not in made_pairs)
     return Flight(frozenset(pairs), dict(runs))
 
 
 def phantoms(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Runs that were created and will be neither queued nor started, since nobody knows of them (``FORGOTTEN``).
+    """Returns orphaned runs: created, and never to be queued or started (``FORGOTTEN``).
 
-    PostgreSQL keeps a run whose tags it refused, and Dagster, which counts the retries of a run by a tag, would try
-    such a one again for ever.
+    PostgreSQL keeps a run whose tags it refused. Dagster counts the retries of a run by a tag, so it would retry such a
+    run for ever.
     """
-    before = datetime.now(UTC) - FORGOTTEN
-    old = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED], created_before=before))
+    cutoff = datetime.now(UTC) - FORGOTTEN
+    old = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED], created_before=cutoff))
     return [run for run in old if is_silent(instance, run)]
 
 
 def is_silent(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a run, and whoever is about to start it, has written no event for ``FORGOTTEN``."""
+    """Whether neither a run nor its launcher has written an event for ``FORGOTTEN``."""
     newest = instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
     since = (datetime.now(UTC) - FORGOTTEN).timestamp()
-    return all(one.event_log_entry.timestamp < since for one in newest)
+    return all(record.event_log_entry.timestamp < since for record in newest)
 
 
 def left_failed(
-    instance: dg.DagsterInstance, at: Placement = OURS, *, now: datetime | None = None
+    instance: dg.DagsterInstance, namespace: Placement = OURS, *, now: datetime | None = None
 ) -> dict[Pair, Failed]:
-    """The partitions that failed in the time before ``now`` that is remembered and were not made since, whoever asked.
+    """Returns the partitions that failed in any run during the remembered time before ``now`` and were not made since.
 
-    A failed run counts for those of its partitions that were not recorded after it began: one that goes on behind a
-    bad partition records the others, and what came through later, in whatever way, failed no more. Those that it never
-    tried, because it ended early, have not failed: they are among the answer with ``times`` 0. What a list names that
-    is no partition, or none any more, is not among it: nobody can make that.
+    A failed run counts for its partitions that were not recorded after it began: a run that continues after a failed
+    partition records the others, and a partition that was made later, in any way, is no failure any more. Partitions
+    that the run never tried, because it ended early, have not failed: they are returned with ``times`` 0. Keys in a
+    list that are not partitions, or not any more, are left out, since nobody can make them.
     """
     since = (now or datetime.now(UTC)) - REMEMBERED
     lately = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], created_after=since)
-    records = [one for one in instance.get_run_records(lately, limit=_MOST_FAILED_RUNS) if made_by(one.dagster_run, at)]
+    records = [
+        record
+        for record in instance.get_run_records(lately, limit=_MOST_FAILED_RUNS)
+        if made_by(record.dagster_run, namespace)
+    ]
     if not records:
         return {}
     # one that goes on from another leaves out what that one recorded
-    first = {one.dagster_run.run_id: one.dagster_run.root_run_id or one.dagster_run.run_id for one in records}
-    began = _places_of_runs(instance, {*first, *first.values()}, since)
-    crawls, targets = ordered = ordered_keys(instance, at)
-    known = {*crawls}, {*targets}
-    of_run = {
-        run_id: [(crawl, target) for crawl, target in pairs if crawl in known[0] and target in known[1]]
-        for run_id, pairs in run_partitions(instance, [one.dagster_run for one in records], ordered, at).items()
+    first = {
+        record.dagster_run.run_id: record.dagster_run.root_run_id or record.dagster_run.run_id for record in records
     }
-    said = tried_in(instance, of_run)
-    latest = _latest(instance, at, {made_by(one.dagster_run, at)[0] for one in records}, of_run.values())
+    run_starts = _places_of_runs(instance, {*first, *first.values()}, since)
+    crawls, targets = ordered = ordered_keys(instance, namespace)
+    current_keys = {*crawls}, {*targets}
+    pairs_by_run = {
+        run_id: [(crawl, target) for crawl, target in pairs if crawl in current_keys[0] and target in current_keys[1]]
+        for run_id, pairs in run_partitions(
+            instance, [record.dagster_run for record in records], ordered, namespace
+        ).items()
+    }
+    tried_by_run = tried_in(instance, pairs_by_run)
+    latest = _latest(
+        instance, namespace, {made_by(record.dagster_run, namespace)[0] for record in records}, pairs_by_run.values()
+    )
     # newest run first
-    found: dict[Pair, Failed] = {}
+    failures: dict[Pair, Failed] = {}
     missed: dict[Pair, Failed] = {}
-    for one in records:
-        run = one.dagster_run
-        done, place = latest[made_by(run, at)[0]], began.get(first[run.run_id], 0)
-        ended = datetime.fromtimestamp(one.end_time, UTC) if one.end_time else one.create_timestamp
+    for record in records:
+        run = record.dagster_run
+        last_records, place = latest[made_by(run, namespace)[0]], run_starts.get(first[run.run_id], 0)
+        ended = datetime.fromtimestamp(record.end_time, UTC) if record.end_time else record.create_timestamp
         # what the daemon tried again by itself is the same failure: the process of its run was lost
-        once = 0 if _RETRY_TAG in run.tags else 1
-        tried = said.get(run.run_id)
-        for pair in of_run[run.run_id]:
+        increment = 0 if _RETRY_TAG in run.tags else 1
+        tried = tried_by_run.get(run.run_id)
+        for pair in pairs_by_run[run.run_id]:
             # a run without an event of its own began before everything
-            if done.get(f"{pair[0]}|{pair[1]}", -1) > place:
+            if last_records.get(f"{pair[0]}|{pair[1]}", -1) > place:
                 continue
             # one that says nothing is of a version before, or never began
-            it_was = one.start_time is not None if tried is None else pair in tried
-            if not it_was and pair in found:
+            was_tried = record.start_time is not None if tried is None else pair in tried
+            if not was_tried and pair in failures:
                 continue
-            kind = found if it_was else missed
+            kind = failures if was_tried else missed
             newest = kind.get(pair, Failed(0, ended, ended, run.run_id))
-            kind[pair] = replace(newest, times=newest.times + once, since=ended)
+            kind[pair] = replace(newest, times=newest.times + increment, since=ended)
     # of some, the run that was tried again is too old to be seen
-    found = {pair: replace(failed, times=max(1, failed.times)) for pair, failed in found.items()}
+    failures = {pair: replace(failed, times=max(1, failed.times)) for pair, failed in failures.items()}
     for pair, since_then in missed.items():
-        failed = found.get(pair, replace(since_then, times=0))
-        found[pair] = replace(failed, unreached=max(1, since_then.times), unreached_last=since_then.last)
-    return found
+        failed = failures.get(pair, replace(since_then, times=0))
+        failures[pair] = replace(failed, unreached=max(1, since_then.times), unreached_last=since_then.last)
+    return failures
 
 
-def recorded(instance: dg.DagsterInstance, asset: str, at: Placement = OURS) -> dict[Pair, int]:
-    """The partitions of ``asset`` that were ever recorded, with the place of the last record in the event log."""
-    places = instance.get_latest_storage_id_by_partition(at.key(asset), dg.DagsterEventType.ASSET_MATERIALIZATION)
-    split = ((key.partition("|"), place) for key, place in places.items())
-    return {(crawl, domain): place for (crawl, _, domain), place in split}
+def recorded(instance: dg.DagsterInstance, asset: str, namespace: Placement = OURS) -> dict[Pair, int]:
+    """Returns the partitions of ``asset`` that were ever recorded, with the position of the last record in the event
+    log."""
+    positions = instance.get_latest_storage_id_by_partition(
+        namespace.key(asset), dg.DagsterEventType.ASSET_MATERIALIZATION
+    )
+    split = ((key.partition("|"), position) for key, position in positions.items())
+    return {(crawl, domain): position for (crawl, _, domain), position in split}
 
 
-def recorded_among(instance: dg.DagsterInstance, asset: str, keys: AbstractSet[str], at: Placement = OURS) -> set[str]:
-    """Those of the partitions ``keys`` (crawl × target) of ``asset`` that were recorded, and that no run planned since:
-    where that one failed, Dagster shows them as failed. Its own status of partitions costs twenty times as much, since
-    it reads the runs too."""
-    made, planned = (
-        instance.get_latest_storage_id_by_partition(at.key(asset), kind, _asked(keys))
+def recorded_among(
+    instance: dg.DagsterInstance, asset: str, keys: AbstractSet[str], namespace: Placement = OURS
+) -> set[str]:
+    """Returns the partitions among ``keys`` (crawl × target) of ``asset`` that were recorded and that no run has
+    planned since: if that run failed, Dagster shows them as failed. Dagster's own partition status costs twenty times
+    as much, since it reads the runs too."""
+    recorded_ids, planned_ids = (
+        instance.get_latest_storage_id_by_partition(namespace.key(asset), kind, _asked(keys))
         for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
     )
-    return {key for key in keys & made.keys() if planned.get(key, -1) < made[key]}
+    return {key for key in keys & recorded_ids.keys() if planned_ids.get(key, -1) < recorded_ids[key]}
 
 
-def ended_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> list[tuple[float, int]]:
-    """Seconds and partitions of the newest runs that made all of ``EXTRACTED`` and were well: those that only fetched,
-    or only parsed, have another pace."""
+def ended_runs(instance: dg.DagsterInstance, namespace: Placement = OURS) -> list[tuple[float, int]]:
+    """Returns seconds and partitions of the newest successful runs that made all of ``EXTRACTED``. Runs that only
+    fetched or only parsed have another pace."""
     records = [
-        one
+        record
         for job in ("extract_targets", "extract_domain")
-        for one in instance.get_run_records(
-            dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name=at.of(job)), limit=_MEASURED
+        for record in instance.get_run_records(
+            dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], job_name=namespace.of(job)), limit=_MEASURED
         )
-        if made_by(one.dagster_run, at) == EXTRACTED
+        if made_by(record.dagster_run, namespace) == EXTRACTED
     ]
-    of_run = run_partitions(instance, [one.dagster_run for one in records], at=at)
+    pairs_by_run = run_partitions(instance, [record.dagster_run for record in records], at=namespace)
     return [
-        (one.end_time - one.start_time, len(of_run[one.dagster_run.run_id]))
-        for one in records
-        if one.end_time is not None and one.start_time is not None
+        (record.end_time - record.start_time, len(pairs_by_run[record.dagster_run.run_id]))
+        for record in records
+        if record.end_time is not None and record.start_time is not None
     ]
 
 
-def made_by(run: dg.DagsterRun, at: Placement = OURS) -> tuple[str, ...]:
-    """Which of ``EXTRACTED`` a run makes, in that order; none for a run of other assets."""
-    if run.job_name == at.of("extract_targets"):
-        tables = (op_config(run, at) or {}).get("tables")
+def made_by(run: dg.DagsterRun, namespace: Placement = OURS) -> tuple[str, ...]:
+    """Returns the assets of ``EXTRACTED`` that a run makes, in that order; none for a run of other assets."""
+    if run.job_name == namespace.of("extract_targets"):
+        tables = (op_config(run, namespace) or {}).get("tables")
         return tuple(asset for asset in EXTRACTED if not tables or asset in tables)
     # runs of the command line have an empty one where others have none
     if not run.asset_selection:
-        return EXTRACTED if run.job_name == at.of(_EXTRACT_JOB) else ()
-    selected = {asset_name(at, key) for key in run.asset_selection}
+        return EXTRACTED if run.job_name == namespace.of(_EXTRACT_JOB) else ()
+    selected = {asset_name(namespace, key) for key in run.asset_selection}
     return tuple(asset for asset in EXTRACTED if asset in selected)
 
 
 def _pairs(keys: Iterable[str]) -> Iterable[Pair]:
     for key in keys:
-        crawl, found, domain = key.partition("|")
-        if found:
+        crawl, separator, domain = key.partition("|")
+        if separator:
             yield crawl, domain
 
 
 def _recorded_since(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, keys: AbstractSet[str], looked_at: int | None
+    instance: dg.DagsterInstance, asset: dg.AssetKey, keys: AbstractSet[str], event_cursor: int | None
 ) -> AbstractSet[str]:
-    """What the daemon will find made when it looks again; before it looked at all, nothing was launched."""
-    if looked_at is None:
+    """Returns the keys that the daemon will find recorded at its next check. Before its first check nothing was
+    launched."""
+    if event_cursor is None:
         return frozenset()
     return instance.get_latest_storage_id_by_partition(
-        asset, dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys), after_cursor=looked_at
+        asset, dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys), after_cursor=event_cursor
     ).keys()
 
 
-def _ended_in(instance: dg.DagsterInstance, at: Placement, backfill: str) -> set[str]:
-    """The partitions of a job's backfill whose runs have ended."""
+def _ended_in(instance: dg.DagsterInstance, namespace: Placement, backfill: str) -> set[str]:
+    """Returns the partitions of a job's backfill whose runs have ended."""
     ended = [status for status in dg.DagsterRunStatus if status not in UNFINISHED]
     runs = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": backfill}, statuses=ended))
-    return {partition_key(*pair) for pairs in run_partitions(instance, runs, at=at).values() for pair in pairs}
+    return {partition_key(*pair) for pairs in run_partitions(instance, runs, at=namespace).values() for pair in pairs}
 
 
 def _latest(
-    instance: dg.DagsterInstance, at: Placement, assets: Collection[str], partitions: Iterable[Sequence[Pair]]
+    instance: dg.DagsterInstance, namespace: Placement, assets: Collection[str], partitions: Iterable[Sequence[Pair]]
 ) -> dict[str, Mapping[str, int]]:
-    """When the partitions were recorded last, as places in the event log, by asset."""
+    """Returns the last record of each partition by asset, as its position in the event log."""
     keys = {"|".join(pair) for pairs in partitions for pair in pairs}
     if not keys:
         return {asset: {} for asset in assets}
     return {
         asset: instance.get_latest_storage_id_by_partition(
-            at.key(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys)
+            namespace.key(asset), dg.DagsterEventType.ASSET_MATERIALIZATION, _asked(keys)
         )
         for asset in assets
     }
@@ -275,21 +294,22 @@ def _asked(keys: AbstractSet[str]) -> set[str] | None:
 
 
 def _places_of_runs(instance: dg.DagsterInstance, runs: Collection[str], since: datetime) -> dict[str, int]:
-    """The place in the event log where each of ``runs`` (created after ``since``) began, or ended where it never began.
+    """Returns the position in the event log at which each of ``runs`` (created after ``since``) began, or ended if it
+    never began.
 
-    Places compare with those of materializations. Times would not, where the clock of a machine was set.
+    Positions can be compared with those of materializations. Times could not, if the clock of a machine was set.
     """
-    wanted = set(runs)
-    found: dict[str, int] = {}
+    run_ids = set(runs)
+    positions: dict[str, int] = {}
     for kind in (dg.DagsterEventType.RUN_START, dg.DagsterEventType.RUN_FAILURE):
         cursor = None
-        while wanted - found.keys():
-            chosen = dg.RunStatusChangeRecordsFilter(kind, after_timestamp=since.timestamp())
-            page = instance.fetch_run_status_changes(chosen, limit=_EVENTS_AT_ONCE, cursor=cursor)
-            for one in page.records:
-                if one.run_id in wanted:
-                    found.setdefault(one.run_id, one.storage_id)
+        while run_ids - positions.keys():
+            event_filter = dg.RunStatusChangeRecordsFilter(kind, after_timestamp=since.timestamp())
+            page = instance.fetch_run_status_changes(event_filter, limit=_EVENTS_AT_ONCE, cursor=cursor)
+            for status_change in page.records:
+                if status_change.run_id in run_ids:
+                    positions.setdefault(status_change.run_id, status_change.storage_id)
             cursor = page.cursor
             if not page.has_more:
                 break
-    return found
+    return positions

@@ -1,7 +1,7 @@
-"""History has an end: runs that ended long ago go, unless they wrote what is newest of anything.
+"""Deletes runs that ended long ago, except those that wrote the newest record of an asset or partition.
 
-``instance.delete_run`` deletes all events of a run, also those by which everything knows what is there. So a run stays
-whole while one of its records is the newest of its partition, or is what a newest record was made of.
+``instance.delete_run`` deletes all events of a run, also the records that show what exists. So a run is kept whole
+while one of its records is the newest of its partition, or is an input of a newest record.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _RECORDS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Runs that were deleted, and old ones that were ``kept``, since a record of theirs is the newest. ``done`` is
-    whether nothing is left to delete."""
+    """The result of a trim: deleted ``runs``, and old runs that were ``kept``, since a record of theirs is the newest.
+    ``done``: nothing is left to delete."""
 
     runs: int
     kept: int
@@ -58,38 +58,38 @@ def forget(
 ) -> Forgotten:
     """Deletes runs that ended more than ``days`` ago (failed ones twice as long) with their events, logs and notes.
 
-    To be called in a run: SQLite gives the id of a deleted event again if it was the highest, and cursors go by ids.
-    The event that says that this run began is higher. After ``seconds`` it leaves the other runs to the next call.
+    Must be called in a run: SQLite reuses the id of a deleted event if it was the highest, and cursors rely on ids. The
+    start event of the calling run has a higher one. After ``seconds`` the remaining runs are left to the next call.
     """
     now = now or datetime.now(UTC)
     old = _old_runs(instance, now - timedelta(days=days), now - 2 * timedelta(days=days))
     needed = needed_runs(instance) if old else set()
-    busy = open_backfill_ids(instance)
-    free = [run for run in old if run.run_id not in needed and run.tags.get(_BACKFILL_TAG) not in busy]
+    open_backfills = open_backfill_ids(instance)
+    deletable = [run for run in old if run.run_id not in needed and run.tags.get(_BACKFILL_TAG) not in open_backfills]
     # from here: each call deletes some runs, however long the rest took
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     runs = 0
-    for run in free:
-        if time.monotonic() >= until:
+    for run in deletable:
+        if time.monotonic() >= deadline:
             break
-        progress.report("old runs", runs, len(free), "")
+        progress.report("old runs", runs, len(deletable), "")
         instance.delete_run(run.run_id)
         delete_files(instance, run.run_id)
         delete_notes_of(instance, run.run_id)
         runs += 1
     delete_files(instance, before=now - _LOGS_OF_TICKS)
-    done = runs == len(free)
+    is_complete = runs == len(deletable)
     delete_strays(instance)
-    note(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": done})})
-    return Forgotten(runs, len(old) - len(free), done)
+    note(instance, {_NOTE: json.dumps({"at": now.timestamp(), "done": is_complete})})
+    return Forgotten(runs, len(old) - len(deletable), is_complete)
 
 
-def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
-    """The runs that wrote the newest record of an asset or of a partition, or what such a record was made of.
+def needed_runs(instance: dg.DagsterInstance, namespace: Placement = OURS) -> set[str]:
+    """Returns the runs that wrote the newest record of an asset or a partition, or an input of such a record.
 
-    Partitions of ours that are none any more count for nothing.
+    Partitions of ours that were deleted count for nothing.
     """
-    is_there = _known_keys(instance, at)
+    is_current = _known_keys(instance, namespace)
     needed: set[str] = set()
     pointed: dict[str, set[int]] = defaultdict(set)
     for asset in instance.get_asset_keys():
@@ -98,7 +98,7 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
             if record.partition_key in seen:
                 continue
             seen.add(record.partition_key)
-            if not asset_name(at, asset) or is_there(record.partition_key):
+            if not asset_name(namespace, asset) or is_current(record.partition_key):
                 needed.add(record.run_id)
                 for name, place in _pointers(record):
                     pointed[name].add(place)
@@ -107,46 +107,49 @@ def needed_runs(instance: dg.DagsterInstance, at: Placement = OURS) -> set[str]:
         needed |= {
             record.run_id
             for record in _newest_at(_records(instance, asset), sorted(places))
-            if not asset_name(at, asset) or is_there(record.partition_key)
+            if not asset_name(namespace, asset) or is_current(record.partition_key)
         }
     return needed - {""}
 
 
-def _known_keys(instance: dg.DagsterInstance, at: Placement) -> Callable[[str | None], bool]:
-    """Tells whether a key is one of a partition now; ``None``, of an asset without partitions, always is."""
-    crawls, targets = {*at.crawl_keys(instance)}, {*at.target_keys(instance)}
-    others = {None, *crawls, *targets, *instance.get_dynamic_partitions(at.of("source_file"))}
+def _known_keys(instance: dg.DagsterInstance, namespace: Placement) -> Callable[[str | None], bool]:
+    """Returns a function that tells whether a key is a partition now. ``None``, of an asset without partitions, always
+    is."""
+    crawls, targets = {*namespace.crawl_keys(instance)}, {*namespace.target_keys(instance)}
+    unpaired_keys = {None, *crawls, *targets, *instance.get_dynamic_partitions(namespace.of("source_file"))}
 
-    def is_there(key: str | None) -> bool:
+    def is_current(key: str | None) -> bool:
         crawl, of_pair, target = (key or "").partition("|")
-        return crawl in crawls and target in targets if of_pair else key in others
+        return crawl in crawls and target in targets if of_pair else key in unpaired_keys
 
-    return is_there
+    return is_current
 
 
 def _pointers(record: dg.EventLogRecord) -> list[tuple[str, int]]:
-    """The assets that a record was made of, and where the record of each stands in the event log."""
-    made = record.asset_materialization
-    tags = (made.tags if made is not None else None) or {}
-    named = ((name.removeprefix(_POINTER_TAG), place) for name, place in tags.items() if name.startswith(_POINTER_TAG))
-    return [(name, int(place)) for name, place in named if place.isdigit()]
+    """Returns the assets that a record was made of, and the position of each one's record in the event log."""
+    materialization = record.asset_materialization
+    tags = (materialization.tags if materialization is not None else None) or {}
+    pointer_tags = (
+        (name.removeprefix(_POINTER_TAG), place) for name, place in tags.items() if name.startswith(_POINTER_TAG)
+    )
+    return [(name, int(place)) for name, place in pointer_tags if place.isdigit()]
 
 
 def _newest_at(records: Iterable[dg.EventLogRecord], places: Sequence[int]) -> Iterator[dg.EventLogRecord]:
-    """Those of ``records``, from the newest, that were the newest of their partition at any of ``places`` in the event
-    log. Dagster compares the version of an input there with its version now: without that record the input would look
-    changed."""
+    """Yields the records (given from the newest) that were the newest of their partition at any of ``places`` in the
+    event log. Dagster compares the version of an input there with its current version: without that record the input
+    would look changed."""
     newer: dict[str | None, int] = {}
     for record in records:
-        at = bisect_left(places, record.storage_id)
-        after = newer.get(record.partition_key)
-        if at < len(places) and (after is None or places[at] < after):
+        position = bisect_left(places, record.storage_id)
+        newer_position = newer.get(record.partition_key)
+        if position < len(places) and (newer_position is None or places[position] < newer_position):
             yield record
         newer[record.partition_key] = record.storage_id
 
 
 def _records(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[dg.EventLogRecord]:
-    """All materializations of an asset, the newest first."""
+    """Yields all materializations of an asset, the newest first."""
     cursor = None
     while True:
         page = instance.fetch_materializations(asset, limit=_RECORDS, cursor=cursor)
@@ -157,8 +160,8 @@ def _records(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[dg.Ev
 
 
 def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: datetime | None = None) -> None:
-    """Deletes what ``delete_run`` leaves of a run: its output, and SQLite's file of its events. Deletes what ticks
-    ``before`` then logged on this disk: Dagster deletes the ticks, and leaves that."""
+    """Deletes files that ``delete_run`` leaves: the output of a run, and SQLite's file of its events. ``ticks_before``
+    also deletes older logs of ticks on this disk: Dagster deletes the ticks and leaves their logs."""
     folder = Path(instance.root_directory)
     if run_id:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
@@ -184,24 +187,24 @@ def is_recent(instance: dg.DagsterInstance) -> bool:
 
 
 def _last(instance: dg.DagsterInstance) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(noted(instance, [_NOTE]).get(_NOTE, "{}"))
-    return found
+    last_note: Mapping[str, Any] = json.loads(noted(instance, [_NOTE]).get(_NOTE, "{}"))
+    return last_note
 
 
-def _old_runs(instance: dg.DagsterInstance, before: datetime, failed_before: datetime) -> list[dg.DagsterRun]:
-    """The runs that ended before then, the oldest first."""
-    old = (
-        dg.RunsFilter(statuses=list(_WELL), updated_before=before),
+def _old_runs(instance: dg.DagsterInstance, ended_before: datetime, failed_before: datetime) -> list[dg.DagsterRun]:
+    """Returns the runs that ended before these times, the oldest first."""
+    filters = (
+        dg.RunsFilter(statuses=list(_WELL), updated_before=ended_before),
         dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_before=failed_before),
     )
     return [
         record.dagster_run
-        for each in old
-        for record in instance.get_run_records(each, order_by="update_timestamp", ascending=True)
+        for run_filter in filters
+        for record in instance.get_run_records(run_filter, order_by="update_timestamp", ascending=True)
     ]
 
 
-def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> None:
+def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement) -> None:
     """Deletes runs that are older than CC_PIPELINE_HISTORY_DAYS."""
     with logged_progress(context.log):
         report = forget(context.instance, workspace.settings.history_days)

@@ -1,4 +1,4 @@
-"""The Dagster instance that lives in the home: its folder, its dagster.yaml, and what killed processes left in it."""
+"""The Dagster instance of a home: its folder, its dagster.yaml, and the cleanup after killed processes."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ DAEMON_VARIABLES: Final[Mapping[str, str]] = {
 
 
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
-    """Writes ``folder/.env`` and the instance's ``dagster.yaml`` where they are missing; gives what it wrote.
+    """Writes ``folder/.env`` and the instance's ``dagster.yaml`` if they are missing; returns the written paths.
 
-    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``.
-    The home is not claimed for a source yet: that is the first run's to do.
+    Dagster's own commands read ``.env``, so that a plain ``dagster dev`` shows the same state as ``make dev``. The home
+    is not claimed for a source yet; the first run does that.
     """
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     config = settings.dagster_home / "dagster.yaml"
@@ -108,13 +108,13 @@ def prepare_files(settings: Settings, folder: Path) -> list[Path]:
 
 
 def _dotenv(home: object) -> str:
-    """The text of a ``.env`` for ``home``; what the environment says wins over it."""
+    """Returns the text of a ``.env`` for ``home``. The environment takes precedence over it."""
     waits = "\n".join(f"{name}=${{{name}:-{value}}}" for name, value in DAEMON_VARIABLES.items())
     return DOTENV.format(home=home, waits=waits)
 
 
 def prepare_instance(settings: Settings) -> None:
-    """Makes the instance's folder, with our ``dagster.yaml`` where there is none."""
+    """Makes the instance's folder, with our ``dagster.yaml`` if there is none."""
     claim_home(settings)
     config = settings.dagster_home / "dagster.yaml"
     if not config.exists():
@@ -122,23 +122,23 @@ def prepare_instance(settings: Settings) -> None:
 
 
 def missing_in(settings: Settings) -> list[str]:
-    """Keys of our ``dagster.yaml`` that a person's own lacks and restarts need (docs/dagster.md)."""
+    """Returns keys of our ``dagster.yaml`` that a person's own file lacks and restarts need (docs/dagster.md)."""
     config = yaml.safe_load((settings.dagster_home / "dagster.yaml").read_text("utf-8")) or {}
     return [key for key in ("run_launcher", "run_queue") if key not in config]
 
 
 def workspace_file(settings: Settings) -> Path:
-    """The workspace file that a UI of this home loads: the checkout's, or one in the instance's folder.
+    """Returns the workspace file that a UI of this home loads: the checkout's, or one in the instance's folder.
 
-    Both load the definitions under one name, by which the instance knows sensors and schedules.
+    Both load the definitions under one name, by which the instance identifies sensors and schedules.
     """
     of_checkout = Path(__file__).resolve().parents[2] / "workspace.yaml"
     if of_checkout.exists():
         return of_checkout
-    own = settings.dagster_home / "workspace.yaml"
-    if not own.exists():
-        write_whole(own, _WORKSPACE)
-    return own
+    workspace_path = settings.dagster_home / "workspace.yaml"
+    if not workspace_path.exists():
+        write_whole(workspace_path, _WORKSPACE)
+    return workspace_path
 
 
 _WORKSPACE = f"""\
@@ -150,32 +150,34 @@ load_from:
 
 
 def instance_in(folder: Path) -> dg.DagsterInstance:
-    """The instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
+    """Opens the instance whose ``dagster.yaml`` lies in ``folder``, for the runs of a command in this process.
 
-    A command's runs write to its terminal, so their output is not copied to files: that takes two processes a run. A
-    place for it that ``dagster.yaml`` names is used.
+    A command's runs write to its terminal, so their output is not copied to files: that would take two processes per
+    run. If ``dagster.yaml`` names a store for the output, that is used.
     """
     keep_open(folder)
-    own = folder / "dagster.yaml"
-    chosen = (yaml.safe_load(own.read_text("utf-8")) if own.is_file() else None) or {}
-    if "compute_logs" in chosen:
+    config_path = folder / "dagster.yaml"
+    config = (yaml.safe_load(config_path.read_text("utf-8")) if config_path.is_file() else None) or {}
+    if "compute_logs" in config:
         return dg.DagsterInstance.from_config(str(folder))
     file = folder / _COMMANDS_YAML
     text = "# Written by cc-pipeline: dagster.yaml, for commands.\n" + yaml.safe_dump(
-        chosen | {"compute_logs": NO_OUTPUT}
+        config | {"compute_logs": NO_OUTPUT}
     )
     if not file.is_file() or file.read_text("utf-8") != text:
         # what only its owner may read stays so
-        with written_whole(file, mode=own.stat().st_mode & 0o777 if own.is_file() else None) as beside:
-            beside.write_text(text, "utf-8")
+        with written_whole(
+            file, mode=config_path.stat().st_mode & 0o777 if config_path.is_file() else None
+        ) as temporary_path:
+            temporary_path.write_text(text, "utf-8")
     return dg.DagsterInstance.from_config(str(folder), _COMMANDS_YAML)
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
-    """The persistent instance of the home.
+    """Opens the persistent instance of the home.
 
-    Raises ``EnvironmentFault`` where its ``dagster.yaml`` names a variable that is not set, or a database that does not
-    answer. Errors of SQLite and of the disk are left to the caller.
+    Raises ``EnvironmentFault`` if its ``dagster.yaml`` names a variable that is not set, or a database that does not
+    answer. Errors of SQLite and of the disk are raised as they are.
     """
     prepare_instance(settings)
     try:
@@ -187,94 +189,96 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
     except Exception as error:  # Dagster, its storages and its loggers have a class of error each
         # the text of an error of configuration is the whole schema; its first mistake names the variable
         mistakes = error.errors if isinstance(error, dg.DagsterInvalidConfigError) else []
-        why = (mistakes[0].message if mistakes else str(error.__cause__ or error)).strip().partition("\n")[0]
+        reason = (mistakes[0].message if mistakes else str(error.__cause__ or error)).strip().partition("\n")[0]
         raise EnvironmentFault(
-            f"the Dagster instance in {settings.dagster_home} cannot be opened: {why}",
+            f"the Dagster instance in {settings.dagster_home} cannot be opened: {reason}",
             "Look at its dagster.yaml: the variables that it names have to be set (set -a; . ./.env), and the database "
             "has to answer.",
         ) from error
 
 
-def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, at: Placement = OURS) -> list[str]:
-    """Marks runs whose process was killed as failed and frees the pool slots they hold; gives their ids.
+def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, namespace: Placement = OURS) -> list[str]:
+    """Marks runs whose process was killed as failed and frees their pool slots; returns their ids.
 
-    Those of the command line, and those of a code server that was killed with them. Dagster watches neither: they would
-    be under way for ever, keep their slots, and hold back whoever waits for their partitions. ``hosts`` are those that
-    share the instance: of a process of another one nothing is known here, so its runs stay until that one looks.
+    These are runs of the command line, and of a code server that was killed with them. Dagster monitors neither: they
+    would stay in progress for ever, keep their slots, and block all who wait for their partitions. ``hosts`` is how
+    many hosts share the instance. The processes of another host cannot be seen here, so its runs stay until that host
+    calls this.
     """
     ended = []
     runs = instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED]))
     # one that waits to be started has no process yet, but for those of a command
-    begun = [
+    started_runs = [
         run
         for run in runs
-        if owns(at, run) and (run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run))
+        if owns(namespace, run) and (run.status is not dg.DagsterRunStatus.NOT_STARTED or of_a_command(run))
     ]
-    workers = workers_of(instance, [run.run_id for run in begun])
-    for run in begun:
+    workers = workers_of(instance, [run.run_id for run in started_runs])
+    for run in started_runs:
         if not _lives(instance, run, hosts, workers.get(run.run_id, "")):
             number = _mark(run).partition("-")[0]
-            of_server = "its process, or the code server that it ran in, was killed"
-            why = f"its process {number} was killed" if of_a_command(run) else of_server
-            end_run(instance, run, why)
+            server_reason = "its process, or the code server that it ran in, was killed"
+            reason = f"its process {number} was killed" if of_a_command(run) else server_reason
+            end_run(instance, run, reason)
             ended.append(run.run_id)
-    return ended + _cancel_phantoms(instance, at)
+    return ended + _cancel_phantoms(instance, namespace)
 
 
-def _cancel_phantoms(instance: dg.DagsterInstance, at: Placement) -> list[str]:
-    """Cancels runs that nobody will ever start; gives their ids. Failed ones the daemon would try again."""
-    nobodys = [run for run in phantoms(instance) if owns(at, run) and not of_a_command(run)]
+def _cancel_phantoms(instance: dg.DagsterInstance, namespace: Placement) -> list[str]:
+    """Cancels runs that nobody will ever start; returns their ids. The daemon would retry them if they were marked as
+    failed."""
+    orphaned_runs = [run for run in phantoms(instance) if owns(namespace, run) and not of_a_command(run)]
     # the daemon itself goes on with those of a backfill that it has not ended
-    open_ones = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in nobodys) else set()
-    nobodys = [run for run in nobodys if run.tags.get(_BACKFILL_TAG) not in open_ones]
-    for run in nobodys:
+    open_backfills = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in orphaned_runs) else set()
+    orphaned_runs = [run for run in orphaned_runs if run.tags.get(_BACKFILL_TAG) not in open_backfills]
+    for run in orphaned_runs:
         instance.report_run_canceled(run, "it was created and never queued: what asked for it failed, or was killed")
-    return [run.run_id for run in nobodys]
+    return [run.run_id for run in orphaned_runs]
 
 
 def end_runs_of_this_process(instance: dg.DagsterInstance) -> None:
-    """Marks runs of this process that are under way as failed and frees the pool slots they hold.
+    """Marks running runs of this process as failed and frees their pool slots.
 
-    For a process that is asked to end: Dagster marks a run that it interrupts itself, unless it was between steps.
+    For a process that is asked to end: Dagster itself marks a run that it interrupts, but not between two steps.
     """
-    mine = {PROCESS_TAG: processes.this_process()}
-    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags=mine)):
+    process_tags = {PROCESS_TAG: processes.this_process()}
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags=process_tags)):
         end_run(instance, run, "its process was asked to end")
 
 
 def end_runs_of_gone_servers(settings: Settings) -> list[str]:
-    """The same for the instance of a home, which it opens: for the begin and the end of a UI. The next one would find
-    runs under way that nobody executes, and wait for them."""
+    """Calls :func:`end_runs_of_dead_processes` for the instance of a home, at the start and the end of a UI. Otherwise
+    the next UI would find running runs that nobody executes, and wait for them."""
     with open_instance(settings) as instance:
         return end_runs_of_dead_processes(instance, settings.hosts)
 
 
 def partitions_under_way(instance: dg.DagsterInstance, hosts: int) -> dict[str, str]:
-    """The partitions (crawl × target) that runs are making at this moment, with the id of the run.
+    """Returns the partitions (crawl × target) that runs are making at this moment, with the id of the run.
 
-    Runs that wait in a queue are not among them, since nobody may be there to start them; nor are those whose process
-    or server is gone. ``hosts`` as in :func:`end_runs_of_dead_processes`.
+    Queued runs are left out, since nobody may be there to start them, and so are runs whose process or server is dead.
+    ``hosts`` as in :func:`end_runs_of_dead_processes`.
     """
     runs = [run for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)) if made_by(run)]
     workers = workers_of(instance, [run.run_id for run in runs])
     runs = [run for run in runs if _lives(instance, run, hosts, workers.get(run.run_id, ""))]
-    of_run = run_partitions(instance, runs)
-    return {partition_key(*pair): run.run_id for run in runs for pair in of_run[run.run_id]}
+    pairs_by_run = run_partitions(instance, runs)
+    return {partition_key(*pair): run.run_id for run in runs for pair in pairs_by_run[run.run_id]}
 
 
 def lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
-    """Whether a run may still have a process; yes, where that cannot be told from here. ``hosts`` as in
+    """Whether a run may still have a process; true if that cannot be known. ``hosts`` as in
     :func:`end_runs_of_dead_processes`."""
     return _lives(instance, run, hosts, workers_of(instance, [run.run_id]).get(run.run_id, ""))
 
 
 def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker: str) -> bool:
-    """Whether a run may still have a process; yes, where that cannot be told from here. ``worker`` is the mark of the
-    process that executes it, if it noted one: it may outlive the server that started it."""
+    """Whether a run may still have a process; true if that cannot be known. ``worker`` is the mark of the process that
+    executes it, if it wrote one: it may outlive the server that started it."""
     if not of_a_command(run):
-        gone = processes.is_gone(worker)
-        lives = _has_server(instance, run, hosts) if gone is None else not gone
-        if gone is None and worker and hosts > 1 and not lives:
+        is_dead = processes.is_gone(worker)
+        lives = _has_server(instance, run, hosts) if is_dead is None else not is_dead
+        if is_dead is None and worker and hosts > 1 and not lives:
             # of another host: it goes on there when its server is killed, and says so by its events
             lives = not is_silent(instance, run)
         return lives or _has_ended(instance, run)
@@ -292,8 +296,8 @@ def _mark(run: dg.DagsterRun) -> str:
 
 
 def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) -> bool:
-    """Whether a run that noted no process, and that no command line started, may still have one; yes, where that cannot
-    be told."""
+    """Whether a run without a noted process, which no command line started, may still have one; true if that cannot be
+    known."""
     starting = run.status is dg.DagsterRunStatus.STARTING
     if starting and SERVER_TAG not in run.tags:
         # the daemon took it out of the queue, and may have been killed before it gave it to a server
@@ -318,36 +322,36 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
 
 
 def _has_worker(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether the process lives that a server of this machine started for a run, and that has not noted itself yet: it
-    goes on when its server is killed."""
+    """Whether the process lives that a server of this machine started for a run, before it noted itself. Such a process
+    continues when its server is killed."""
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
-        told = entry.dagster_event.engine_event_data.metadata.get("pid") if entry.dagster_event is not None else None
-        if isinstance(told, dg.TextMetadataValue) and processes.lived_at(int(told.value or 0), entry.timestamp):
+        pid = entry.dagster_event.engine_event_data.metadata.get("pid") if entry.dagster_event is not None else None
+        if isinstance(pid, dg.TextMetadataValue) and processes.lived_at(int(pid.value or 0), entry.timestamp):
             return True
     return False
 
 
 def _has_ended(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether a run has said meanwhile that it ended: it needs no process then, and nobody to end it."""
+    """Whether a run has reported its end meanwhile: then it needs no process, and nobody has to end it."""
     now = instance.get_run_by_id(run.run_id)
     return now is None or now.status not in _UNDER_WAY
 
 
 def _was_taken_out(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether ``dagster.yaml`` names hosts, and the one of a run is none of them any more."""
+    """Whether ``dagster.yaml`` names hosts, and no longer that of the run."""
     # of a launcher that gives runs to several hosts; Dagster's own has none
     hosts = getattr(launcher_of(instance), "hosts", ())
     return bool(hosts) and server_of(run) not in hosts
 
 
 def launcher_of(instance: dg.DagsterInstance) -> object:
-    """What starts the queued runs of an instance."""
-    shown: Any = instance
-    return shown.run_launcher
+    """Returns the launcher of the queued runs of an instance."""
+    untyped_instance: Any = instance
+    return untyped_instance.run_launcher
 
 
 def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
-    """Raises ``UserInputError`` where the instance has runs on more hosts than the settings' ``hosts``: this one would
+    """Raises ``UserInputError`` if the instance has runs on more hosts than the settings' ``hosts``: this host would
     spend more than its share of the source's budget."""
     launcher = launcher_of(instance) if instance is not None else None
     count = getattr(launcher, "host_count", 1)
@@ -359,8 +363,8 @@ def refuse_alone(instance: dg.DagsterInstance | None, hosts: int) -> None:
 
 
 def silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:
-    """Addresses of code servers that cannot be reached, though nothing says that they were killed, and how many runs
-    each is to be executing. These hold their partitions until the server is back, or is taken out of ``dagster.yaml``.
+    """Returns the addresses of code servers that cannot be reached, though they may be alive, and how many runs each
+    executes. Their runs hold their partitions until the server is back, or is removed from ``dagster.yaml``.
 
     Each address is asked once, for at most some seconds.
     """
@@ -379,7 +383,7 @@ def silent_servers(instance: dg.DagsterInstance) -> dict[str, int]:
 
 
 def server_of(run: dg.DagsterRun) -> Server | None:
-    """Host and port of the code server that a run was given to; ``None`` where no tag says so."""
+    """Returns host and port of the code server that a run was given to; ``None`` if no tag has them."""
     try:
         server = json.loads(run.tags.get(SERVER_TAG, ""))
         return str(server["host"]), int(server["port"])
@@ -388,25 +392,25 @@ def server_of(run: dg.DagsterRun) -> Server | None:
 
 
 def _is_of_one_machine(server: Mapping[str, Any]) -> bool:
-    """Whether the address of a code server means something on its own machine only."""
+    """Whether the address of a code server is valid on its own machine only."""
     return not server.get("host") or is_loopback(server["host"])
 
 
 def answers(server: Mapping[str, Any]) -> bool:
-    """Whether anything listens at the address of a code server. Raises ``OSError`` where that cannot be told."""
+    """Whether a process listens at the address of a code server. Raises ``OSError`` if that cannot be known."""
     path = server.get("socket")
     family, address = (socket.AF_UNIX, path) if path else (socket.AF_INET, (server["host"], int(server["port"])))
-    with socket.socket(family, socket.SOCK_STREAM) as asked:
-        asked.settimeout(_CONNECT_SECONDS)
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_CONNECT_SECONDS)
         try:
-            asked.connect(address)
+            connection.connect(address)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
     return True
 
 
 def server_listens(server: Server) -> bool:
-    """Whether anything listens at the address of a code server, as far as can be told from here."""
+    """Whether a process listens at the address of a code server; false if that cannot be known."""
     try:
         return answers({"host": server[0], "port": server[1]})
     except OSError:

@@ -1,13 +1,13 @@
-"""Everything that reaches behind Dagster's public interface, so that an upgrade breaks one file.
+"""All uses of Dagster's private interface, so that an upgrade breaks one file.
 
-Private modules are imported for what the public names cannot do:
+Private modules are imported where the public names are not enough:
 
-- ``_core.launcher``, ``_core.errors``, ``_grpc.client``: what a launcher tells, and asks, of a run's process;
-- ``_core.execution.backfill``: which backfills are going on;
+- ``_core.launcher``, ``_core.errors``, ``_grpc.client``: a launcher's answers and questions about a run's process;
+- ``_core.execution.backfill``: the open backfills;
 - ``_core.scheduler.instigation``, ``_core.remote_origin``: turning sensors and schedules on and off without a UI;
 - ``_cli.dev``: ``dagster dev`` with another webserver, and that one with a guard before it (docs/upstream.md).
 
-Not here: anything the public interface can do. ``test_internals`` says which name an upgrade has moved.
+Anything that the public interface can do is elsewhere. ``test_internals`` reports names that an upgrade has moved.
 """
 
 import time
@@ -30,19 +30,19 @@ _ANSWER_SECONDS = 10
 NO_OUTPUT = {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
 
 
-def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
-    """Marks a run whose process is gone as failed and frees the pool slots it holds.
+def end_run(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> None:
+    """Marks a run whose process is dead as failed and frees its pool slots.
 
     The public interface can only ask the process of a run to end it.
     """
-    instance.report_run_failed(run, why)
+    instance.report_run_failed(run, reason)
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
 def last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name: str) -> object:
-    """The data of the JSON metadata ``name`` of a check's last evaluation that has it, ``None`` where there is none.
+    """Returns the JSON metadata ``name`` of the last evaluation of a check that has it; ``None`` if there is none.
 
-    The public interface has no history of checks, and the newest record is that of the run which asks.
+    The public interface has no history of checks, and the newest record is that of the calling run.
     """
     history = instance.event_log_storage.get_asset_check_execution_history(check, limit=_EVALUATIONS)
     for record in history:
@@ -50,19 +50,18 @@ def last_evaluation(instance: dg.DagsterInstance, check: dg.AssetCheckKey, name:
         event = entry.dagster_event if entry is not None else None
         if event is None or event.event_type != dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             continue
-        found = event.asset_check_evaluation_data.metadata.get(name)
-        if isinstance(found, dg.JsonMetadataValue):
-            return found.data
+        note_value = event.asset_check_evaluation_data.metadata.get(name)
+        if isinstance(note_value, dg.JsonMetadataValue):
+            return note_value.data
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenBackfill:
-    """A backfill whose runs are not all asked for yet, or not all ended.
+    """A backfill that has runs to start, or that have not ended.
 
-    Of assets: ``left`` has, by asset, the partitions that were neither made nor failed when the daemon last looked,
-    which was when the event log ended at ``looked_at``.
-    Of a job: ``job``, and all its ``partitions``.
+    For assets: ``left`` has, by asset, the partitions that were neither made nor failed at the daemon's last check,
+    when the event log ended at ``looked_at``. For a job: ``job``, and all its ``partitions``.
     """
 
     id: str
@@ -73,25 +72,25 @@ class OpenBackfill:
 
 
 def open_backfills(instance: dg.DagsterInstance) -> list[OpenBackfill]:
-    """The backfills of the UI and of the daemon that are going on. Only runs can be asked for by public means."""
+    """Returns the open backfills of the UI and of the daemon. The public interface lists only runs."""
     backfills = import_module("dagster._core.execution.backfill")
     going_on = backfills.BulkActionsFilter(statuses=[backfills.BulkActionStatus.REQUESTED])
-    found = []
-    for one in instance.get_backfills(filters=going_on):
-        data = one.asset_backfill_data
+    open_ones = []
+    for backfill in instance.get_backfills(filters=going_on):
+        data = backfill.asset_backfill_data
         if data is not None:
-            left = _subsets(data.target_subset)
+            remaining = _subsets(data.target_subset)
             for subset in (data.materialized_subset, data.failed_and_downstream_subset):
                 ended = _subsets(subset)
-                left = {asset: keys - ended.get(asset, set()) for asset, keys in left.items()}
-            found.append(OpenBackfill(one.backfill_id, left, looked_at=data.latest_storage_id))
-        elif one.partition_names is not None and one.job_name is not None:
-            found.append(OpenBackfill(one.backfill_id, {}, one.job_name, tuple(one.partition_names)))
-    return found
+                remaining = {asset: keys - ended.get(asset, set()) for asset, keys in remaining.items()}
+            open_ones.append(OpenBackfill(backfill.backfill_id, remaining, looked_at=data.latest_storage_id))
+        elif backfill.partition_names is not None and backfill.job_name is not None:
+            open_ones.append(OpenBackfill(backfill.backfill_id, {}, backfill.job_name, tuple(backfill.partition_names)))
+    return open_ones
 
 
 def _subsets(subset: Any) -> dict[str, AbstractSet[str]]:
-    """An ``AssetGraphSubset`` as the keys of each asset."""
+    """Returns the keys of each asset in an ``AssetGraphSubset``."""
     return {
         asset.to_user_string(): set(keys.get_partition_keys())
         for asset, keys in subset.partitions_subsets_by_asset_key.items()
@@ -100,8 +99,8 @@ def _subsets(subset: Any) -> dict[str, AbstractSet[str]]:
 
 @dataclass(frozen=True, slots=True)
 class LastTick:
-    """A tick of a sensor or schedule: seconds since the epoch, its status (Dagster's name), and what it said: why it
-    asked for nothing, or the error. ``runs`` are those that it asked for."""
+    """The last tick of a sensor or schedule: seconds since the epoch, its status (Dagster's name), and its message: why
+    it started nothing, or the error. ``runs`` are those that it started."""
 
     at: float
     status: str
@@ -109,29 +108,31 @@ class LastTick:
     runs: tuple[str, ...]
 
 
-def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
-    """Turns a sensor or schedule on or off in the instance; a daemon that runs sees it with its next look.
+def switch(instance: dg.DagsterInstance, automation: Instigator, *, on: bool) -> None:
+    """Turns a sensor or schedule on or off in the instance. A running daemon sees it at its next check.
 
-    By public means only a UI that runs can do it.
+    With the public interface only a running UI can do it.
     """
     instigation = import_module("dagster._core.scheduler.instigation")
     kinds, states = instigation.InstigatorType, instigation.InstigatorStatus
     status = states.RUNNING if on else states.STOPPED
-    origin, now = origin_of(one.name), time.time()
+    origin, now = origin_of(automation.name), time.time()
     state: Any = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
     if state is not None and state.is_running == on:
         return
     data: Any
-    if isinstance(one, dg.ScheduleDefinition):
+    if isinstance(automation, dg.ScheduleDefinition):
         # what was due while it was off is not made up for
-        kind, data = kinds.SCHEDULE, instigation.ScheduleInstigatorData(one.cron_schedule, now if on else None)
+        kind, data = kinds.SCHEDULE, instigation.ScheduleInstigatorData(automation.cron_schedule, now if on else None)
     elif state is not None and state.instigator_data is not None:
         # its cursor stays
         kind, data = kinds.SENSOR, state.instigator_data.with_sensor_start_timestamp(now)
     else:
         kind = kinds.SENSOR
         data = instigation.SensorInstigatorData(
-            min_interval=one.minimum_interval_seconds, last_sensor_start_timestamp=now, sensor_type=one.sensor_type
+            min_interval=automation.minimum_interval_seconds,
+            last_sensor_start_timestamp=now,
+            sensor_type=automation.sensor_type,
         )
     if state is None:
         instance.add_instigator_state(instigation.InstigatorState(origin, kind, status, data))
@@ -139,16 +140,16 @@ def switch(instance: dg.DagsterInstance, one: Instigator, *, on: bool) -> None:
         instance.update_instigator_state(state.with_status(status).with_data(data))
 
 
-def is_on(instance: dg.DagsterInstance, one: Instigator) -> bool:
+def is_on(instance: dg.DagsterInstance, automation: Instigator) -> bool:
     """Whether a sensor or schedule is turned on."""
-    origin = origin_of(one.name)
+    origin = origin_of(automation.name)
     state = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
-    return state.is_running if state is not None else one.default_status.value == "RUNNING"
+    return state.is_running if state is not None else automation.default_status.value == "RUNNING"
 
 
-def last_tick(instance: dg.DagsterInstance, one: Instigator) -> LastTick | None:
-    """The newest tick of a sensor or schedule; ``None`` where it had none."""
-    origin = origin_of(one.name)
+def last_tick(instance: dg.DagsterInstance, automation: Instigator) -> LastTick | None:
+    """Returns the newest tick of a sensor or schedule; ``None`` if it had none."""
+    origin = origin_of(automation.name)
     for tick in instance.get_ticks(origin.get_id(), origin.get_selector().get_id(), limit=1):
         words = tick.skip_reason or (tick.error.message if tick.error is not None else "")
         return LastTick(tick.timestamp, tick.status.value, words, tuple(tick.run_ids))
@@ -156,26 +157,26 @@ def last_tick(instance: dg.DagsterInstance, one: Instigator) -> LastTick | None:
 
 
 def origin_of(name: str) -> Any:
-    """Where a sensor or schedule is found: the storage knows it by the names of its location and of its own."""
+    """Returns the key of a sensor or schedule in the storage, which is made of the names of its location and itself."""
     origins = import_module("dagster._core.remote_origin")
     location = origins.RegisteredCodeLocationOrigin(LOCATION)
     return origins.RemoteRepositoryOrigin(location, "__repository__").get_instigator_origin(name)
 
 
 def open_backfill_ids(instance: dg.DagsterInstance) -> set[str]:
-    """The ids of the backfills of the UI that are going on, or being ended."""
+    """Returns the ids of the UI's backfills that are open or being ended."""
     backfills = import_module("dagster._core.execution.backfill")
     states = backfills.BulkActionStatus
     going_on = backfills.BulkActionsFilter(statuses=[states.REQUESTED, states.CANCELING, states.FAILING])
-    return {one.backfill_id for one in instance.get_backfills(filters=going_on)}
+    return {backfill.backfill_id for backfill in instance.get_backfills(filters=going_on)}
 
 
 def executes(server: Mapping[str, Any], run_id: str) -> bool:
     """Whether the code server at an address (``host``, ``port`` or ``socket``) has the process of a run.
 
-    ``False`` for a server that has not, and where nobody listens any more. An error of any other kind is raised: the
-    server may be busy. Dagster asks this itself before it cancels a run; its monitoring does not, for runs that a code
-    server started, so a killed server would leave them under way for ever.
+    ``False`` if the server has not, or if nobody listens any more. Errors of any other kind are raised: the server may
+    be busy. Dagster asks this before it cancels a run. Its monitoring does not, for runs that a code server started, so
+    a killed server would leave them in progress for ever.
     """
     grpc = import_module("dagster._grpc.client")
     client = grpc.DagsterGrpcClient(
@@ -184,13 +185,13 @@ def executes(server: Mapping[str, Any], run_id: str) -> bool:
         socket=server.get("socket"),
         use_ssl=bool(server.get("use_ssl")),
     )
-    asked = grpc.CanCancelExecutionRequest(run_id=run_id)
-    answer: Any = dg.deserialize_value(client.can_cancel_execution(asked, timeout=_ANSWER_SECONDS))
+    request = grpc.CanCancelExecutionRequest(run_id=run_id)
+    answer: Any = dg.deserialize_value(client.can_cancel_execution(request, timeout=_ANSWER_SECONDS))
     return bool(answer.can_cancel)
 
 
 def health(*, found: bool) -> object:
-    """What a launcher tells Dagster's monitoring of the process of a run."""
+    """Returns a launcher's answer to Dagster's monitoring about the process of a run."""
     launchers = import_module("dagster._core.launcher")
     states = launchers.WorkerStatus
     if found:
@@ -198,52 +199,52 @@ def health(*, found: bool) -> object:
     return launchers.CheckRunHealthResult(states.NOT_FOUND, "its process, or the host that it ran on, was killed")
 
 
-def unreachable(why: str) -> Exception:
-    """The error of a launcher after which Dagster puts a run back into the queue (``run_queue`` in ``dagster.yaml``);
-    any other one fails the run."""
-    error: Exception = import_module("dagster._core.errors").DagsterUserCodeUnreachableError(why)
+def unreachable(reason: str) -> Exception:
+    """Returns the error of a launcher after which Dagster puts a run back into the queue (``run_queue`` in
+    ``dagster.yaml``). Any other error fails the run."""
+    error: Exception = import_module("dagster._core.errors").DagsterUserCodeUnreachableError(reason)
     return error
 
 
 def start_on(instance: dg.DagsterInstance, run: dg.DagsterRun, host: str, port: int) -> None:
     """Starts a queued run as a process of the code server at ``host``, as Dagster's own launcher does for the server of
-    ``workspace.yaml``. Raises what Dagster does where the server does not take it."""
+    ``workspace.yaml``. Raises Dagster's errors if the server does not accept it."""
     client = import_module("dagster._grpc.client").DagsterGrpcClient(host=host, port=port)
     launcher: Any = dg.DefaultRunLauncher
     launcher.launch_run_from_grpc_client(instance, run, client)
 
 
 def assets_behind(context: dg.AssetExecutionContext) -> set[dg.AssetKey]:
-    """The assets of a run that depend on those of its step. The public interface knows the assets of a run only where
-    somebody chose some of a job's."""
+    """Returns the assets of a run that depend on those of its step. The public interface has the assets of a run only
+    if somebody selected some of a job's."""
     layer: Any = context.job_def.asset_layer
-    own = {key for key in layer.selected_asset_keys if key in context.assets_def.keys}
-    children = {child for key in own for child in layer.get(key).child_keys}
-    return (children & layer.selected_asset_keys) - own
+    step_keys = {key for key in layer.selected_asset_keys if key in context.assets_def.keys}
+    children = {child for key in step_keys for child in layer.get(key).child_keys}
+    return (children & layer.selected_asset_keys) - step_keys
 
 
 def run_webserver(guarded: Callable[[Any], Any]) -> None:
-    """``dagster-webserver`` with the options of this process; ``guarded`` makes of its ASGI application the one that is
-    served. Does not return. Raises ``AttributeError`` where Dagster no longer makes it so: then nothing is served."""
+    """Runs ``dagster-webserver`` with the options of this process. ``guarded`` wraps its ASGI application. Does not
+    return. Raises ``AttributeError`` if Dagster makes the application in another way: then nothing is served."""
     cli = import_module("dagster_webserver.cli")
-    plain = cli.create_app_from_workspace_process_context
-    cli.create_app_from_workspace_process_context = lambda *given, **more: guarded(plain(*given, **more))  # type: ignore[attr-defined]
+    create_app = cli.create_app_from_workspace_process_context
+    cli.create_app_from_workspace_process_context = lambda *args, **kwargs: guarded(create_app(*args, **kwargs))  # type: ignore[attr-defined]
     cli.main()
 
 
 def run_dev(webserver: Sequence[str]) -> None:
-    """``dagster dev`` with the options of this process, and the words of ``webserver`` in the place of
-    ``python -m dagster_webserver``. Does not return. Raises ``AttributeError`` where Dagster no longer starts it so,
-    and ``RuntimeError`` where it starts anything else than that and its daemon."""
+    """Runs ``dagster dev`` with the options of this process, with ``webserver`` as the command in place of ``python -m
+    dagster_webserver``. Does not return. Raises ``AttributeError`` if Dagster starts it in another way, and
+    ``RuntimeError`` if it starts anything but that and its daemon."""
     dev = import_module("dagster._cli.dev")
-    plain = dev.open_ipc_subprocess
+    open_subprocess = dev.open_ipc_subprocess
 
     def started(parts: Sequence[str], **options: Any) -> Any:
         if "dagster_webserver" in parts:
             parts = [*webserver, *parts[parts.index("dagster_webserver") + 1 :]]
         elif "dagster._daemon" not in parts:
             raise RuntimeError(f"dagster dev starts its webserver in another way: {' '.join(parts)}")
-        return plain(parts, **options)
+        return open_subprocess(parts, **options)
 
     dev.open_ipc_subprocess = started  # type: ignore[attr-defined]
     dev.dev_command()

@@ -1,10 +1,10 @@
 """Keeps Dagster's SQLite files open between two statements of a process.
 
-Dagster opens a file for each statement. Whenever the last connection of a file is closed, SQLite ends its write-ahead
-log with a flush of the disk, which is thrice for each event. A connection of our own, which only looks, keeps the log.
+Dagster opens a file for each statement. When the last connection of a file is closed, SQLite ends its write-ahead log
+with a flush of the disk, which happens three times per event. A read-only connection of our own keeps the log.
 
-The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them whole through a power cut. The last events may be
-lost then, and none when a process is killed.
+The files are in WAL mode, in which ``synchronous=NORMAL`` keeps them intact through a power cut. The last events may be
+lost then, but none when a process is killed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _lock: Final = threading.Lock()
 
 
 def keep_open(folder: Path) -> None:
-    """Keeps the SQLite files below ``folder`` that SQLAlchemy opens from now on. For processes that execute runs: those
-    of a UI live for days, and are left as Dagster means them."""
+    """Keeps the SQLite files below ``folder`` open that SQLAlchemy opens from now on. For processes that execute runs:
+    those of a UI live for days, and are left to Dagster."""
     if not _folders:
         event.listen(Engine, "connect", _opened)
     _folders.add(folder.resolve())
@@ -44,7 +44,7 @@ def _opened(connection: object, _: object) -> None:
             return
         if len(_kept) >= _MOST:
             _kept.pop(next(iter(_kept))).close()
-        kept = sqlite3.connect(file, check_same_thread=False)
+        keeper = sqlite3.connect(file, check_same_thread=False)
         # the log is open after the first look
-        kept.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        _kept[file] = kept
+        keeper.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        _kept[file] = keeper

@@ -1,4 +1,4 @@
-"""Runs of the jobs in this process, on the home's own instance: what the command line calls."""
+"""Runs jobs in this process on the home's own instance, for the command line."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _ADD_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LaunchedRun:
-    """One finished run."""
+    """A finished run."""
 
     job: str
     run_id: str
@@ -79,9 +79,9 @@ class LaunchedRun:
 class RunFailed(Exception):
     """A run ended in failure.
 
-    ``error_class`` is the class name of the error that a step raised, ``None`` where no step failed. ``reason`` is
-    that error's message. The name of a class that is not ours stands in front of it. ``failed`` are the partitions that
-    failed by themselves, while all others of the run were done; ``error_class`` is then the gravest of theirs.
+    ``error_class`` is the class name of the error that a step raised, ``None`` if no step failed. ``reason`` is that
+    error's message, preceded by the name of a class that is not ours. ``failed`` are the partitions that failed by
+    themselves, while all others of the run were made; ``error_class`` is then the gravest of theirs.
     """
 
     def __init__(
@@ -102,14 +102,15 @@ class RunFailed(Exception):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the source did not give everything, and nothing else is wrong."""
+        """Whether the only problem is that the source did not return everything."""
         return is_named(self.error_class, Incomplete)
 
 
 class Launcher:
-    """Runs jobs one after the other. A context manager: it holds the instance open.
+    """Runs jobs one after the other. As a context manager, it holds the instance open.
 
-    Every run works with ``workspace``: its settings and its connections. Whoever opened the workspace closes it.
+    Every run works with ``workspace``: its settings and its connections. The caller that opened the workspace closes
+    it.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -146,7 +147,7 @@ class Launcher:
 
     @property
     def instance(self) -> dg.DagsterInstance:
-        """The instance runs are recorded in."""
+        """The instance in which runs are recorded."""
         return self._instance
 
     def list_crawls(self) -> LaunchedRun:
@@ -160,22 +161,20 @@ class Launcher:
         return self.list_crawls()
 
     def harvest_what_is_new(self, crawls: Sequence[str]) -> list[LaunchedRun]:
-        """Materializes the index assets of those of ``crawls`` where it would change something. Raises as ``harvest``
-        does."""
-        known = [crawl for crawl in crawls if self._was_made("row_groups", crawl)]
-        behind = [crawl for crawl in crawls if crawl not in known or not is_harvested(self._workspace, crawl)]
-        return self.harvest(behind) if behind else []
+        """Materializes the index assets of the crawls whose index would change. Raises as ``harvest`` does."""
+        materialized = [crawl for crawl in crawls if self._was_made("row_groups", crawl)]
+        outdated = [crawl for crawl in crawls if crawl not in materialized or not is_harvested(self._workspace, crawl)]
+        return self.harvest(outdated) if outdated else []
 
     def _was_made(self, asset: str, partition: str | None = None) -> bool:
-        """Whether Dagster has a materialization of an asset, or of a partition of one."""
-        which = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=[partition] if partition else None)
-        return bool(self._instance.fetch_materializations(which, limit=1).records)
+        """Whether Dagster has a materialization of an asset or of its partition."""
+        record_filter = dg.AssetRecordsFilter(dg.AssetKey(asset), asset_partitions=[partition] if partition else None)
+        return bool(self._instance.fetch_materializations(record_filter, limit=1).records)
 
     def harvest(self, crawls: Sequence[str], *, refresh: bool = False) -> list[LaunchedRun]:
-        """Materializes the index assets of ``crawls``; with ``refresh`` index files that were published anew are
-        harvested again.
+        """Materializes the index assets of ``crawls``. With ``refresh``, replaced index files are harvested again.
 
-        Raises ``UserInputError`` for a crawl the source lacks, and ``RunFailed`` when a run fails. Where that is
+        Raises ``UserInputError`` for a crawl that the source lacks, and ``RunFailed`` when a run fails. If it fails
         because index files could not be read, the other crawls are harvested first.
         """
         crawls = [find_crawl(self._workspace, crawl).id for crawl in crawls]
@@ -185,30 +184,30 @@ class Launcher:
         return list(self._run_ranges("harvest_crawl", contiguous_ranges(ordered, crawls), config))
 
     def extract(
-        self, crawls: Sequence[str], targets: Sequence[Target], looks: Iterable[CrawlPlan] = ()
+        self, crawls: Sequence[str], targets: Sequence[Target], crawl_plans: Iterable[CrawlPlan] = ()
     ) -> Iterator[LaunchedRun]:
-        """Materializes captures to pages of ``targets`` in ``crawls``: many partitions in each run, whatever the order
-        of their keys. Those of which that would change nothing are left out; no run is started where none is left.
-        ``looks`` are those just taken at the crawls, so that nothing is looked at twice.
+        """Materializes captures to pages of ``targets`` in ``crawls``, with many partitions in each run, in any order
+        of their keys. Unchanged partitions are left out; no run is started if none is left. ``crawl_plans`` are plans
+        of the crawls, if they were just made, so that nothing is planned twice.
 
-        Raises ``RunFailed``. Where partitions failed by themselves, all others come first.
+        Raises ``RunFailed``. If partitions failed by themselves, all others are made first.
         """
         self.add_targets(targets, crawls)
         keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
-        taken = list(looks)
+        plans = list(crawl_plans)
 
-        def left(some: Sequence[str]) -> list[str]:
+        def exclude_unchanged(group: Sequence[str]) -> list[str]:
             # what waits for another run is looked at again when that has ended
-            now, taken[:] = list(taken), []
-            same = unchanged(self._instance, self._workspace, some, now) if some else ()
-            return [key for key in some if key not in same]
+            plans_now, plans[:] = list(plans), []
+            unchanged_keys = unchanged(self._instance, self._workspace, group, plans_now) if group else ()
+            return [key for key in group if key not in unchanged_keys]
 
-        return self._run_keys("extract_targets", keys, left=left)
+        return self._run_keys("extract_targets", keys, left=exclude_unchanged)
 
     def make_listed(
         self, job: str, crawls: Sequence[str], targets: Sequence[Target], **config: object
     ) -> Iterator[LaunchedRun]:
-        """Runs a job over listed partitions for ``targets`` in ``crawls``, which are partitions; ``config`` is more of
+        """Runs a job over listed partitions for ``targets`` in ``crawls``, which are partitions. ``config`` is added to
         the op's configuration. Raises as :meth:`extract` does."""
         keys = [partition_key(crawl, target.slug) for crawl in crawls for target in targets]
         return self._run_keys(job, keys, config)
@@ -225,7 +224,7 @@ class Launcher:
         return self._run("repair_statistics", crawl, partition_key=crawl)
 
     def build_index(self, crawl: str, most: int | None = None) -> LaunchedRun:
-        """Materializes ``built_index`` of a crawl, at most ``most`` files of it; somebody has agreed to its price."""
+        """Materializes ``built_index`` of a crawl, at most ``most`` files of it. Its cost was agreed to."""
         self._add("crawl", [crawl])
         agreed = {"ops": {"index_archives": {"config": {"yes": True, "most_files": most or 0}}}}
         return self._run("build_index", crawl, partition_key=crawl, config=agreed)
@@ -242,28 +241,30 @@ class Launcher:
         return self._run_keys("extract_targets", keys, {"tables": ["captures", "records"]})
 
     def parse(self, crawl: str, slugs: Sequence[str]) -> Iterator[LaunchedRun]:
-        """Materializes the page tables of partitions whose records are there; raises as ``extract`` does. The records
+        """Materializes the page tables of partitions whose records are stored; raises as ``extract`` does. The records
         may be of another home of the lake, which had the crawl harvested."""
         self._add("crawl", [crawl])
         keys = [partition_key(crawl, slug) for slug in slugs]
         return self._run_keys("extract_targets", keys, {"tables": [*PAGE_TABLES]})
 
     def record_outside_run(self, asset: str, crawl: str, slug: str, metadata: Mapping[str, int | str]) -> None:
-        """Notes in the instance that a partition of ``asset`` was written by no run."""
+        """Records in the instance that a partition of ``asset`` was written outside of any run."""
         event = dg.AssetMaterialization(asset, partition=partition_key(crawl, slug), metadata=dict(metadata))
         self._instance.report_runless_asset_event(event)
 
-    def publish(self, before: Behind | None = None) -> Publication | None:
-        """Publishes, and records it for ``warehouse`` with its checks: a run of a job for that one step would cost as
-        much again. Not in a home that leaves it to another one. ``before`` is how far the file is behind (default: it
-        is looked at). Raises ``EnvironmentFault`` for whatever fails, also where the file does not show then what was
-        committed before, and where Dagster's database does not take the record."""
+    def publish(self, initial_lag: Behind | None = None) -> Publication | None:
+        """Publishes, and records the publication for ``warehouse`` with its checks. A run of a job for that one step
+        would cost as much again. Does nothing in a home whose tables another home publishes.
+
+        ``initial_lag`` is how far the file is behind (default: it is read). Raises ``EnvironmentFault`` if anything
+        fails, if the file does not show earlier commits afterwards, and if Dagster's database refuses the record.
+        """
         if self._workspace.settings.publish == "none":
             return None
         interruption.check()
         try:
             with database_trouble():
-                published = self._publish(before or behind(self._workspace))
+                published = self._publish(initial_lag or behind(self._workspace))
         except CcPipelineError:
             raise
         except Exception as error:  # of an extension, of a file: as a run that fails of it
@@ -272,21 +273,21 @@ class Launcher:
         interruption.check()
         return published
 
-    def _publish(self, before: Behind | None) -> Publication:
+    def _publish(self, initial_lag: Behind | None) -> Publication:
         # they load what merges and what checks, which a command with nothing to do need not
         from cc_pipeline.defs.checks.looks import Looking  # noqa: PLC0415
         from cc_pipeline.defs.publication import find_inputs, record_checked  # noqa: PLC0415
         from cc_pipeline.upkeep.upkeep import merge_and_publish  # noqa: PLC0415
 
-        made_of = find_inputs(self._instance, OURS)
+        input_tags = find_inputs(self._instance, OURS)
         published = merge_and_publish(self._workspace)
-        record_checked(Looking(self._instance, _LOG), self._workspace, published, OURS, made_of)
-        refuse_unpublished(self._workspace, before or Behind("", None))
+        record_checked(Looking(self._instance, _LOG), self._workspace, published, OURS, input_tags)
+        refuse_unpublished(self._workspace, initial_lag or Behind("", None))
         return published
 
     def keep_up(self) -> Iterator[LaunchedRun]:
-        """Merges small files, publishes, deletes what was superseded a week ago; then deletes Dagster's old runs, in as
-        many runs as that takes. Raises ``RunFailed``."""
+        """Merges small files, publishes, and deletes files that were superseded a week ago. Then deletes Dagster's old
+        runs, in as many runs as needed. Raises ``RunFailed``."""
         from cc_pipeline.defs.history import is_trimmed  # noqa: PLC0415  # loads the stages
 
         yield self._run("upkeep", "")
@@ -302,48 +303,48 @@ class Launcher:
         # a file that is gone makes views fail that were published with it
         lake = self._workspace.lake
         with lake.still():
-            found = behind(self._workspace)
-            is_shown = (
-                found is None
+            lag = behind(self._workspace)
+            is_current = (
+                lag is None
                 and not any(torn_paths(lake, spec.name) for spec in lake.specs.values() if not spec.left_by)
-                and judge_publication(self._workspace, found).passed
+                and judge_publication(self._workspace, lag).passed
             )
-        return None if is_shown and self._is_recorded() else self.publish(found)
+        return None if is_current and self._is_recorded() else self.publish(lag)
 
     def _is_recorded(self) -> bool:
-        """Whether ``cc.duckdb``, which is there, was recorded for ``warehouse``: that comes after the file."""
+        """Whether the existing ``cc.duckdb`` was recorded for ``warehouse``: the record is newer than the file."""
         newest = self._instance.fetch_materializations(dg.AssetKey("warehouse"), limit=1).records
-        made = self._workspace.settings.published_path.stat().st_mtime
-        return bool(newest) and newest[0].timestamp >= made
+        modified_at = self._workspace.settings.published_path.stat().st_mtime
+        return bool(newest) and newest[0].timestamp >= modified_at
 
     def refuse_too_many(self, crawls: Iterable[str], targets: Iterable[Target]) -> None:
-        """Raises ``UserInputError`` where these beside those registered would be too many partitions. It comes before
-        anything that is asked or written of each of them."""
+        """Raises ``UserInputError`` if these and the registered partitions would be too many. Call it before any
+        request or write for them."""
         refuse_too_many(self._instance, domains=[target.slug for target in targets], crawls=crawls)
 
     def add_targets(self, targets: Sequence[Target], crawls: Sequence[str] = ()) -> None:
-        """Writes the definitions of ``targets`` down and makes them, and ``crawls``, partitions.
+        """Stores the definitions of ``targets`` and registers them, and ``crawls``, as partitions.
 
-        Those that this launcher has added are left alone: whoever took one away since means it. Raises
-        ``UserInputError`` where there would be too many; then nothing was written.
+        Keys that this launcher has added before are skipped: if somebody has deleted one since, that was intended.
+        Raises ``UserInputError`` if there would be too many; then nothing was written.
         """
-        asked = {("crawl", crawl) for crawl in crawls} | {("target", target.slug) for target in targets}
-        if asked <= self._added:
+        requested = {("crawl", crawl) for crawl in crawls} | {("target", target.slug) for target in targets}
+        if requested <= self._added:
             return
         self.refuse_too_many(crawls, targets)
         self._workspace.register_targets(targets)
         self.new_targets |= {*self._add("target", [target.slug for target in targets])}
         self._add("crawl", crawls)
-        self._added |= asked
+        self._added |= requested
 
     def add_source_files(self, slugs: Sequence[str]) -> None:
-        """Makes registered files partitions."""
+        """Registers files as partitions."""
         self._add("source_file", slugs)
 
     def _add(self, definition: str, keys: Sequence[str]) -> list[str]:
-        """Makes those of ``keys`` partitions that are none yet, and gives them."""
-        known = set(self._instance.get_dynamic_partitions(definition))
-        new = [key for key in dict.fromkeys(keys) if key not in known]
+        """Registers the new ones of ``keys`` as partitions, and returns them."""
+        registered = set(self._instance.get_dynamic_partitions(definition))
+        new = [key for key in dict.fromkeys(keys) if key not in registered]
         if definition == "crawl":
             # Dagster lists keys as they were added; to take one away and add it again would mend that for those of
             # before, and change what ranges of runs and open backfills mean
@@ -360,17 +361,17 @@ class Launcher:
         config: Mapping[str, object] = MappingProxyType({}),
         left: Callable[[Sequence[str]], Sequence[str]] = lambda keys: keys,
     ) -> Iterator[LaunchedRun]:
-        """Runs of a job over listed partitions, of those that are ``left`` to do when their turn comes. That some fail
-        is no reason to keep the others from theirs: it is raised last.
+        """Runs a job over listed partitions, in groups. ``left`` filters each group before its run. If some partitions
+        fail, the other groups run first and the failure is raised at the end.
 
-        Those that another run is making come last, when it has ended: the answer is whole then, nothing is fetched
-        twice, and what it made costs a look.
+        Partitions that another run is making come last, when that run has ended: then the result is complete, nothing
+        is fetched twice, and checking them costs little.
         """
         failures: list[RunFailed] = []
-        for some in self._in_turn(list(dict.fromkeys(keys)), left):
-            shown = some[0] if len(some) == 1 else f"{len(some):,} partitions from {some[0]} to {some[-1]}"
+        for group in self._in_turn(list(dict.fromkeys(keys)), left):
+            label = group[0] if len(group) == 1 else f"{len(group):,} partitions from {group[0]} to {group[-1]}"
             try:
-                yield self._run(job, shown, config=config_of(listed_ops()[job], some, **config))
+                yield self._run(job, label, config=config_of(listed_ops()[job], group, **config))
             except RunFailed as failed:
                 if not failed.failed:
                     raise
@@ -378,27 +379,38 @@ class Launcher:
         if len(failures) == 1:
             raise failures[0]
         if failures:
-            every = [one for failure in failures for one in failure.failed]
-            shown = f"{len(keys):,} partitions"
-            raise RunFailed(job, failures[-1].run_id, shown, said(every, len(keys)), gravest_class(every), every)
+            failed_partitions = [partition for failure in failures for partition in failure.failed]
+            label = f"{len(keys):,} partitions"
+            raise RunFailed(
+                job,
+                failures[-1].run_id,
+                label,
+                said(failed_partitions, len(keys)),
+                gravest_class(failed_partitions),
+                failed_partitions,
+            )
 
-    def _in_turn(self, keys: Sequence[str], left: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Sequence[str]]:
-        """``keys``, so many at a time as one run takes; it waits before those that another run is making."""
-        most = self._workspace.settings.partitions_per_run
-        elsewhere = set(keys) & self._under_way().keys()
-        self.has_waited = self.has_waited or bool(elsewhere)
-        mine = left([key for key in keys if key not in elsewhere])
-        yield from (mine[start : start + most] for start in range(0, len(mine), most))
-        if not elsewhere:
+    def _in_turn(
+        self, keys: Sequence[str], exclude_done: Callable[[Sequence[str]], Sequence[str]]
+    ) -> Iterator[Sequence[str]]:
+        """Yields ``keys`` in groups of one run's size. Waits before the keys that another run is making."""
+        max_partitions = self._workspace.settings.partitions_per_run
+        busy_keys = set(keys) & self._under_way().keys()
+        self.has_waited = self.has_waited or bool(busy_keys)
+        free_keys = exclude_done([key for key in keys if key not in busy_keys])
+        yield from (free_keys[start : start + max_partitions] for start in range(0, len(free_keys), max_partitions))
+        if not busy_keys:
             return
-        theirs = [key for key in keys if key in elsewhere]
-        while waiting := elsewhere & (others := self._under_way()).keys():
+        postponed_keys = [key for key in keys if key in busy_keys]
+        while waiting := busy_keys & (running_keys := self._under_way()).keys():
             interruption.check()
-            runs = ", ".join(sorted({others[key] for key in waiting}))
-            progress.report("wait for another run", len(theirs) - len(waiting), len(theirs), runs)
+            runs = ", ".join(sorted({running_keys[key] for key in waiting}))
+            progress.report("wait for another run", len(postponed_keys) - len(waiting), len(postponed_keys), runs)
             time.sleep(_LOOK_AGAIN_SECONDS)
-        theirs = list(left(theirs))
-        yield from (theirs[start : start + most] for start in range(0, len(theirs), most))
+        postponed_keys = list(exclude_done(postponed_keys))
+        yield from (
+            postponed_keys[start : start + max_partitions] for start in range(0, len(postponed_keys), max_partitions)
+        )
 
     def _under_way(self) -> dict[str, str]:
         return partitions_under_way(self._instance, self._workspace.settings.hosts)
@@ -406,8 +418,8 @@ class Launcher:
     def _run_ranges(
         self, job: str, pairs: Iterable[tuple[str, str]], config: Mapping[str, object]
     ) -> Iterator[LaunchedRun]:
-        """A run for each range of crawls. What the source lacks of one is no reason to keep the others from their own:
-        that is raised last."""
+        """Starts a run for each range of crawls. If the source lacks data of one range, the others run first and the
+        failure is raised at the end."""
         incomplete: RunFailed | None = None
         for first, last in pairs:
             try:
@@ -420,15 +432,15 @@ class Launcher:
             raise incomplete
 
     def _run_range(self, job: str, first: str, last: str, config: Mapping[str, object] | None = None) -> LaunchedRun:
-        shown = first if first == last else f"{first} … {last}"
+        label = first if first == last else f"{first} … {last}"
         if first == last:
-            return self._run(job, shown, partition_key=first, config=config)
-        return self._run(job, shown, tags=range_tags(first, last), config=config)
+            return self._run(job, label, partition_key=first, config=config)
+        return self._run(job, label, tags=range_tags(first, last), config=config)
 
     def _run(
         self,
         job: str,
-        shown: str,
+        label: str,
         partition_key: str | None = None,
         tags: dict[str, str] | None = None,
         config: Mapping[str, object] | None = None,
@@ -450,29 +462,29 @@ class Launcher:
         interruption.check()
         if not result.success:
             failure = describe_failure(event for event in result.all_events if event.is_step_failure)
-            raise RunFailed(job, result.run_id, shown, failure.reason, failure.error_class, failure.partitions)
-        return LaunchedRun(job, result.run_id, shown)
+            raise RunFailed(job, result.run_id, label, failure.reason, failure.error_class, failure.partitions)
+        return LaunchedRun(job, result.run_id, label)
 
 
 def unchanged(
-    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], looks: Iterable[CrawlPlan] = ()
+    instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], crawl_plans: Iterable[CrawlPlan] = ()
 ) -> set[str]:
-    """Those of the partitions ``keys`` (crawl × target) that are current in the lake, that Dagster shows as made in all
-    assets, and that did not fail since.
+    """Returns the partitions among ``keys`` (crawl × target) that are current in the lake, that Dagster shows as made
+    in all assets, and that did not fail since.
 
-    What was committed and not recorded, as by a run that was killed in between, or where Dagster's database was lost,
-    is not among them. Asks Dagster twice for each asset, however many partitions there are. ``looks`` are those that
-    were just taken at some of the crawls.
+    Partitions that were committed and not recorded are left out: the run may have been killed in between, or Dagster's
+    database was lost. Queries Dagster twice for each asset, for any number of partitions. ``crawl_plans`` are the plans
+    of some of the crawls, if they were just made.
     """
-    looked = {look.asked.crawl: look.current for look in looks}
-    asked = by_crawl(keys)
-    same: set[str] = set()
-    for done, (crawl, slugs) in enumerate(asked.items()):
-        progress.report("look", done, len(asked), crawl)
-        found = looked[crawl] if crawl in looked else current(workspace, crawl, slugs)
-        same |= {partition_key(crawl, slug) for slug in slugs if slug in found}
-    if same:
-        same -= {partition_key(*pair) for pair in left_failed(instance)}
-    for asset in EXTRACTED if same else ():
-        same &= recorded_among(instance, asset, same)
-    return same
+    current_by_crawl = {crawl_plan.asked.crawl: crawl_plan.current for crawl_plan in crawl_plans}
+    slugs_by_crawl = by_crawl(keys)
+    unchanged_keys: set[str] = set()
+    for finished, (crawl, slugs) in enumerate(slugs_by_crawl.items()):
+        progress.report("look", finished, len(slugs_by_crawl), crawl)
+        current_slugs = current_by_crawl[crawl] if crawl in current_by_crawl else current(workspace, crawl, slugs)
+        unchanged_keys |= {partition_key(crawl, slug) for slug in slugs if slug in current_slugs}
+    if unchanged_keys:
+        unchanged_keys -= {partition_key(*pair) for pair in left_failed(instance)}
+    for asset in EXTRACTED if unchanged_keys else ():
+        unchanged_keys &= recorded_among(instance, asset, unchanged_keys)
+    return unchanged_keys

@@ -1,4 +1,4 @@
-"""Where columns come from, table by table, as the stages make them."""
+"""The lineage of columns, table by table, as the stages make them."""
 
 from __future__ import annotations
 
@@ -44,35 +44,35 @@ _OF_FAILURES: Final = {"disposition": "outcome", "failure_reason": "outcome", "f
 
 
 def _captures() -> _Columns:
-    of_index = {*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS), "crawl", "subset"}
-    found: _Columns = {name: ((COLUMNAR_INDEX, name),) for name in CAPTURE_SCHEMA.names if name in of_index}
-    found["domain"] = ((COLUMNAR_INDEX, "url_host_registered_domain"), (COLUMNAR_INDEX, "url_host_name"))
-    asked = dict.fromkeys(column for read in CONDITION_COLUMNS.values() for column in read)
-    found["meant"] = tuple((COLUMNAR_INDEX, column) for column in asked if column in INDEX_COLUMN_NAMES)
-    return found
+    index_columns = {*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS), "crawl", "subset"}
+    sources: _Columns = {name: ((COLUMNAR_INDEX, name),) for name in CAPTURE_SCHEMA.names if name in index_columns}
+    sources["domain"] = ((COLUMNAR_INDEX, "url_host_registered_domain"), (COLUMNAR_INDEX, "url_host_name"))
+    condition_columns = dict.fromkeys(column for read in CONDITION_COLUMNS.values() for column in read)
+    sources["meant"] = tuple((COLUMNAR_INDEX, column) for column in condition_columns if column in INDEX_COLUMN_NAMES)
+    return sources
 
 
 def _records() -> _Columns:
-    found: _Columns = {}
+    sources: _Columns = {}
     for name in RECORD_SCHEMA.names:
-        own = ((_CAPTURES, name),) if name in RECORD_KEY_NAMES else ()
-        of_bytes = name in _FILLED or (not own and name not in _OURS)
-        found[name] = (*own, *(((ARCHIVES, RECORD_BYTES),) if of_bytes else ()))
-    return found
+        capture_sources = ((_CAPTURES, name),) if name in RECORD_KEY_NAMES else ()
+        is_from_bytes = name in _FILLED or (not capture_sources and name not in _OURS)
+        sources[name] = (*capture_sources, *(((ARCHIVES, RECORD_BYTES),) if is_from_bytes else ()))
+    return sources
 
 
 def _pages(schema: pa.Schema) -> _Columns:
-    found: _Columns = {}
+    sources: _Columns = {}
     provenance = {field.name for field in PROVENANCE_COLUMNS}
     for name in schema.names:
         if name in KEY_NAMES:
-            found[name] = ((_RECORDS, name),)
+            sources[name] = ((_RECORDS, name),)
         elif name not in provenance:
-            found[name] = tuple((_RECORDS, place) for place in _STORED)
+            sources[name] = tuple((_RECORDS, place) for place in _STORED)
             if name in _OF_FAILURES:
-                found[name] += ((_RECORDS, _OF_FAILURES[name]),)
-    found["source_file"] = ((_RECORDS, "warc_filename"),)
-    return found
+                sources[name] += ((_RECORDS, _OF_FAILURES[name]),)
+    sources["source_file"] = ((_RECORDS, "warc_filename"),)
+    return sources
 
 
 #: By table and column, the columns of other assets that it is made of.
@@ -84,42 +84,45 @@ COLUMNS: Final[Mapping[str, Columns]] = {
 
 
 def made_of(columns: Columns, column: str) -> str:
-    """A column's sources in words, for people whose UI does not draw them; empty where there are none."""
+    """Returns a column's sources as text, for UIs that do not draw them; empty if there are none."""
     return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in columns.get(column, ()))
 
 
-def table_metadata(asset: Asset, at: Placement) -> dict[str, Any]:
-    """The name and columns of an asset's table, and what these are made of: metadata that is known before it is
-    materialized."""
-    found: dict[str, Any] = {"dagster/column_schema": _column_schema(asset.columns, asset.lineage)}
+def table_metadata(asset: Asset, namespace: Placement) -> dict[str, Any]:
+    """Returns the name and columns of an asset's table, and the lineage of the columns: metadata that is known before
+    the first materialization."""
+    metadata: dict[str, Any] = {"dagster/column_schema": _column_schema(asset.columns, asset.lineage)}
     if asset.lineage:
-        found["dagster/column_lineage"] = _column_lineage(asset.lineage, at)
-    return found | {"dagster/table_name": ".".join((*at.prefix, asset.table or asset.name))}
+        metadata["dagster/column_lineage"] = _column_lineage(asset.lineage, namespace)
+    return metadata | {"dagster/table_name": ".".join((*namespace.prefix, asset.table or asset.name))}
 
 
-def in_events(name: str, columns: Sequence[Column], at: Placement) -> dict[str, Any]:
-    """The same for a materialization, as OpenLineage's integration reads it, and as short as can be: names and types
-    without notes, and of the place of a record's bytes, which is three columns, the first."""
-    named = [dg.TableColumn(column.name, _type(column.type)) for column in columns]
+def in_events(name: str, columns: Sequence[Column], namespace: Placement) -> dict[str, Any]:
+    """Returns the same for a materialization, as OpenLineage's integration reads it, in short form: names and types
+    without notes, and only the first of the three columns that locate a record's bytes."""
+    table_columns = [dg.TableColumn(column.name, _type(column.type)) for column in columns]
     short = {
         column: tuple(source for source in sources if source[1] not in _STORED[1:])
         for column, sources in COLUMNS[name].items()
     }
-    return {"dagster/column_schema": dg.TableSchema(named), "dagster/column_lineage": _column_lineage(short, at)}
+    return {
+        "dagster/column_schema": dg.TableSchema(table_columns),
+        "dagster/column_lineage": _column_lineage(short, namespace),
+    }
 
 
-def _column_lineage(columns: Columns, at: Placement) -> dg.TableColumnLineage:
+def _column_lineage(columns: Columns, namespace: Placement) -> dg.TableColumnLineage:
     return dg.TableColumnLineage(
         {
-            name: [dg.TableColumnDep(at.key(*asset.path), of) for asset, of in found]
-            for name, found in columns.items()
-            if found
+            name: [dg.TableColumnDep(namespace.key(*asset.path), column) for asset, column in sources]
+            for name, sources in columns.items()
+            if sources
         }
     )
 
 
 def _column_schema(columns: Sequence[Column], lineage: Columns) -> dg.TableSchema:
-    """Columns as the UI shows them, with what each is made of."""
+    """Returns columns with their sources, for the UI."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -133,20 +136,20 @@ def _column_schema(columns: Sequence[Column], lineage: Columns) -> dg.TableSchem
     )
 
 
-def _type(of: pa.DataType) -> str:
-    """A type in a word or two: a column of the UI is as wide as the longest."""
-    if pa.types.is_list(of):
-        return f"list<{_type(of.value_type)}>"
-    return "struct" if pa.types.is_struct(of) else str(of)
+def _type(data_type: pa.DataType) -> str:
+    """Returns a type in a word or two: a column of the UI is as wide as the longest."""
+    if pa.types.is_list(data_type):
+        return f"list<{_type(data_type.value_type)}>"
+    return "struct" if pa.types.is_struct(data_type) else str(data_type)
 
 
 def _described(note: str, sources: str) -> str:
     return f"{note} [from {sources}]" if sources else note
 
 
-def checked_owners(named: Sequence[str]) -> list[str]:
-    """Owners as Dagster takes them: mail addresses and ``team:NAME``. Raises ``UserInputError``."""
-    for one in named:
-        if not _OWNER.fullmatch(one):
-            raise UserInputError(f"CC_PIPELINE_OWNERS names {one!r}: write mail addresses and team:NAME, with commas")
-    return list(named)
+def checked_owners(owners: Sequence[str]) -> list[str]:
+    """Returns owners as Dagster accepts them: mail addresses and ``team:NAME``. Raises ``UserInputError``."""
+    for owner in owners:
+        if not _OWNER.fullmatch(owner):
+            raise UserInputError(f"CC_PIPELINE_OWNERS names {owner!r}: write mail addresses and team:NAME, with commas")
+    return list(owners)

@@ -1,4 +1,4 @@
-"""Figures of a stage as metadata for people who read them in the UI."""
+"""Converts metrics of a stage to metadata for the UI."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ESCAPED: Final = r"\\\g<0>"
 
 
 def row_counts(partition: int, table: int | None = None) -> dict[str, dg.MetadataValue]:
-    """How many rows a partition has, and how many there are in its whole ``table``, if it is of one: the UI's page of
-    an asset shows what the newest partition says."""
+    """Returns the number of rows of a partition, and of its whole ``table``, if it has one: the UI's page of an asset
+    shows the numbers of the newest partition."""
     return figures({"dagster/partition_row_count": partition} | ({} if table is None else {"dagster/row_count": table}))
 
 
 def stage_metadata(report: StageReport) -> dict[str, dg.MetadataValue]:
-    """What a stage wrote, its bytes, requests and seconds."""
+    """Returns the rows that a stage wrote, its bytes, requests and seconds."""
     values: dict[str, dg.MetadataValue] = {
         "rows written": dg.MetadataValue.int(report.written),
         "bytes read": dg.MetadataValue.int(report.bytes),
@@ -43,24 +43,24 @@ def stage_metadata(report: StageReport) -> dict[str, dg.MetadataValue]:
 
 
 def figures(values: Mapping[str, int | float | str]) -> dict[str, dg.MetadataValue]:
-    """Plain figures (of one partition) as metadata."""
+    """Converts plain metrics (of one partition) to metadata."""
     return {name: _value(value) for name, value in values.items()}
 
 
 def as_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.MetadataValue:
-    """Rows as the UI shows a table, in which text stays text: words of a page may be Markdown, and make a browser load
-    what a stranger named."""
+    """Returns rows as a table for the UI in which text stays text: text of a page may be Markdown, and make a browser
+    load an address of a stranger."""
     schema = dg.TableSchema([dg.TableColumn(name) for name in columns])
     return dg.MetadataValue.table([dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows], schema)
 
 
 def as_list(lines: Iterable[str]) -> dg.MetadataValue:
-    """A line a point, as it stands."""
+    """Returns lines as a list, with Markdown escaped."""
     return dg.MetadataValue.md("\n".join(f"- {plain(line)}" for line in lines))
 
 
 def plain(text: str) -> str:
-    """Text for a place where the UI shows Markdown: each line as it stands, on a line of its own."""
+    """Escapes text for a field that the UI renders as Markdown; each line stays a line of its own."""
     return "  \n".join(_MARKS.sub(_ESCAPED, line) for line in text.splitlines())
 
 
@@ -71,14 +71,14 @@ def _value(value: float | str) -> dg.MetadataValue:
 
 
 def crawl_links(workspace: Workspace, crawl: str) -> dict[str, dg.MetadataValue]:
-    """What Common Crawl has of a crawl, to be looked at: its path lists and indexes."""
+    """Returns links to a crawl's path lists and indexes at the source."""
     if crawl == CRAWL_2012:
         return {"URL index": _link(workspace, URL_INDEX_2012)}
     if crawl in ARC_CRAWLS:
         return {"cluster index": _link(workspace, cluster_key(crawl))}
     if index_is_built(crawl):
-        listed = published_key(crawl)
-        return {} if listed is None else {"archive files": _link(workspace, listed)}
+        list_key = published_key(crawl)
+        return {} if list_key is None else {"archive files": _link(workspace, list_key)}
     return {
         "index files": _link(workspace, path_list_key(crawl, "cc-index-table")),
         "archive files": _link(workspace, path_list_key(crawl, "warc")),

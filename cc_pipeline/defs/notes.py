@@ -1,7 +1,7 @@
 """Texts by name that runs leave for other processes, in a table of our own beside Dagster's state.
 
-The table is in the PostgreSQL that ``dagster.yaml`` names, so that all hosts see it. Elsewhere it is in a SQLite file
-in the instance's folder.
+The table is in the PostgreSQL database that ``dagster.yaml`` names, so that all hosts see it. Otherwise it is in a
+SQLite file in the instance's folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PATIENCE: Final = 20
 
 
 def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
-    """Keeps texts under names. They replace those of the same names."""
+    """Stores texts under names. They replace earlier texts of the same names."""
     with _connected(instance) as connection:
         for names in _several(notes):
             # in one order, so that none waits for another that waits for it
@@ -43,19 +43,19 @@ def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
 
 
 def noted(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str]:
-    """The texts that stand under ``names``, for those that have one."""
+    """Returns the texts of those ``names`` that have one."""
     if not names:
         return {}
     with _connected(instance) as connection:
         return {
             row.name: row.said
-            for some in _several(names)
-            for row in connection.execute(_NOTES.select().where(_NOTES.c.name.in_(some)))
+            for batch in _several(names)
+            for row in connection.execute(_NOTES.select().where(_NOTES.c.name.in_(batch)))
         }
 
 
 def names_of_notes(instance: dg.DagsterInstance, prefix: str) -> list[str]:
-    """The names that begin with ``prefix``."""
+    """Returns the names that begin with ``prefix``."""
     with _connected(instance) as connection:
         return [*connection.scalars(sql.select(_NOTES.c.name).where(_NOTES.c.name.startswith(prefix, autoescape=True)))]
 
@@ -63,8 +63,8 @@ def names_of_notes(instance: dg.DagsterInstance, prefix: str) -> list[str]:
 def delete_notes(instance: dg.DagsterInstance, names: Collection[str]) -> None:
     """Deletes texts by their names."""
     with _connected(instance) as connection:
-        for some in _several(names):
-            connection.execute(_NOTES.delete().where(_NOTES.c.name.in_(some)))
+        for batch in _several(names):
+            connection.execute(_NOTES.delete().where(_NOTES.c.name.in_(batch)))
 
 
 def _several(names: Collection[str]) -> Iterator[list[str]]:
@@ -74,7 +74,7 @@ def _several(names: Collection[str]) -> Iterator[list[str]]:
 
 @contextmanager
 def _connected(instance: dg.DagsterInstance) -> Iterator[sql.Connection]:
-    """A transaction on the table, which is made where it is not there yet."""
+    """Opens a transaction on the table. Creates the table if it does not exist."""
     engine = _engine(_address(Path(instance.root_directory)))
     with engine.begin() as connection:
         if not engine.dialect.has_table(connection, _NOTES.name):
@@ -92,23 +92,28 @@ def _engine(address: sql.URL) -> sql.Engine:
 
 
 def _address(folder: Path) -> sql.URL:
-    """The database of the instance in ``folder``."""
+    """Returns the database URL of the instance in ``folder``."""
     file = folder / "dagster.yaml"
-    chosen = (yaml.safe_load(file.read_text("utf-8")) if file.is_file() else None) or {}
-    postgres = (chosen.get("storage") or {}).get("postgres") or {}
+    config = (yaml.safe_load(file.read_text("utf-8")) if file.is_file() else None) or {}
+    postgres = (config.get("storage") or {}).get("postgres") or {}
     if url := _value(postgres.get("postgres_url")):
         return sql.make_url(url)
-    if named := postgres.get("postgres_db"):
-        port, known = _value(named.get("port")), {name: _value(named.get(name)) for name in named if name != "params"}
+    if postgres_db := postgres.get("postgres_db"):
+        port, url_parts = (
+            _value(postgres_db.get("port")),
+            {name: _value(postgres_db.get(name)) for name in postgres_db if name != "params"},
+        )
         return sql.URL.create(
-            known.get("scheme") or "postgresql", known.get("username"), known.get("password"), known.get("hostname"),
-            int(port) if port else None, known.get("db_name"), named.get("params") or {},
+            url_parts.get("scheme") or "postgresql", url_parts.get("username"), url_parts.get("password"),
+            url_parts.get("hostname"), int(port) if port else None, url_parts.get("db_name"),
+            postgres_db.get("params") or {},
         )  # fmt: skip
     return sql.URL.create("sqlite", database=str(folder / _FILE))
 
 
-def _value(given: Any) -> str | None:
-    """A value of ``dagster.yaml``: a text or number, or the variable that has it."""
-    if isinstance(given, Mapping):
-        return os.environ.get(str(given.get("env")))
-    return None if given is None else str(given)
+def _value(configured: Any) -> str | None:
+    """Returns a value of ``dagster.yaml``: a text or number, or the content of the environment variable that it
+    names."""
+    if isinstance(configured, Mapping):
+        return os.environ.get(str(configured.get("env")))
+    return None if configured is None else str(configured)

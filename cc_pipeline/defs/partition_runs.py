@@ -1,4 +1,4 @@
-"""How the assets over crawl × target run: many at once, each recorded when it is done, with its own figures."""
+"""Runs the assets over crawl × target: many partitions at once, each recorded when it is done, with its own metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Yielded: TypeAlias = Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]
 
 @contextmanager
 def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
-    """Writes progress to the run's log, unless someone at a terminal watches already."""
+    """Writes progress to the run's log, unless a person at a terminal sees it already."""
     if progress.someone_watches():
         yield
         return
@@ -47,60 +47,63 @@ def logged_progress(log: dg.DagsterLogManager) -> Iterator[None]:
         now = time.monotonic()
         if now - last.get(stage, 0.0) >= _EVERY_SECONDS:
             last[stage] = now
-            of = f" of {total:,}" if total is not None else ""
-            log.info(f"{stage}: {done:,}{of} {detail}".rstrip())
+            total_text = f" of {total:,}" if total is not None else ""
+            log.info(f"{stage}: {done:,}{total_text} {detail}".rstrip())
 
     with progress.progress_to(sink):
         yield
 
 
 def extract_partitions(
-    context: StepContext, workspace: Workspace, at: Placement, run: PartitionRun, tables: Sequence[str]
+    context: StepContext, workspace: Workspace, namespace: Placement, run: PartitionRun, tables: Sequence[str]
 ) -> Yielded:
     """Makes ``tables`` of every partition of the run.
 
-    Raises ``dg.Failure`` when partitions failed, after all others were recorded; what is no partition's fault at once.
+    Raises ``dg.Failure`` when partitions failed, after all others were recorded. Errors that affect all partitions are
+    raised at once.
     """
-    described = _Descriptions(context, workspace, at)
-    publishing = PublishWhileRunning(context, workspace, at)
+    descriptions = _Descriptions(context, workspace, namespace)
+    publishing = PublishWhileRunning(context, workspace, namespace)
     with logged_progress(context.log), run.trying():
-        for made in _made(context, workspace, run, tables):
-            key = partition_key(made.crawl, made.slug)
+        for partition_result in _made(context, workspace, run, tables):
+            key = partition_key(partition_result.crawl, partition_result.slug)
             # that by which the others are judged last: a process may be killed between two records
-            ordered = sorted(made.reports, key=LAST_FIRST.index, reverse=True)
-            yield from run.done(key, {table: described.of(made, table) for table in ordered})
-            if made.error is not None:
-                run.failed(key, made.error, [table for table in tables if table not in made.reports])
+            ordered = sorted(partition_result.reports, key=LAST_FIRST.index, reverse=True)
+            yield from run.done(key, {table: descriptions.of(partition_result, table) for table in ordered})
+            if partition_result.error is not None:
+                run.failed(
+                    key, partition_result.error, [table for table in tables if table not in partition_result.reports]
+                )
             publishing.between()
         publishing.at_end(run.reasons)
     yield from run.end()
 
 
 def _made(context: StepContext, workspace: Workspace, run: PartitionRun, tables: Sequence[str]) -> Iterator[Made]:
-    """What becomes of each partition, wherever its records are fetched and its pages parsed."""
-    wanted = [_pair(key) for key in run.left]
+    """Yields the result of each partition, on any engine."""
+    pairs = [_pair(key) for key in run.left]
 
-    def begun(some: Sequence[tuple[str, str]]) -> None:
-        run.in_hand(partition_key(*pair) for pair in some)
+    def on_start(group: Sequence[tuple[str, str]]) -> None:
+        run.in_hand(partition_key(*pair) for pair in group)
 
-    return find_engine(workspace.settings.engine).extract(context, workspace, wanted, tables, begun)
+    return find_engine(workspace.settings.engine).extract(context, workspace, pairs, tables, on_start)
 
 
 def each_alone(context: StepContext, run: PartitionRun, make: Callable[[str], Mapping[str, Described]]) -> Yielded:
-    """Calls ``make`` with the key of each partition that is left, and records what it gives. Raises as
+    """Calls ``make`` with the key of each remaining partition, and records the result. Raises as
     :func:`extract_partitions` does."""
     throttling = Throttling()
     with logged_progress(context.log):
         for key in run.left:
             try:
-                made = make(key)
+                metadata_by_asset = make(key)
             except Exception as error:
                 if is_nobodys(error) or throttling.is_of_all(error):
                     raise
                 run.failed(key, error)
             else:
                 throttling = Throttling()
-                yield from run.done(key, made)
+                yield from run.done(key, metadata_by_asset)
     yield from run.end()
 
 
@@ -112,18 +115,18 @@ def _pair(key: str) -> tuple[str, str]:
 def own_figures(
     report: StageReport, slug: str, table: str, table_rows: int, *, is_shared: bool = False
 ) -> dict[str, dg.MetadataValue]:
-    """Figures of one partition of ``table``, which has ``table_rows`` in all. Rows of captures that several targets
-    have (``is_shared``) are named so: each is published once.
+    """Returns the metrics of one partition of ``table``, which has ``table_rows`` in all. Rows of captures that several
+    targets have (``is_shared``) get a name of their own, since each is published once.
 
-    An event is kept twice and for good, so it has no zeros, and no costs of several partitions together:
+    An event is stored twice and permanently, so it has no zeros, and no costs of several partitions together:
     :func:`group_costs` has those.
     """
-    own = report.per_target[slug]
-    rows = int(own[f"rows:{table}"])
+    target_metrics = report.per_target[slug]
+    rows = int(target_metrics[f"rows:{table}"])
     values: dict[str, int | float | str] = {}
-    if own.get(f"written:{table}", rows) != rows:
-        values["rows written"] = own[f"written:{table}"]
-    values |= {name: value for name, value in own.items() if ":" not in name and value not in _ZERO}
+    if target_metrics.get(f"written:{table}", rows) != rows:
+        values["rows written"] = target_metrics[f"written:{table}"]
+    values |= {name: value for name, value in target_metrics.items() if ":" not in name and value not in _ZERO}
     notes: dict[str, dg.MetadataValue] = {}
     if len(report.per_target) == 1:
         if report.requests:
@@ -137,7 +140,7 @@ def own_figures(
 
 
 def group_costs(report: StageReport, table: str) -> str:
-    """What a stage spent on several partitions together, for the log of the run."""
+    """Returns the costs of a stage for several partitions together, for the log of the run."""
     spent = f"{table} of {len(report.per_target)} partitions: {report.seconds:.1f} s"
     if report.requests:
         spent += f", {report.bytes:,} bytes read in {report.requests:,} requests"
@@ -145,38 +148,41 @@ def group_costs(report: StageReport, table: str) -> str:
 
 
 class _Descriptions:
-    """What events say of partitions: counts and versions. No text of a page is among them, since Dagster has no public
-    way to delete an event."""
+    """Builds the metadata of partitions for events: counts and versions. It has no text of a page, since Dagster has no
+    public way to delete an event."""
 
-    def __init__(self, context: StepContext, workspace: Workspace, at: Placement) -> None:
+    def __init__(self, context: StepContext, workspace: Workspace, namespace: Placement) -> None:
         self._context = context
         self._workspace = workspace
-        self._at = at
+        self._at = namespace
         self._told: set[str] = set()
         self._counted: dict[str, tuple[StageReport, int]] = {}
 
-    def of(self, made: Made, table: str) -> Described:
-        """What the UI shows of a partition of ``table``, and the version of its rows where the stage tells it."""
-        report = made.reports[table]
-        own = report.per_target[made.slug]
+    def of(self, partition_result: Made, table: str) -> Described:
+        """Returns the metadata of a partition of ``table`` for the UI, and the version of its rows if the stage has
+        one."""
+        report = partition_result.reports[table]
+        target_metrics = report.per_target[partition_result.slug]
         rows = self._table_rows(report, table)
-        metadata = own_figures(report, made.slug, table, rows, is_shared=self._is_shared) | self._engine(table)
+        metadata = own_figures(report, partition_result.slug, table, rows, is_shared=self._is_shared) | self._engine(
+            table
+        )
         if self._workspace.settings.column_events and table not in self._told:
             self._told.add(table)
             metadata |= in_events(table, EXTRACTED[table], self._at)
-        version = own.get(f"version:{table}")
+        version = target_metrics.get(f"version:{table}")
         return metadata, None if version is None else str(version)
 
     def _engine(self, table: str) -> dict[str, dg.MetadataValue]:
-        """Where rows were made, unless it was here."""
+        """Returns the engine that made the rows, unless it is the local one."""
         settings = self._workspace.settings
         if settings.engine == LOCAL or table == "captures":
             return {}
         return {"engine": dg.MetadataValue.text(find_engine(settings.engine).describe(settings))}
 
     def _table_rows(self, report: StageReport, table: str) -> int:
-        before, count = self._counted.get(table, (None, 0))
-        if before is not report:
+        previous_report, count = self._counted.get(table, (None, 0))
+        if previous_report is not report:
             count = self._workspace.lake.row_count(table)
             self._counted[table] = report, count
             if len(report.per_target) > 1:
@@ -185,6 +191,6 @@ class _Descriptions:
 
     @cached_property
     def _is_shared(self) -> bool:
-        """Whether targets can share captures, so that a table may have some more than once. All targets of the lake are
-        looked at, so it is asked once a step."""
+        """Whether targets can share captures, so that a table may have some captures more than once. It reads all
+        targets of the lake, so it is computed once per step."""
         return bool(sharing(self._workspace.lake))

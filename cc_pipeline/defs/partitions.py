@@ -52,7 +52,7 @@ MAX_PARTITIONS = 90_000
 
 
 def too_many(crawls: int, domains: int) -> str | None:
-    """Why so many registered crawls and domains are more partitions than there may be; ``None`` where they are not."""
+    """Returns why so many crawls and domains are too many partitions; ``None`` if they are not."""
     if crawls * domains <= MAX_PARTITIONS:
         return None
     return (
@@ -63,50 +63,51 @@ def too_many(crawls: int, domains: int) -> str | None:
 
 
 def room_for_crawls(crawls: int, domains: int) -> int:
-    """How many more crawls can be registered beside so many crawls and domains."""
+    """Returns how many more crawls can be registered beside so many crawls and domains."""
     return max(0, MAX_PARTITIONS // max(1, domains) - crawls)
 
 
 def partition_key(crawl: str, domain: str) -> str:
-    """The key of one partition."""
+    """Returns the key of one partition."""
     return f"{crawl}|{domain}"
 
 
-def config_of(op: str, keys: Iterable[str], **more: object) -> dict[str, Any]:
-    """The configuration of a run of ``op`` over the partitions ``keys``."""
-    return {"ops": {op: {"config": {LISTED: by_crawl(keys), **more}}}}
+def config_of(op: str, keys: Iterable[str], **options: object) -> dict[str, Any]:
+    """Returns the configuration of a run of ``op`` over the partitions ``keys``."""
+    return {"ops": {op: {"config": {LISTED: by_crawl(keys), **options}}}}
 
 
-def listed_keys(asked: Mapping[str, Iterable[str]]) -> list[str]:
-    """The keys of targets by crawl, each once."""
-    keys = [partition_key(crawl, target) for crawl, targets in asked.items() for target in targets]
+def listed_keys(targets_by_crawl: Mapping[str, Iterable[str]]) -> list[str]:
+    """Returns the keys of targets by crawl, each once."""
+    keys = [partition_key(crawl, target) for crawl, targets in targets_by_crawl.items() for target in targets]
     return list(dict.fromkeys(keys))
 
 
 def by_crawl(keys: Iterable[str]) -> dict[str, list[str]]:
-    """Domains by crawl, each once, out of ``crawl|target`` keys and in their order."""
-    found: dict[str, list[str]] = {}
+    """Groups ``crawl|target`` keys by crawl: the domains of each, each once, in the order of the keys."""
+    domains_by_crawl: dict[str, list[str]] = {}
     for key in dict.fromkeys(keys):
         crawl, _, domain = key.partition("|")
-        found.setdefault(crawl, []).append(domain)
-    return found
+        domains_by_crawl.setdefault(crawl, []).append(domain)
+    return domains_by_crawl
 
 
-def contiguous_ranges(ordered: Sequence[str], wanted: Iterable[str]) -> list[tuple[str, str]]:
-    """``wanted`` keys as (first, last) ranges of ``ordered``, for runs that take a partition range."""
-    found = (list(keys) for is_wanted, keys in groupby(ordered, set(wanted).__contains__) if is_wanted)
-    return [(keys[0], keys[-1]) for keys in found]
+def contiguous_ranges(ordered: Sequence[str], selected_keys: Iterable[str]) -> list[tuple[str, str]]:
+    """Returns ``selected_keys`` as (first, last) ranges of ``ordered``, for runs over a partition range."""
+    groups = (list(keys) for is_selected, keys in groupby(ordered, set(selected_keys).__contains__) if is_selected)
+    return [(keys[0], keys[-1]) for keys in groups]
 
 
 def range_tags(first: str, last: str) -> dict[str, str]:
-    """The tags of a run over the partitions from ``first`` to ``last``."""
+    """Returns the tags of a run over the partitions from ``first`` to ``last``."""
     return {RANGE_START_TAG: first, RANGE_END_TAG: last}
 
 
 def range_of(tags: Mapping[str, str]) -> tuple[str, str]:
-    """The first and last partition that Dagster shows for a run with these tags; empty texts where it shows none.
+    """Returns the first and last partition of a run with these tags, as Dagster shows them; empty texts if it shows
+    none.
 
-    The tags of a range decide. Each run of a job's backfill also has those of the dimensions of the backfill's first
+    The tags of a range decide. Each run of a job's backfill also has tags with the dimensions of the backfill's first
     partition, which mean nothing there.
     """
     first = tags.get(RANGE_START_TAG) or tags.get(PARTITION_TAG, "")
@@ -114,9 +115,9 @@ def range_of(tags: Mapping[str, str]) -> tuple[str, str]:
 
 
 def keys_of_range(first: str, last: str, dimensions: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The partitions from ``first`` to ``last``, each as its keys by dimension, where ``dimensions`` has all keys of
-    each: every combination of what lies between the two in one dimension and in the other. None where one of their keys
-    was deleted, and where they have other dimensions."""
+    """Returns the partitions from ``first`` to ``last``, each as its keys by dimension. ``dimensions`` has all keys of
+    each dimension. The result has every combination of the keys between the two ends in each dimension. It is empty if
+    one of the keys was deleted, or if the dimensions differ."""
     firsts, lasts = first.split("|"), last.split("|")
     if not len(firsts) == len(lasts) == len(dimensions):
         return []
@@ -124,7 +125,7 @@ def keys_of_range(first: str, last: str, dimensions: Sequence[Sequence[str]]) ->
 
 
 def between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:
-    """The keys from ``first`` to ``last``; none where one of them was deleted."""
+    """Returns the keys from ``first`` to ``last``; none if one of them was deleted."""
     try:
         return ordered[ordered.index(first) : ordered.index(last) + 1]
     except ValueError:

@@ -1,4 +1,4 @@
-"""How one home stands in a code location: what everything of it is called there, and what was chosen for it."""
+"""The placement of one home in a code location: the names of its items there, and its settings."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ _PART: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A home in a code location.
+    """A home in a code location. Raises ``UserInputError`` for a prefix or group that Dagster does not accept.
 
-    ``prefix`` goes before every name that has to be the only one of its kind: keys of assets have it as parts, all
-    others as words. ``group`` takes the place of the groups. ``alone`` says that the code location, and its instance,
-    are of this home only. ``automation`` says whether sensors and schedules are on from the start. ``targets`` are
-    watched beside those of the home's watch list. ``places`` are its ``home`` and ``source`` where they were chosen,
-    and ``settings`` what was, as texts by their variables. Raises ``UserInputError`` for a prefix or group that Dagster
-    cannot take.
+    ``prefix`` goes before every name that has to be unique: keys of assets have it as parts, all other names as words.
+    ``group`` replaces the groups. ``alone``: the code location and its instance belong to this home only.
+    ``automation``: sensors and schedules are on from the start. ``targets`` are watched beside those of the home's
+    watch list. ``places`` are its ``home`` and ``source`` if they were chosen; ``settings`` are the other chosen
+    settings, as texts by variable.
     """
 
     prefix: tuple[str, ...] = ()
@@ -49,19 +48,19 @@ class Placement:
                 )
 
     def of(self, name: str) -> str:
-        """What ``name`` of a job, sensor, schedule, op, pool or partition definition is called here."""
+        """Returns the full name of a job, sensor, schedule, op, pool or partition definition called ``name``."""
         return "_".join((*self.prefix, name))
 
     def group_of(self, name: str) -> str:
-        """The group of assets that is called ``name`` where nothing was chosen."""
+        """Returns the group of assets whose default is ``name``."""
         return self.group or self.of(name)
 
     def key(self, *path: str) -> dg.AssetKey:
-        """The key of an asset."""
+        """Returns the key of an asset."""
         return dg.AssetKey([*self.prefix, *path])
 
     def keys(self, paths: Iterable[Sequence[str]]) -> list[dg.AssetKey]:
-        """The keys of assets, by their paths."""
+        """Returns the keys of assets, by their paths."""
         return [self.key(*path) for path in paths]
 
     @property
@@ -77,23 +76,24 @@ class Placement:
         return self.of(WORKSPACE) if self.prefix else f"cc_pipeline_{WORKSPACE}"
 
     def load_settings(self, **overrides: Any) -> Settings:
-        """The settings of this home; ``overrides`` as for ``settings.load_settings``."""
+        """Returns the settings of this home; ``overrides`` as for ``settings.load_settings``."""
         # what names another home's places is not meant for one that was named here
         env = {name: text for name, text in os.environ.items() if not (self.places.get("home") and name in _OF_A_HOME)}
         return load_settings({**env, **self.settings}, **{**self.places, **overrides})
 
     def workspace(self, context: Any) -> Any:
-        """The open workspace of a run or a tick."""
+        """Returns the open workspace of a run or a tick."""
         return getattr(context.resources, self.resource)
 
     @property
     def crawl(self) -> dg.DynamicPartitionsDefinition:
-        """The crawls of this home."""
+        """The partition definition of the crawls."""
         return dg.DynamicPartitionsDefinition(name=self.of("crawl"))
 
     @property
     def target(self) -> dg.DynamicPartitionsDefinition:
-        """The targets. Keys are opaque slugs; what a slug means is in the ``targets`` table."""
+        """The partition definition of the targets. Keys are opaque slugs; the ``targets`` table has their
+        definitions."""
         return dg.DynamicPartitionsDefinition(name=self.of("target"))
 
     @property
@@ -103,16 +103,16 @@ class Placement:
 
     @property
     def source_file(self) -> dg.DynamicPartitionsDefinition:
-        """Files read whole; the file behind a key is in the ``source_files`` table (``cc-pipeline files add`` adds
-        both)."""
+        """The partition definition of files that are read whole. The ``source_files`` table has the file of each key
+        (``cc-pipeline files add`` adds both)."""
         return dg.DynamicPartitionsDefinition(name=self.of("source_file"))
 
     def crawl_keys(self, instance: dg.DagsterInstance) -> Sequence[str]:
-        """The crawls that are partitions, in Dagster's order."""
+        """Returns the crawls that are partitions, in Dagster's order."""
         return instance.get_dynamic_partitions(self.of("crawl"))
 
     def target_keys(self, instance: dg.DagsterInstance) -> Sequence[str]:
-        """The targets that are partitions, in Dagster's order."""
+        """Returns the targets that are partitions, in Dagster's order."""
         return instance.get_dynamic_partitions(self.of("target"))
 
 

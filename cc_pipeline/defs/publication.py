@@ -1,7 +1,7 @@
-"""Publishing while runs go on and when they end, so that ``cc.duckdb`` is never long behind, whoever launched them.
+"""Publishes while runs go on and when they end, so that ``cc.duckdb`` is never far behind, whoever launched the runs.
 
-A run of the UI publishes by itself, with automation on or off: between two partitions when the last publication is
-older than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless others are still at it.
+A run of the UI publishes by itself, with automation on or off: between two partitions if the last publication is older
+than ``CC_PIPELINE_PUBLISH_EVERY``, and at its end unless other runs go on.
 """
 
 from __future__ import annotations
@@ -36,109 +36,114 @@ _UNNAMED: Final = "INITIAL"
 
 
 class PublishWhileRunning:
-    """The publications of one run, which may have none: they are recorded for ``warehouse``, outside of the run."""
+    """The publications of one run, which may have none. They are recorded for ``warehouse``, outside of the run."""
 
-    def __init__(self, context: StepContext, workspace: Workspace, at: Placement) -> None:
-        self._context, self._workspace, self._at = context, workspace, at
+    def __init__(self, context: StepContext, workspace: Workspace, namespace: Placement) -> None:
+        self._context, self._workspace, self._at = context, workspace, namespace
         self._looked = time.monotonic()
         self._early: Publication | None = None
 
     def between(self) -> None:
-        """Publishes when the last publication is too old. Costs nothing most of the time."""
+        """Publishes if the last publication is too old. Costs nothing most of the time."""
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self._keep_up()
             self._looked = time.monotonic()
 
     def at_end(self, failed: Mapping[str, str]) -> None:
-        """Publishes what the run made, unless other runs go on and the last publication is young. The command line
-        publishes by itself, once for all its runs. ``failed`` are the partitions (keys) that the run could not make,
-        with the reasons."""
+        """Publishes the result of the run, unless other runs go on and the last publication is recent. The command line
+        publishes once for all its runs. ``failed`` has the reasons of the partitions that the run could not make, by
+        key."""
         if not of_a_command(self._context.run):
             # said before looking at others: of runs that end together, the last to say so sees none that goes on
-            own = self._context.run.run_id
-            self._context.instance.add_run_tags(own, {MADE_TAG: own})
+            run_id = self._context.run.run_id
+            self._context.instance.add_run_tags(run_id, {MADE_TAG: run_id})
         self._keep_up(failed)
 
     def _keep_up(self, failed: Mapping[str, str] | None = None) -> None:
-        """At the end of the run its ``failed`` partitions are known."""
+        """Publishes if it is due. ``failed`` is given at the end of the run only."""
         at_end = failed is not None
         if at_end and of_a_command(self._context.run) and self._early is None:
             return
         # what was made stays, however this ends: the next publication shows it
         try:
             with self._workspace.lake.still():
-                found = behind(self._workspace)
-                if found is not None and self._is_due(found, at_end=at_end):
-                    made_of = find_inputs(self._context.instance, self._at)
+                lag = behind(self._workspace)
+                if lag is not None and self._is_due(lag, at_end=at_end):
+                    input_tags = find_inputs(self._context.instance, self._at)
                     self._early = merge_and_publish(self._workspace)
-                    self._record(self._early, made_of, failed)
-                elif found is None and at_end and self._early is not None:
+                    self._record(self._early, input_tags, failed)
+                elif lag is None and at_end and self._early is not None:
                     # it showed partitions that were recorded after it, and would count as older than these
-                    made_of = find_inputs(self._context.instance, self._at)
-                    self._record(self._early, made_of, failed)
+                    input_tags = find_inputs(self._context.instance, self._at)
+                    self._record(self._early, input_tags, failed)
         except CcPipelineError as fault:
             self._context.log.warning(f"cc.duckdb was not published: {fault}")
 
-    def _is_due(self, found: Behind, *, at_end: bool) -> bool:
+    def _is_due(self, lag: Behind, *, at_end: bool) -> bool:
         if at_end and of_a_command(self._context.run):
             return False
-        old = found.longer_than(self._workspace.settings.publish_every)
-        return old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
+        is_old = lag.longer_than(self._workspace.settings.publish_every)
+        return is_old or (at_end and not flight(self._context.instance, self._at, but_made=True).is_any)
 
-    def _record(self, publication: Publication, made_of: Mapping[str, str], failed: Mapping[str, str] | None) -> None:
+    def _record(
+        self, publication: Publication, input_tags: Mapping[str, str], failed: Mapping[str, str] | None
+    ) -> None:
         if failed is None:
             # the checks once a run, since one lists the files of the lake
-            record(self._context.instance, publication, self._at, made_of)
+            record(self._context.instance, publication, self._at, input_tags)
         else:
-            looking = Looking(self._context.instance, self._context.log, self._context.run)
-            record_checked(looking, self._workspace, publication, self._at, made_of, failed)
+            check_context = Looking(self._context.instance, self._context.log, self._context.run)
+            record_checked(check_context, self._workspace, publication, self._at, input_tags, failed)
 
 
 def record_checked(
-    looking: Looking,
+    check_context: Looking,
     workspace: Workspace,
     publication: Publication,
-    at: Placement,
-    made_of: Mapping[str, str],
+    namespace: Placement,
+    input_tags: Mapping[str, str],
     failed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """As :func:`record`, with the checks of ``warehouse``; ``failed`` are the partitions (keys) that the run could not
-    make, with their reasons. A check that breaks takes nothing back."""
-    record(looking.instance, publication, at, made_of)
+    """Records a publication as :func:`record` does, and evaluates the checks of ``warehouse``. ``failed`` has the
+    reasons of the partitions that the run could not make, by key. An error in a check is only logged."""
+    record(check_context.instance, publication, namespace, input_tags)
     try:
-        look_at_publication(looking, workspace, at, failed)
+        look_at_publication(check_context, workspace, namespace, failed)
     except Exception as error:
-        looking.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
+        check_context.log.warning(f"the checks of warehouse were not evaluated: {error!r}")
 
 
-def record(instance: dg.DagsterInstance, publication: Publication, at: Placement, made_of: Mapping[str, str]) -> None:
-    """Notes a publication that no run of ``warehouse`` made. ``made_of`` is what :func:`find_inputs` gave before it was
-    published."""
-    found = publication_metadata(publication)
+def record(
+    instance: dg.DagsterInstance, publication: Publication, namespace: Placement, input_tags: Mapping[str, str]
+) -> None:
+    """Records a publication that no run of ``warehouse`` made. ``input_tags`` are those of :func:`find_inputs`, read
+    before the publication."""
+    metadata = publication_metadata(publication)
     instance.report_runless_asset_event(
-        dg.AssetMaterialization(at.key("warehouse"), metadata=found, tags=dict(made_of))
+        dg.AssetMaterialization(namespace.key("warehouse"), metadata=metadata, tags=dict(input_tags))
     )
 
 
-def find_inputs(instance: dg.DagsterInstance, at: Placement) -> dict[str, str]:
-    """The tags in which Dagster notes what ``warehouse`` was made of, where a run makes it. Without them it takes each
-    input for a new one, and calls the asset unsynced as soon as it is there.
+def find_inputs(instance: dg.DagsterInstance, namespace: Placement) -> dict[str, str]:
+    """Returns the tags in which Dagster stores the inputs of ``warehouse``, as for a run that makes it. Without them
+    Dagster takes each input for a new one, and shows the asset as unsynced from the start.
 
-    What is recorded after this call counts as newer than the publication, so it comes before publishing: others go on
-    meanwhile."""
-    found = {"dagster/code_version": WAREHOUSE_VERSION}
-    for key in (at.key(asset.name) for asset in published_assets()):
+    Call it before publishing: records after this call count as newer than the publication, since other runs go on
+    meanwhile.
+    """
+    tags = {"dagster/code_version": WAREHOUSE_VERSION}
+    for key in (namespace.key(asset.name) for asset in published_assets()):
         newest, asset = instance.fetch_materializations(key, limit=1).records, key.to_user_string()
-        made = newest[0].asset_materialization if newest else None
-        found[f"dagster/input_event_pointer/{asset}"] = str(newest[0].storage_id) if newest else _NONE
-        found[f"dagster/input_data_version/{asset}"] = (
-            (made.tags or {}).get("dagster/data_version", _UNNAMED) if made else _NONE
+        materialization = newest[0].asset_materialization if newest else None
+        tags[f"dagster/input_event_pointer/{asset}"] = str(newest[0].storage_id) if newest else _NONE
+        tags[f"dagster/input_data_version/{asset}"] = (
+            (materialization.tags or {}).get("dagster/data_version", _UNNAMED) if materialization else _NONE
         )
-    return found
+    return tags
 
 
 def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue]:
-    """What the UI shows of a publication."""
+    """Returns the metadata of a publication for the UI."""
     return {
         "path": dg.MetadataValue.path(str(publication.path)),
         "bytes": dg.MetadataValue.int(publication.bytes),
@@ -147,7 +152,7 @@ def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue
     }
 
 
-def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> None:
+def tidy_tables(context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement) -> None:
     """Merges small files, publishes the merged tables, and deletes files that were superseded a week ago or before."""
     report = keep_up(workspace)
     context.add_output_metadata(

@@ -1,5 +1,5 @@
-"""Purging a target as a whole: its keys and records in the instance, its line on the watch list, its rows and bytes;
-and a job that does it from the UI."""
+"""Purges a whole target: its keys and records in the instance, its line on the watch list, its rows and bytes. Also the
+job that does it from the UI."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -33,27 +33,28 @@ def purge_target(
     workspace: Workspace,
     instance: dg.DagsterInstance,
     plan: PurgePlan,
-    at: Placement = OURS,
+    namespace: Placement = OURS,
     *,
     now: bool = False,
     own_run: str = "",
 ) -> PurgeReport:
-    """Purges what ``plan`` says: nobody asks for the target any more, then its rows and bytes go (``stages``).
+    """Purges the target of ``plan``: first it is removed from watch list and keys, then its rows and bytes are deleted
+    (``stages``).
 
-    ``own_run`` is the run that this is called in, if any. Raises ``EnvironmentFault`` where a run has the target, with
-    ``now`` where any run has not ended (nothing was changed then), and when the lake cannot be read or written.
+    ``own_run`` is the run that calls this, if any. Raises ``EnvironmentFault`` if a run has the target, with ``now`` if
+    any run has not ended (nothing was changed then), and when the lake cannot be read or written.
     """
-    keys = ordered_keys(instance, at)
-    _refuse_running(workspace, instance, at, plan.slug, keys, own_run, every=now)
+    keys = ordered_keys(instance, namespace)
+    _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, every=now)
     refuse_fetching(workspace, plan.slug, plan.slices)
-    _forget(workspace, instance, plan, at)
+    _forget(workspace, instance, plan, namespace)
     # a schedule's tick may have asked for it in between; from now on none does
-    _refuse_running(workspace, instance, at, plan.slug, keys, own_run, every=now)
+    _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, every=now)
     return purge(workspace, plan, now=now)
 
 
 def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
-    """Takes away a target that found nothing: key, definition, empty slices. Raises ``EnvironmentFault`` where a run
+    """Removes a target without captures: its key, definition, and empty slices. Raises ``EnvironmentFault`` if a run
     has the target."""
     _refuse_running(workspace, instance, OURS, plan.slug, ordered_keys(instance), "", every=False)
     refuse_fetching(workspace, plan.slug, plan.slices)
@@ -64,85 +65,88 @@ def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: Purg
 def forget_unfound(
     workspace: Workspace, instance: dg.DagsterInstance, slices: Mapping[str, Collection[Slice]]
 ) -> list[str]:
-    """Takes targets away again of which a run found nothing: their keys, definitions and empty ``slices``; gives which
-    those were. Others stay: on the watch list, in a run that has not ended, located elsewhere by anybody, or captures
-    that somebody gave, which are no run's to take away. Raises ``EnvironmentFault`` when the lake cannot be read or
-    written."""
+    """Removes targets of which a run found nothing: their keys, definitions and empty ``slices``; returns them. Targets
+    are kept if they are on the watch list, in an unfinished run, located elsewhere, or have captures that a person
+    listed. Raises ``EnvironmentFault`` when the lake cannot be read or written."""
     keep = {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
     keep |= {slug for slug in slices if is_given(slug) and WHERE_SLUG not in slug}
-    own = {slice_ for some in slices.values() for slice_ in some}
-    for batch in stream_rows(workspace.lake, "lookups", {"target": sorted({one.target for one in own})}, SLICE):
+    run_slices = {slice_ for target_slices in slices.values() for slice_ in target_slices}
+    for batch in stream_rows(
+        workspace.lake, "lookups", {"target": sorted({run_slice.target for run_slice in run_slices})}, SLICE
+    ):
         located = (Slice(row["crawl"], row["target"]) for row in batch.to_pylist())
-        keep |= {one.whole.target for one in located if one not in own}
+        keep |= {located_slice.whole.target for located_slice in located if located_slice not in run_slices}
     keep |= {*unfinished_runs_of(instance, [*slices])}
     keep |= {slug for run in leases_of(workspace.storage, RUNS)[0] for slug in slices if run.is_about([slug])}
-    gone = [slug for slug in slices if slug not in keep]
-    if gone:
-        delete_keys(instance, domains=gone)
-        remove_whole(workspace, {*gone}, [slice_ for slug in gone for slice_ in slices[slug]])
-    return gone
+    removed = [slug for slug in slices if slug not in keep]
+    if removed:
+        delete_keys(instance, domains=removed)
+        remove_whole(workspace, {*removed}, [slice_ for slug in removed for slice_ in slices[slug]])
+    return removed
 
 
-def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, at: Placement) -> None:
+def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, namespace: Placement) -> None:
     settings = workspace.settings
     watch_list.remove(settings.watch_list_path, [plan.slug])
     # what counts while the list cannot be read
     watch_list.read_what_is_right(settings.watch_list_path, settings.watch_list_copy)
-    delete_keys(instance, at, domains=[plan.slug])
+    delete_keys(instance, namespace, domains=[plan.slug])
 
 
 def _refuse_running(
     workspace: Workspace,
     instance: dg.DagsterInstance,
-    at: Placement,
+    namespace: Placement,
     slug: str,
     keys: tuple[Sequence[str], Sequence[str]],
     own_run: str,
     *,
     every: bool,
 ) -> None:
-    end_runs_of_dead_processes(instance, workspace.settings.hosts, at)
-    runs = unfinished_runs_of(instance, [slug], keys, at).get(slug, [])
-    why = f"the target {slug} is in a run that has not ended"
+    end_runs_of_dead_processes(instance, workspace.settings.hosts, namespace)
+    runs = unfinished_runs_of(instance, [slug], keys, namespace).get(slug, [])
+    reason = f"the target {slug} is in a run that has not ended"
     if every:
         every_run = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
-        runs = [run.run_id for run in every_run if owns(at, run)]
-        why = "deleting now takes files from runs that have not ended"
+        runs = [run.run_id for run in every_run if owns(namespace, run)]
+        reason = "deleting now takes files from runs that have not ended"
     runs = [run for run in runs if run != own_run]
-    if not runs and any(domain == slug for _, domain in flight(instance, at).pairs):
+    if not runs and any(domain == slug for _, domain in flight(instance, namespace).pairs):
         raise EnvironmentFault(
             f"a backfill that has not ended is to come to the target {slug}",
             "Wait for its end, or cancel it in the UI; then run this again.",
         )
     if runs:
         raise EnvironmentFault(
-            f"{why}: {', '.join(runs[:3])}{' …' if len(runs) > 3 else ''}",
+            f"{reason}: {', '.join(runs[:3])}{' …' if len(runs) > 3 else ''}",
             "Wait for the end, or stop it in the UI; then run this again.",
         )
 
 
-def purge_one_target(context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: PurgeConfig) -> None:
-    """Says what would go, and the digest of that plan. With ``dry_run`` false and that digest it hides the target, and
-    deletes its rows and bytes a week later. Raises ``UserInputError`` for a digest that is not the plan's as it is now:
-    one call of the UI's interface, which any page might send, deletes nothing."""
-    begun = purges_begun(workspace)
-    known = {*defined(workspace.lake), *begun, *at.target_keys(context.instance)}
-    slug = which_target(config.target, known)
-    refuse_watched(at, slug)
-    written = {**begun, **definitions(workspace.lake, [slug])}
+def purge_one_target(
+    context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement, config: PurgeConfig
+) -> None:
+    """Reports what would be deleted, and the digest of that plan. With ``dry_run`` false and that digest it hides the
+    target, and deletes its rows and bytes a week later. Raises ``UserInputError`` if the digest is not that of the
+    current plan: so one call of the UI's interface, which any page might send, deletes nothing."""
+    unfinished = purges_begun(workspace)
+    known_slugs = {*defined(workspace.lake), *unfinished, *namespace.target_keys(context.instance)}
+    slug = which_target(config.target, known_slugs)
+    refuse_watched(namespace, slug)
+    written = {**unfinished, **definitions(workspace.lake, [slug])}
     plan = plan_purge(workspace, slug, written.get(slug, slug))
-    figures = {f"rows of {table}": count for table, count in plan.rows.items() if count}
-    context.add_output_metadata({"plan": plan.digest, **figures})
+    row_metrics = {f"rows of {table}": count for table, count in plan.rows.items() if count}
+    context.add_output_metadata({"plan": plan.digest, **row_metrics})
     for text in plan.sentences:
         context.log.info(text)
     if config.dry_run:
-        how = f"launch this with dry_run: false and plan: {plan.digest}"
-        context.log.warning(f"nothing was changed; to purge {slug}, {how}")
+        instruction = f"launch this with dry_run: false and plan: {plan.digest}"
+        context.log.warning(f"nothing was changed; to purge {slug}, {instruction}")
         return
     refuse_unseen(workspace.place, [plan], config.plan)
     with logged_progress(context.log):
-        report = purge_target(workspace, context.instance, plan, at, now=config.now, own_run=context.run_id)
-    gone = (
+        report = purge_target(workspace, context.instance, plan, namespace, now=config.now, own_run=context.run_id)
+    deletion_text = (
         "its rows and bytes are deleted" if report.gone_after is None else f"deleted after {report.gone_after:%Y-%m-%d}"
     )
-    context.log.info(f"hidden: {slug}; {gone}")
+    context.log.info(f"hidden: {slug}; {deletion_text}")

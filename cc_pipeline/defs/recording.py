@@ -1,7 +1,7 @@
-"""A step over many partitions records each when it is done, and each fails by itself.
+"""Records each partition of a step when it is done; each partition fails by itself.
 
-Dagster's own way, a result for each asset, records all partitions of the run at its end, with the same figures, and
-none when one fails.
+Dagster's own way is one result for each asset: it records all partitions of the run at its end, with the same metrics,
+and none if one fails.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
 
 
 def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
-    """The keys of the partitions a step is for: those that Dagster planned when it created the run, however that was
+    """Returns the keys of a step's partitions: those that Dagster planned when it created the run, however it was
     launched.
 
-    ``context.partition_keys`` is not asked: in a run of a job's backfill it gives the backfill's first partition.
-    Raises ``UserInputError`` for a run without partitions.
+    ``context.partition_keys`` is not used: in a run of a job's backfill it is the backfill's first partition. Raises
+    ``UserInputError`` for a run without partitions.
     """
     first, last = range_of(context.run.tags)
     if not first:
@@ -49,14 +49,14 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
             "the run names no partition\nChoose some in the UI. The job extract_targets takes any of them, in its "
             "configuration"
         )
-    found = keys_of_range(first, last, _keys_by_dimension(context.instance, context.assets_def.partitions_def))
-    if not found:
+    key_tuples = keys_of_range(first, last, _keys_by_dimension(context.instance, context.assets_def.partitions_def))
+    if not key_tuples:
         raise UserInputError(f"the run is for {first} to {last}, of which a key is no partition any more; choose again")
-    return ["|".join(keys) for keys in found]
+    return ["|".join(keys) for keys in key_tuples]
 
 
 def partition_of_job(context: dg.OpExecutionContext) -> str:
-    """The partition of a run of a job of one op. Raises ``UserInputError`` for a run without one."""
+    """Returns the partition of a run of a job of one op. Raises ``UserInputError`` for a run without one."""
     key = context.run.tags.get(PARTITION_TAG, "")
     if not key:
         raise UserInputError("the run names no partition\nChoose one in the Launchpad")
@@ -64,19 +64,19 @@ def partition_of_job(context: dg.OpExecutionContext) -> str:
 
 
 def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDefinition | None) -> list[Sequence[str]]:
-    """All keys of each dimension of an asset's partitions, in Dagster's order."""
+    """Returns all keys of each dimension of an asset's partitions, in Dagster's order."""
     if isinstance(definition, dg.MultiPartitionsDefinition):
-        each = [dimension.partitions_def for dimension in definition.partitions_defs]
+        dimension_partitions = [dimension.partitions_def for dimension in definition.partitions_defs]
     else:
-        each = [definition] if definition is not None else []
-    return [one.get_partition_keys(dynamic_partitions_store=instance) for one in each]
+        dimension_partitions = [definition] if definition is not None else []
+    return [partitions.get_partition_keys(dynamic_partitions_store=instance) for partitions in dimension_partitions]
 
 
 class PartitionRun:
-    """One step over the partitions ``keys``: what became of each. It has no outputs, since Dagster would record all
-    partitions of the run with each, so nothing that stands behind it runs; its checks are evaluated here.
+    """One step over the partitions ``keys``, and the result of each. It has no outputs, since Dagster would record all
+    partitions of the run with each. So no later step runs, and the checks are evaluated here.
 
-    With ``listed`` a person or a program wrote the keys: those that are no partitions fail by themselves, and ``left``
+    With ``listed``, a person or a program wrote the keys: those that are no partitions fail by themselves, and ``left``
     are the others.
     """
 
@@ -84,7 +84,7 @@ class PartitionRun:
         self,
         context: StepContext,
         workspace: Workspace,
-        at: Placement,
+        namespace: Placement,
         keys: Sequence[str],
         assets: Iterable[str],
         *,
@@ -92,7 +92,7 @@ class PartitionRun:
     ) -> None:
         self._context = context
         self._workspace = workspace
-        self._at = at
+        self._at = namespace
         self._assets = list(assets)
         self._failed: list[FailedPartition] = []
         self._errors: dict[str, Exception] = {}
@@ -107,70 +107,78 @@ class PartitionRun:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Around the work on partitions. Where it ends early, and through no partition's fault (a full disk, a source
-        that is gone, a signal), the run says that only those were tried that had failed by themselves: the others have
-        not failed, and are due again."""
+        """Wraps the work on partitions. If it ends early for a reason that affects all partitions (a full disk, an
+        unavailable source, a signal), the run notes only the partitions that failed by themselves as tried: the others
+        have not failed, and are due again."""
         self.in_hand(())
         try:
             yield
         except BaseException as error:
             if not isinstance(error, Exception) or isinstance(error, EnvironmentFault) or is_nobodys(error):
                 # those that were located only were given with this error
-                own = [key for key, one in self._errors.items() if one is not error and not is_nobodys(one)]
+                failed_keys = [
+                    key
+                    for key, partition_error in self._errors.items()
+                    if partition_error is not error and not is_nobodys(partition_error)
+                ]
                 if throttled_object(error) is not None:
                     # the source refuses all, so also those that met it first
-                    own = [key for key in own if throttled_object(self._errors[key]) is None]
+                    failed_keys = [key for key in failed_keys if throttled_object(self._errors[key]) is None]
                 # what ended the run may keep this from being written too, as a full disk
                 with suppress(Exception):
-                    self._say_tried(own)
+                    self._say_tried(failed_keys)
             if not isinstance(error, CcPipelineError) and disk_is_full(error):
                 raise PlaceFault(f"the disk is full ({str(error).partition(chr(10))[0]})", _FREE_SPACE) from error
             raise
 
     def in_hand(self, keys: Iterable[str]) -> None:
-        """Says that ``keys`` are being tried from now on. Should the process be killed, one of them may be why."""
+        """Notes that ``keys`` are being tried from now on. If the process is killed, one of them may be the cause."""
         self._say_tried([*self._errors, *keys])
 
     def _say_tried(self, keys: Iterable[str]) -> None:
         note_tried(self._context.instance, self._context.run.run_id, keys)
 
-    def done(self, key: str, made: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
-        """The records of a partition: one for each asset that was made."""
-        partition, named = _named(key)
-        for asset, (metadata, version) in made.items():
-            tags = named | ({} if version is None else {"dagster/data_version": version})
+    def done(self, key: str, metadata_by_asset: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
+        """Yields the records of a partition: one for each asset that was made."""
+        partition, partition_tags = _named(key)
+        for asset, (metadata, version) in metadata_by_asset.items():
+            tags = partition_tags | ({} if version is None else {"dagster/data_version": version})
             yield dg.AssetMaterialization(self._at.key(asset), partition=partition, metadata=dict(metadata), tags=tags)
 
     def failed(self, key: str, error: Exception, assets: Iterable[str] | None = None) -> None:
-        """Notes that ``assets`` (default: all of the step) of a partition were not made, and says why on its page."""
-        ours = isinstance(error, CcPipelineError)
+        """Records that ``assets`` (default: all of the step) of a partition were not made, with the reason on its
+        page."""
+        is_own_error = isinstance(error, CcPipelineError)
         self._errors[key] = error
-        self._failed.append(FailedPartition(key, type(error).__name__, str(error) if ours else repr(error)))
-        words = str(error) if ours else "".join(traceback.format_exception(error)).rstrip()
-        self._context.log.error(f"{key} failed: {words}")
-        partition, named = _named(key)
+        self._failed.append(FailedPartition(key, type(error).__name__, str(error) if is_own_error else repr(error)))
+        error_text = str(error) if is_own_error else "".join(traceback.format_exception(error)).rstrip()
+        self._context.log.error(f"{key} failed: {error_text}")
+        partition, partition_tags = _named(key)
         for asset in self._assets if assets is None else assets:
-            why = why_failed(self._failed[-1].reason, self._context.run.run_id)
-            observed = dg.AssetObservation(self._at.key(asset), partition=partition, metadata=why, tags=named)
+            metadata = why_failed(self._failed[-1].reason, self._context.run.run_id)
+            observed = dg.AssetObservation(
+                self._at.key(asset), partition=partition, metadata=metadata, tags=partition_tags
+            )
             self._context.log_event(observed)
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why partitions failed until now, the first line of each, by their keys."""
-        return {one.partition: one.reason.partition("\n")[0] for one in self._failed}
+        """The first line of the reason of each failed partition so far, by key."""
+        return {failure.partition: failure.reason.partition("\n")[0] for failure in self._failed}
 
     def end(self) -> Iterator[dg.AssetCheckEvaluation]:
-        """Evaluates the checks of what was made. Raises ``dg.Failure`` with the list where partitions failed."""
+        """Evaluates the checks of the made partitions. Raises ``dg.Failure`` with the list of failed partitions, if
+        any."""
         failed = self.reasons
-        made = [key for key in self._asked if key not in failed]
-        yield from look_at_made(self._context, self._workspace, self._at, self._assets, made, failed)
+        made_keys = [key for key in self._asked if key not in failed]
+        yield from look_at_made(self._context, self._workspace, self._at, self._assets, made_keys, failed)
         if self._failed:
             raise dg.Failure(
                 said(self._failed, len(self._asked)),
                 {
                     "partitions failed": len(self._failed),
                     FAILED: failed_partitions_table(
-                        replace(one, reason=one.reason[:_REASON]) for one in self._failed[:_KEPT]
+                        replace(failure, reason=failure.reason[:_REASON]) for failure in self._failed[:_KEPT]
                     ),
                 },
             )
@@ -183,49 +191,59 @@ class PartitionRun:
             if crawl in crawls and domain in domains:
                 continue
             self.left.remove(key)
-            what = f"{crawl!r} is no crawl" if crawl not in crawls else f"{domain!r} is no target"
+            problem = f"{crawl!r} is no crawl" if crawl not in crawls else f"{domain!r} is no target"
             advice = "cc-pipeline crawls lists crawls" if crawl not in crawls else "add it with cc-pipeline targets add"
-            self.failed(key, UserInputError(f"{what} that this home knows as a partition; {advice}"), ())
+            self.failed(key, UserInputError(f"{problem} that this home knows as a partition; {advice}"), ())
 
 
 def _refuse_assets_behind(context: dg.AssetExecutionContext) -> None:
-    """Raises ``UserInputError`` where the run has assets that are made of this step's: Dagster would skip them, and the
-    run would end green."""
-    behind = sorted(key.to_user_string() for key in assets_behind(context))
-    if behind:
+    """Raises ``UserInputError`` if the run has assets that depend on this step's: Dagster would skip them, and the run
+    would end green."""
+    dependents = sorted(key.to_user_string() for key in assets_behind(context))
+    if dependents:
         raise UserInputError(
-            f"the run also has {', '.join(behind)}, which would be skipped\nLaunch them apart, when this step is done"
+            f"the run also has {', '.join(dependents)}, which would be skipped\n"
+            "Launch them apart, when this step is done"
         )
 
 
-def said(failed: Sequence[FailedPartition], asked: int) -> str:
-    """What failed, for a person: the words of a single error as they are, else those of the first few by partition."""
-    if len(failed) == 1 and asked == 1:
+def said(failed: Sequence[FailedPartition], total: int) -> str:
+    """Describes failed partitions for a person: the message of a single error, else the messages of the first few by
+    partition."""
+    if len(failed) == 1 and total == 1:
         return failed[0].reason
-    whats = [one.reason.partition("\n") for one in failed]
-    named = "; ".join(f"{one.partition}: {what}" for one, (what, _, _) in zip(failed[:_NAMED], whats, strict=False))
-    more = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
-    advices = {text: one.partition for one, (_, _, text) in zip(failed[:_NAMED], whats, strict=False) if text}
-    advice = "\n".join(advices if len(advices) == 1 else [f"{one}: {text}" for text, one in advices.items()])
-    others = ", the others are done" if len(failed) < asked else ""
-    text = f"{len(failed):,} of {asked:,} partitions failed{others}. {named}{more}"
+    reason_parts = [failure.reason.partition("\n") for failure in failed]
+    examples = "; ".join(
+        f"{failure.partition}: {problem}"
+        for failure, (problem, _, _) in zip(failed[:_NAMED], reason_parts, strict=False)
+    )
+    remainder = f"; and {len(failed) - _NAMED:,} more" if len(failed) > _NAMED else ""
+    advices = {
+        text: failure.partition for failure, (_, _, text) in zip(failed[:_NAMED], reason_parts, strict=False) if text
+    }
+    advice = "\n".join(
+        advices if len(advices) == 1 else [f"{partition}: {text}" for text, partition in advices.items()]
+    )
+    success_text = ", the others are done" if len(failed) < total else ""
+    text = f"{len(failed):,} of {total:,} partitions failed{success_text}. {examples}{remainder}"
     return f"{text}\n{advice}" if advice else text
 
 
 def _named(key: str) -> tuple[str, dict[str, str]]:
-    """A partition as an event names it, and the tags with which Dagster reads a key of several dimensions back."""
-    crawl, found, domain = key.partition("|")
-    if not found:
+    """Returns a partition as it is named in events, and the tags from which Dagster reads a key of several
+    dimensions."""
+    crawl, separator, domain = key.partition("|")
+    if not separator:
         return key, {}
-    named = {"dagster/partition/crawl": crawl, "dagster/partition/target": domain}
-    return dg.MultiPartitionKey({"crawl": crawl, "target": domain}), named
+    tags = {"dagster/partition/crawl": crawl, "dagster/partition/target": domain}
+    return dg.MultiPartitionKey({"crawl": crawl, "target": domain}), tags
 
 
 def why_failed(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
-    """What a person reads on the page of a partition that failed, until it is made."""
-    what, _, advice = reason[:_REASON].partition("\n")
+    """Returns the metadata for the page of a partition that failed; it is shown until the partition is made."""
+    problem, _, advice = reason[:_REASON].partition("\n")
     return {
-        "failed because": dg.MetadataValue.text(what),
+        "failed because": dg.MetadataValue.text(problem),
         "what to do": dg.MetadataValue.text(advice or _MEND),
         "run": dg.MetadataValue.dagster_run(run_id),
     }

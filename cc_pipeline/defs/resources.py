@@ -1,4 +1,4 @@
-"""The one resource: the open workspace that all stages of a run work with."""
+"""The one resource: the open workspace of all stages of a run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,31 +22,30 @@ from cc_pipeline.workspace.workspace import Workspace, open_workspace
 _AUTOMATION = frozenset({"dagster/schedule_name", "dagster/sensor_name"})
 
 
-def workspace_of_run(context: dg.InitResourceContext, at: Placement) -> Iterator[Workspace]:
-    """The workspace of a run (or a tick) that the UI's processes start, closed after it.
+def workspace_of_run(context: dg.InitResourceContext, namespace: Placement) -> Iterator[Workspace]:
+    """Yields the workspace of a run (or a tick) that the UI's processes start, and closes it afterwards.
 
-    Empty fields, and all other settings, are those that were chosen for the home, else read from ``CC_PIPELINE_*``
-    variables; an empty engine is that of the run's tag ``cc_pipeline/engine``, which a backfill can have too. The
-    command line opens its own workspace instead and lends it to its runs (``launch.Launcher``). Raises
-    ``UserInputError`` for settings that cannot be used, for a source with credentials in it, and where more hosts share
-    the instance than the settings say.
+    Empty fields, and all other settings, are those of the home, else of ``CC_PIPELINE_*`` variables. An empty engine is
+    that of the run's tag ``cc_pipeline/engine``, which a backfill can have too. The command line opens its own
+    workspace instead and passes it to its runs (``launch.Launcher``). Raises ``UserInputError`` for invalid settings,
+    for a source with credentials in it, and if more hosts share the instance than the settings say.
     """
-    given, run = context.resource_config, context.run
+    run_config, run = context.resource_config, context.run
     # elsewhere each step may be a process of its own, and Dagster's files are not ours
-    if run is not None and at.alone and context.instance is not None:
+    if run is not None and namespace.alone and context.instance is not None:
         keep_open(Path(context.instance.root_directory))
         note_worker(context.instance, run.run_id)
         if made_by(run):
             # settings that cannot be used are no partition's fault
             note_tried(context.instance, run.run_id, ())
-    if any(holds_access(place) for place in split_places(given["source"])):
+    if any(holds_access(place) for place in split_places(run_config["source"])):
         # Dagster stores the configuration of each run, so that a secret in it would stay
         raise UserInputError(
             "the run's configuration has credentials in its source; take them out, and set "
             "CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the host in ~/.netrc"
         )
-    asked = given | {"engine": given["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None)}
-    settings = at.load_settings(**{name: value for name, value in asked.items() if value})
+    overrides = run_config | {"engine": run_config["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None)}
+    settings = namespace.load_settings(**{name: value for name, value in overrides.items() if value})
     refuse_alone(context.instance, settings.hosts)
     settings = replace(settings, wait=patience(settings, run))
     with open_workspace(settings) as workspace:
@@ -54,8 +53,8 @@ def workspace_of_run(context: dg.InitResourceContext, at: Placement) -> Iterator
 
 
 def patience(settings: Settings, run: dg.DagsterRun | None) -> float | None:
-    """Seconds that a source that refuses is waited for: not in a tick, and no longer than by default in what automation
-    started, which comes back."""
+    """Returns the seconds to wait for a source that refuses: none in a tick, and at most the default in runs that
+    automation started, since automation comes back."""
     if run is None:
         return 0.0
     if settings.wait is not None and run.tags.keys() & _AUTOMATION:

@@ -1,4 +1,4 @@
-"""Why a run failed, read from the failure events of its steps."""
+"""Reads why a run failed from the failure events of its steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAILED: Final = "failed partitions"
 
 @dataclass(frozen=True, slots=True)
 class FailedPartition:
-    """A partition that failed: its key, the class of the error, and its words."""
+    """A partition that failed: its key, the class of the error, and its message."""
 
     partition: str
     error_class: str
@@ -32,10 +32,11 @@ class FailedPartition:
 
 @dataclass(frozen=True, slots=True)
 class RunFailure:
-    """``reason`` is the message of the error that a step raised. The name of a class that is not ours stands in front.
+    """The failure of a run. ``reason`` is the message of the error that a step raised, preceded by the name of a class
+    that is not ours.
 
-    ``error_class`` is the name of that error's class, ``None`` where no step failed. ``partitions`` are those that
-    failed by themselves, while all others of the run were made; ``error_class`` is then the gravest of theirs.
+    ``error_class`` is the name of that error's class, ``None`` if no step failed. ``partitions`` are those that failed
+    by themselves, while all others of the run were made; ``error_class`` is then the gravest of theirs.
     """
 
     reason: str
@@ -44,7 +45,7 @@ class RunFailure:
 
 
 def describe_failure(events: Iterable[dg.DagsterEvent]) -> RunFailure:
-    """The failure of a run, from its step failure events in their order; the first that has a reason counts."""
+    """Returns the failure of a run, from its step failure events in their order; the first with a reason counts."""
     for event in events:
         user_failure = event.step_failure_data.user_failure_data
         if user_failure is not None and (partitions := failed_in(user_failure.metadata)):
@@ -70,47 +71,50 @@ def database_trouble() -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        what, _, advice = _NOT_RECORDED.partition("\n")
+        problem, _, advice = _NOT_RECORDED.partition("\n")
         if disk_is_full(error):
-            raise PlaceFault(f"{what}, since the disk is full", advice) from error
-        raise EnvironmentFault(what, advice) from error
+            raise PlaceFault(f"{problem}, since the disk is full", advice) from error
+        raise EnvironmentFault(problem, advice) from error
 
 
 def failed_in(metadata: Mapping[str, object]) -> list[FailedPartition]:
-    """The partitions that the metadata of a step's ``dg.Failure`` names; none for another failure."""
+    """Returns the partitions in the metadata of a step's ``dg.Failure``; none for another failure."""
     value = metadata.get(FAILED)
     rows = value.records if isinstance(value, dg.TableMetadataValue) else ()
     return [FailedPartition(**{name: str(cell) for name, cell in row.data.items()}) for row in rows]
 
 
 def failed_partitions_table(failed: Iterable[FailedPartition]) -> dg.MetadataValue:
-    """The metadata that :func:`failed_in` reads, as a person reads it too."""
+    """Returns the metadata that :func:`failed_in` reads, and that a person reads in the UI."""
     names = [field.name for field in fields(FailedPartition)]
-    return as_table(names, ([getattr(one, name) for name in names] for one in failed))
+    return as_table(names, ([getattr(failure, name) for name in names] for failure in failed))
 
 
 def reasons_in(instance: dg.DagsterInstance, run_id: str) -> dict[str, str]:
-    """Why partitions failed in a run, by their keys, the first line of each; ``""`` is why the run itself failed."""
+    """Returns the first line of why partitions failed in a run, by key; ``""`` has the reason of the run itself."""
     entries = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
     if not events:
         return {}
     failure = describe_failure(events)
-    reasons = {one.partition: one.reason for one in failure.partitions} | {"": failure.reason}
+    reasons = {partition.partition: partition.reason for partition in failure.partitions} | {"": failure.reason}
     return {key: reason.partition("\n")[0] for key, reason in reasons.items()}
 
 
 def gravest_class(partitions: Sequence[FailedPartition]) -> str:
-    """The class name of the gravest error of ``partitions`` (one at least): what the source lacks is the least grave,
-    and what it lacks for good is graver than what may still come."""
+    """Returns the class name of the gravest error of ``partitions`` (one at least). Missing data of the source is the
+    least grave; data that is lost for good is graver than data that may still come."""
     for partition in partitions:
         if not is_named(partition.error_class, Incomplete):
             return partition.error_class
-    return next((one.error_class for one in partitions if one.error_class != Incomplete.__name__), Incomplete.__name__)
+    return next(
+        (failure.error_class for failure in partitions if failure.error_class != Incomplete.__name__),
+        Incomplete.__name__,
+    )
 
 
 def read_message(logged: str, error_class: str | None) -> str:
-    """The message of an error in the event log. The name of a class that is not ours stands in front of it.
+    """Returns the message of an error in the event log, preceded by the name of a class that is not ours.
 
     ``logged`` is the line that Python prints for an error: its module and class, a colon, its message.
     """

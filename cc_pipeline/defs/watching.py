@@ -1,4 +1,4 @@
-"""How runs are started, and how Dagster's monitoring learns that the process of one is gone."""
+"""Starts runs, and tells Dagster's monitoring when the process of a run is dead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GIVEN_UP: Final = 600.0
 
 class WatchingRunLauncher(dg.DefaultRunLauncher):
     """Starts each run as a process of the code server, as Dagster's own launcher does, and tells the daemon's run
-    monitoring whether that process lives: a killed host, or a killed server, ends no run of Dagster's own launcher.
+    monitoring whether that process lives. With Dagster's own launcher a killed host or server ends no run.
 
     ``dagster.yaml`` names it (``run_launcher``).
     """
@@ -35,7 +35,7 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> WatchingRunLauncher:
-        """The launcher that an empty configuration means."""
+        """Returns the launcher of an empty configuration."""
         return cls(inst_data)
 
     @property
@@ -44,13 +44,13 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
-        """Whether a run that has started has a process: its own counts, not the server that started it. The daemon
-        marks a run as failed, and tries it again, that surely has none."""
-        found = lives(self._instance, run, self.host_count)
-        told = not found and self._can_be_tried_again(run)
-        if found or told:
+        """Returns whether a started run has a process: its own counts, not the server that started it. The daemon marks
+        a run without a process as failed, and retries it."""
+        is_alive = lives(self._instance, run, self.host_count)
+        is_lost = not is_alive and self._can_be_tried_again(run)
+        if is_alive or is_lost:
             self._since.pop(run.run_id, None)
-        return health(found=not told)
+        return health(found=not is_lost)
 
     def _can_be_tried_again(self, run: dg.DagsterRun) -> bool:
         server, now = self._keeper(run), time.monotonic()
@@ -63,5 +63,5 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
         return now - self._since.setdefault(server, now) >= _SETTLED
 
     def _keeper(self, run: dg.DagsterRun) -> Server | None:
-        """The code server that the daemon asks before it tries a run again."""
+        """Returns the code server that the daemon asks before it retries a run."""
         return server_of(run)

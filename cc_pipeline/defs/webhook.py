@@ -1,4 +1,4 @@
-"""What a webhook is told: one document of JSON, posted once."""
+"""The webhook: one JSON document, posted once."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ _PATIENCE: Final = 10.0
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The address is the person's own choice; no other place gets what is told."""
+    """Follows no redirect: the person chose the address, and no other receives the document."""
 
     def redirect_request(
         self,
@@ -29,25 +29,26 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def tell(address: str, what: Mapping[str, object]) -> str | None:
-    """Posts ``what`` as JSON to ``address``; nothing without one. Gives why it was not taken, without the address,
-    which may hold a secret of its own. Raises nothing, asks once, and waits for ``_PATIENCE`` at most.
-    """
+def tell(address: str, event: Mapping[str, object]) -> str | None:
+    """Posts ``event`` as JSON to ``address``; does nothing if it is empty. Returns why it was not accepted, without the
+    address, which may contain a secret. Raises nothing, tries once, and waits for at most ``_PATIENCE``."""
     if not address:
         return None
-    said: list[str | None] = []
+    problems: list[str | None] = []
     # the patience of a connection begins anew with every byte, and there is none for finding a host's address
-    asking = threading.Thread(target=lambda: said.append(_ask(address, what)), name="cc-pipeline-webhook", daemon=True)
-    asking.start()
-    asking.join(_PATIENCE)
-    return said[0] if said else f"{host_of(address)} did not answer in {_PATIENCE:g} seconds"
+    thread = threading.Thread(
+        target=lambda: problems.append(_ask(address, event)), name="cc-pipeline-webhook", daemon=True
+    )
+    thread.start()
+    thread.join(_PATIENCE)
+    return problems[0] if problems else f"{host_of(address)} did not answer in {_PATIENCE:g} seconds"
 
 
-def _ask(address: str, what: Mapping[str, object]) -> str | None:
+def _ask(address: str, event: Mapping[str, object]) -> str | None:
     host = host_of(address)
     try:
         request = urllib.request.Request(
-            address, json.dumps(what).encode(), {"Content-Type": "application/json"}, method="POST"
+            address, json.dumps(event).encode(), {"Content-Type": "application/json"}, method="POST"
         )
         with urllib.request.build_opener(_NoRedirects).open(request, timeout=_PATIENCE):
             return None

@@ -1,8 +1,8 @@
-"""Dagster's webserver, which obeys no page but its own: the program of ``cc-pipeline ui`` and of a team.
+"""Dagster's webserver with a guard: the program of ``cc-pipeline ui``, also for a team.
 
-Dagster's own looks at neither Host nor Origin, runs mutations that come by GET or as a form, and asks for no password.
-So any page that is open in an operator's browser could launch runs, and read everything by a name of its own that
-resolves to this machine. The guard here refuses such requests before Dagster sees them.
+Dagster's own webserver checks neither Host nor Origin, runs mutations that come by GET or as a form, and asks for no
+password. So any page that is open in an operator's browser could launch runs, and could read everything through a host
+name of its own that resolves to this machine. The guard refuses such requests before Dagster sees them.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _REFUSED: Final = 1008
 
 
 class Authority(NamedTuple):
-    """A host, in lower case, and a port, ``None`` where none is said."""
+    """A host, in lower case, and a port, ``None`` if there is none."""
 
     host: str
     port: int | None
 
 
 def read_authority(text: str) -> Authority | None:
-    """Host and port out of ``example.org``, ``example.org:3000`` or ``[::1]:3000``; ``None`` for anything else."""
+    """Parses host and port of ``example.org``, ``example.org:3000`` or ``[::1]:3000``; ``None`` for anything else."""
     if not text.isascii() or any(character in text for character in "/?#@\\,") or text != "".join(text.split()):
         return None
     try:
@@ -51,15 +51,15 @@ def read_authority(text: str) -> Authority | None:
 
 
 def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | None:
-    """Why a request is not for us to obey; ``None`` for one that is. ``hosts`` are those that the settings allow."""
+    """Returns why a request is refused; ``None`` for an allowed one. ``hosts`` are those of the settings."""
     headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    named = headers.get("host", [])
-    host = read_authority(named[0]) if len(named) == 1 else None
+    host_headers = headers.get("host", [])
+    host = read_authority(host_headers[0]) if len(host_headers) == 1 else None
     if host is None or not _is_own(host, scope.get("server"), hosts):
-        asked = ", ".join(named) or "no host"
-        return f"{asked} is not a name of this server; if you reach it by that name, add it to CC_PIPELINE_UI_HOSTS"
+        host_text = ", ".join(host_headers) or "no host"
+        return f"{host_text} is not a name of this server; if you reach it by that name, add it to CC_PIPELINE_UI_HOSTS"
     if not all(_is_of(origin, host, hosts) for origin in headers.get("origin", [])):
         return "the request comes from a page of another site"
     method = str(scope.get("method", "WEBSOCKET"))
@@ -73,8 +73,10 @@ def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | Non
 
 
 def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Authority]) -> bool:
-    """Whether a request is addressed to this machine itself, or to a name of the settings."""
-    if host.host in _LOOPBACK or any(one.host == host.host and one.port in (None, host.port) for one in hosts):
+    """Whether a request is addressed to this machine itself, or to a host of the settings."""
+    if host.host in _LOOPBACK or any(
+        allowed_host.host == host.host and allowed_host.port in (None, host.port) for allowed_host in hosts
+    ):
         return True
     try:
         # an address is no name that somebody else could let point here
@@ -84,32 +86,36 @@ def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Aut
 
 
 def _is_of(origin: str, host: Authority, hosts: Collection[Authority]) -> bool:
-    """Whether an origin is the page that this server gave out itself, or one at a name of the settings."""
-    scheme, _, rest = origin.partition("://")
-    found, usual = read_authority(rest), _DEFAULT_PORTS.get(scheme)
-    if found is None or usual is None:
+    """Whether an origin is a page of this server, or one at a host of the settings."""
+    scheme, _, authority_text = origin.partition("://")
+    origin_host, usual = read_authority(authority_text), _DEFAULT_PORTS.get(scheme)
+    if origin_host is None or usual is None:
         return False
-    port = found.port or usual
-    own = [host, *hosts]
-    return any(found.host == one.host and port == (one.port or usual) for one in own)
+    port = origin_host.port or usual
+    allowed_hosts = [host, *hosts]
+    return any(
+        origin_host.host == allowed_host.host and port == (allowed_host.port or usual) for allowed_host in allowed_hosts
+    )
 
 
 def _is_link(method: str, headers: Mapping[str, list[str]]) -> bool:
-    """Whether somebody followed a link: the page opens in a window of its own, which the other site cannot read."""
-    mode, into = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
-    return method in _SAFE and mode == ["navigate"] and into == ["document"] and "origin" not in headers
+    """Whether a person followed a link: the page opens in a window of its own, which the other site cannot read."""
+    mode, destination = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return method in _SAFE and mode == ["navigate"] and destination == ["document"] and "origin" not in headers
 
 
 def _only_asks(query: bytes) -> bool:
-    """Whether all GraphQL in an address are questions."""
+    """Whether all GraphQL operations in an address are queries."""
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name != "query":
             continue
         try:
-            operations = [one for one in parse(value).definitions if isinstance(one, OperationDefinitionNode)]
+            operations = [
+                definition for definition in parse(value).definitions if isinstance(definition, OperationDefinitionNode)
+            ]
         except (GraphQLError, RecursionError):
             return False
-        if any(one.operation is not OperationType.QUERY for one in operations):
+        if any(operation.operation is not OperationType.QUERY for operation in operations):
             return False
     return True
 
@@ -120,7 +126,7 @@ def _is_json(types: Sequence[str]) -> bool:
 
 
 class Guard:
-    """An ASGI application in front of ``app``. Raises ``UserInputError`` for names of hosts that are none."""
+    """An ASGI application in front of ``app``. Raises ``UserInputError`` for invalid host names."""
 
     def __init__(self, app: App, hosts: Collection[str]) -> None:
         read = {host: read_authority(host) for host in hosts}
@@ -134,20 +140,20 @@ class Guard:
         if kind == "lifespan":
             await self._app(scope, receive, send)
             return
-        why = refusal(scope, self._hosts)
-        if why is None:
+        reason = refusal(scope, self._hosts)
+        if reason is None:
             await self._app(scope, receive, _unframed(send))
         elif kind == "http":
             headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
             await send({"type": "http.response.start", "status": 403, "headers": headers})
-            await send({"type": "http.response.body", "body": f"refused: {why}\n".encode()})
+            await send({"type": "http.response.body", "body": f"refused: {reason}\n".encode()})
         else:
             # a server answers 403 to one that is closed before it is accepted
-            await send({"type": "websocket.close", "code": _REFUSED, "reason": why[:100]})
+            await send({"type": "websocket.close", "code": _REFUSED, "reason": reason[:100]})
 
 
 def _unframed(send: Send) -> Send:
-    """Adds to each answer that no other site may show it in a frame, where a person could be made to click."""
+    """Adds a header to each answer that forbids frames on other sites, where a person could be made to click."""
 
     async def with_header(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -158,7 +164,7 @@ def _unframed(send: Send) -> Send:
 
 
 def main() -> None:
-    """``dagster-webserver`` with its own options, behind the guard."""
+    """Runs ``dagster-webserver`` with its own options, behind the guard."""
     hosts = load_settings().ui_hosts
     run_webserver(lambda app: Guard(app, hosts))
 

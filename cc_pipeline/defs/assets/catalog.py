@@ -33,38 +33,40 @@ from cc_pipeline.workspace.workspace import Workspace
 _PICTURE = "key ranges"
 
 
-def index_archives(context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: BuildConfig) -> Yielded:
+def index_archives(
+    context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement, config: BuildConfig
+) -> Yielded:
     """Records ``built_index``: a Parquet file for each archive file. A stopped build goes on where it stopped."""
 
     def build(crawl: str) -> dict[str, Described]:
         report = build_index(workspace, crawl, agreed=config.yes, most=config.most_files or None)
-        about = figures(report.per_target[crawl]) | crawl_links(workspace, crawl)
-        return {"built_index": (row_counts(report.rows) | stage_metadata(report) | about, None)}
+        crawl_metadata = figures(report.per_target[crawl]) | crawl_links(workspace, crawl)
+        return {"built_index": (row_counts(report.rows) | stage_metadata(report) | crawl_metadata, None)}
 
-    yield from _of_one_crawl(context, workspace, at, "built_index", build)
+    yield from _of_one_crawl(context, workspace, namespace, "built_index", build)
 
 
 def _of_one_crawl(
     context: dg.OpExecutionContext,
     workspace: Workspace,
-    at: Placement,
+    namespace: Placement,
     asset: str,
     make: Callable[[str], Mapping[str, Described]],
 ) -> Yielded:
-    """A run of a job of one op for its crawl: records ``asset``, or why it was not made, and evaluates its checks."""
+    """Runs a job of one op for its crawl: records ``asset``, or why it was not made, and evaluates its checks."""
     crawl = partition_of_job(context)
-    run = PartitionRun(context, workspace, at, [crawl], [asset])
+    run = PartitionRun(context, workspace, namespace, [crawl], [asset])
     with logged_progress(context.log):
         try:
-            made = make(crawl)
+            metadata_by_asset = make(crawl)
         except Exception as error:
             run.failed(crawl, error)
             raise
-        yield from run.done(crawl, made)
+        yield from run.done(crawl, metadata_by_asset)
     yield from run.end()
 
 
-def crawls(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
+def crawls(context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement) -> dg.MaterializeResult[None]:
     """One row per crawl in collinfo.json, including the three of the ARC years."""
     report = commit_crawls(workspace)
     # of its rows: the same list is the same version
@@ -75,19 +77,19 @@ def crawls(context: dg.AssetExecutionContext, workspace: Workspace, at: Placemen
 
 
 def index_manifest(
-    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement
 ) -> dg.MaterializeResult[None]:
     """One row per index file that the crawl's path list names; no row for a crawl of the ARC years."""
     reports = {crawl: commit_manifest(workspace, crawl) for crawl in wanted_keys(context)}
-    of_table = workspace.lake.row_count("index_manifest")
+    table_rows = workspace.lake.row_count("index_manifest")
     for crawl, report in reports.items():
-        metadata = row_counts(report.rows, of_table) | stage_metadata(report) | crawl_links(workspace, crawl)
+        metadata = row_counts(report.rows, table_rows) | stage_metadata(report) | crawl_links(workspace, crawl)
         context.add_asset_metadata(metadata, partition_key=crawl)
     return dg.MaterializeResult()
 
 
 def index_footers(
-    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: FootersConfig
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement, config: FootersConfig
 ) -> dg.MaterializeResult[None]:
     """The raw footer of every index file of the wanted subsets (CC_PIPELINE_SUBSETS): fetched once, with one request
     each, and kept in the home."""
@@ -99,48 +101,50 @@ def index_footers(
 
 
 def _key_ranges(context: dg.AssetExecutionContext, table: pa.Table, crawl: str) -> dict[str, dg.MetadataValue]:
-    """The picture of the keys of a crawl's row groups.
+    """Returns the chart of the keys of a crawl's row groups.
 
-    The partition's last picture is shown again when it shows the same: each run harvests its crawls first, and what
-    draws takes half a second to load.
+    The last chart of the partition is shown again if its data is the same: each run harvests its crawls first, and the
+    drawing library takes half a second to load.
     """
-    same = f"![{key_ranges_digest(table, crawl)}]"
-    which = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[crawl])
-    for record in context.instance.fetch_materializations(which, limit=1).records:
-        before = (record.asset_materialization.metadata if record.asset_materialization else {}).get(_PICTURE)
-        if before is not None and str(before.value).startswith(same):
-            return {_PICTURE: before}
-    picture = key_range_picture(table, crawl)
-    return {} if picture is None else {_PICTURE: dg.MetadataValue.md(picture)}
+    chart_prefix = f"![{key_ranges_digest(table, crawl)}]"
+    partition_filter = dg.AssetRecordsFilter(asset_key=context.asset_key, asset_partitions=[crawl])
+    for record in context.instance.fetch_materializations(partition_filter, limit=1).records:
+        previous_chart = (record.asset_materialization.metadata if record.asset_materialization else {}).get(_PICTURE)
+        if previous_chart is not None and str(previous_chart.value).startswith(chart_prefix):
+            return {_PICTURE: previous_chart}
+    chart = key_range_picture(table, crawl)
+    return {} if chart is None else {_PICTURE: dg.MetadataValue.md(chart)}
 
 
-def row_groups(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
+def row_groups(
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement
+) -> dg.MaterializeResult[None]:
     """One row per row group: where it is, how large, and which keys it holds. Replaces the crawl in the catalog.
 
     Fails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything else is in the catalog.
     """
-    wanted = wanted_keys(context)
+    crawl_keys = wanted_keys(context)
     with logged_progress(context.log):
-        reports = commit_row_groups(workspace, wanted)
+        reports = commit_row_groups(workspace, crawl_keys)
     for crawl, report in reports.items():
         table = read_catalog_table(workspace.lake, "row_groups", crawl)
         metadata = row_counts(report.rows) | stage_metadata(report)
         metadata |= figures(coverage_figures(workspace, crawl))
         context.add_asset_metadata(metadata | _key_ranges(context, table, crawl), partition_key=crawl)
-    refused = refused_gaps(workspace, wanted)
+    refused = refused_gaps(workspace, crawl_keys)
     if refused:
         # the failure of one crawl is not that of the others in the run
-        for crawl in sorted(set(wanted) - {gaps.crawl for gaps in refused}):
-            context.log_event(dg.AssetMaterialization(at.key("row_groups"), partition=crawl))
+        for crawl in sorted(set(crawl_keys) - {gaps.crawl for gaps in refused}):
+            context.log_event(dg.AssetMaterialization(namespace.key("row_groups"), partition=crawl))
         # what came of all of them is in the catalog
-        of_index = ("index_manifest", "index_footers", "row_groups")
-        for found in look_at_made(context, workspace, at, of_index, wanted, {}):
-            context.log_event(found)
+        catalog_assets = ("index_manifest", "index_footers", "row_groups")
+        for evaluation in look_at_made(context, workspace, namespace, catalog_assets, crawl_keys, {}):
+            context.log_event(evaluation)
         raise index_incomplete(refused)
     return dg.MaterializeResult()
 
 
-def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
+def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement) -> Yielded:
     """Records ``repaired_statistics``: reads the key column of each row group without key bounds, once."""
 
     def repair(crawl: str) -> dict[str, Described]:
@@ -148,27 +152,27 @@ def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, at: 
         metadata = row_counts(report.rows) | stage_metadata(report)
         return {"repaired_statistics": (metadata | figures(coverage_figures(workspace, crawl)), None)}
 
-    yield from _of_one_crawl(context, workspace, at, "repaired_statistics", repair)
+    yield from _of_one_crawl(context, workspace, namespace, "repaired_statistics", repair)
 
 
-def index_urls(context: dg.OpExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
+def index_urls(context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement) -> Yielded:
     """Records ``url_index``: reads four columns of the crawl's whole columnar index, or all its ARC files."""
 
     def build(crawl: str) -> dict[str, Described]:
         return {"url_index": (_metadata(build_url_index(workspace, crawl)), None)}
 
-    yield from _of_one_crawl(context, workspace, at, "url_index", build)
+    yield from _of_one_crawl(context, workspace, namespace, "url_index", build)
 
 
 def _metadata(report: UrlIndexReport) -> dict[str, dg.MetadataValue]:
-    about = report.about
+    build_note = report.about
     values: dict[str, dg.MetadataValue] = {
-        **row_counts(about.items),
+        **row_counts(build_note.items),
         "path": dg.MetadataValue.path(str(report.folder)),
-        "subsets": dg.MetadataValue.text(", ".join(about.subsets)),
-        "index bytes": dg.MetadataValue.int(about.size),
-        "block bytes": dg.MetadataValue.int(about.block_size),
-        "archive files": dg.MetadataValue.int(about.files),
+        "subsets": dg.MetadataValue.text(", ".join(build_note.subsets)),
+        "index bytes": dg.MetadataValue.int(build_note.size),
+        "block bytes": dg.MetadataValue.int(build_note.block_size),
+        "archive files": dg.MetadataValue.int(build_note.files),
         "captures left out": dg.MetadataValue.int(report.skipped),
         "bytes read": dg.MetadataValue.int(report.bytes),
         "requests": dg.MetadataValue.int(report.requests),

@@ -1,4 +1,4 @@
-"""A target's captures in a crawl, their records, and what the records say."""
+"""A target's captures in a crawl, their records, and the pages in the records."""
 
 import dagster as dg
 
@@ -14,31 +14,33 @@ from cc_pipeline.errors import UserInputError, no_such
 from cc_pipeline.workspace.workspace import Workspace
 
 
-def extract(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: ExtractConfig) -> Yielded:
+def extract(
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement, config: ExtractConfig
+) -> Yielded:
     """Looks targets up in the cheapest index their crawl has, fetches and verifies their records, and parses each once.
 
     Every partition is recorded when it is done, and fails by itself. The four page tables come from one pass: where
     some of them are selected, all are written, and these are recorded.
     """
     workspace.accepted_losses.update(config.accept_losses)
-    selected = {asset_name(at, key) for key in context.selected_asset_keys}
+    selected = {asset_name(namespace, key) for key in context.selected_asset_keys}
     tables = [table for table in EXTRACTED if table in selected]
     keys = wanted_keys(context)
-    define_watched(workspace, at, keys)
-    run = PartitionRun(context, workspace, at, keys, tables)
-    yield from extract_partitions(context, workspace, at, run, tables)
+    define_watched(workspace, namespace, keys)
+    run = PartitionRun(context, workspace, namespace, keys, tables)
+    yield from extract_partitions(context, workspace, namespace, run, tables)
 
 
 def extract_listed(
-    context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: ExtractTargetsConfig
+    context: dg.OpExecutionContext, workspace: Workspace, namespace: Placement, config: ExtractTargetsConfig
 ) -> Yielded:
-    """The same for the partitions that the configuration names."""
+    """Runs :func:`extract` for the partitions in the configuration."""
     for table in config.tables:
         if table not in EXTRACTED:
             raise UserInputError(no_such("table", table, EXTRACTED))
     workspace.accepted_losses.update(config.accept_losses)
     tables = [table for table in EXTRACTED if table in config.tables or not config.tables]
     keys = listed_keys(config.partitions)
-    define_watched(workspace, at, keys)
-    run = PartitionRun(context, workspace, at, keys, tables, listed=True)
-    yield from extract_partitions(context, workspace, at, run, tables)
+    define_watched(workspace, namespace, keys)
+    run = PartitionRun(context, workspace, namespace, keys, tables, listed=True)
+    yield from extract_partitions(context, workspace, namespace, run, tables)

@@ -1,5 +1,5 @@
-"""Pages out of files read whole: 2012 SequenceFiles, WAT and WET; and partitions as SequenceFiles, the way Common Crawl
-published parsed pages in 2012."""
+"""Pages from files that are read whole: 2012 SequenceFiles, WAT and WET. Also exports partitions as SequenceFiles, as
+Common Crawl published parsed pages in 2012."""
 
 from typing import Literal, cast
 
@@ -27,7 +27,7 @@ _WRITTEN = {
 }
 
 
-def read_files(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
+def read_files(context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement) -> Yielded:
     """Reads each file once, from its beginning to its end, into the tables of parsed pages."""
 
     def read(slug: str) -> dict[str, Described]:
@@ -35,25 +35,25 @@ def read_files(context: dg.AssetExecutionContext, workspace: Workspace, at: Plac
         for note in report.notes:
             context.log.warning(note)
         file = registered(workspace, [slug])[slug]
-        about = figures({"file": file.location, "kind": file.kind, "crawl": file.crawl})
-        made: dict[str, Described] = {}
+        file_metadata = figures({"file": file.location, "kind": file.kind, "crawl": file.crawl})
+        metadata_by_asset: dict[str, Described] = {}
         for asset, table in _WRITTEN.items():
-            own = report.per_target[slug]
-            counts = row_counts(int(own[f"rows:{table}"]), workspace.lake.row_count(table))
-            made[asset] = counts | stage_metadata(report) | about, None
-        return made
+            target_metrics = report.per_target[slug]
+            counts = row_counts(int(target_metrics[f"rows:{table}"]), workspace.lake.row_count(table))
+            metadata_by_asset[asset] = counts | stage_metadata(report) | file_metadata, None
+        return metadata_by_asset
 
-    yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), _WRITTEN), read)
+    yield from each_alone(context, PartitionRun(context, workspace, namespace, wanted_keys(context), _WRITTEN), read)
 
 
 _KINDS: dict[str, ExportKind] = {"text_sequencefile": "textData", "metadata_sequencefile": "metadata"}
 
 
 def export_sequencefiles(
-    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: SequenceFileConfig
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement, config: SequenceFileConfig
 ) -> Yielded:
     """Writes records as text and as metadata: both have the same records, in the same order and files."""
-    selected = {asset_name(at, key) for key in context.selected_asset_keys}
+    selected = {asset_name(namespace, key) for key in context.selected_asset_keys}
     assets = [asset for asset in _KINDS if asset in selected]
     options = ExportOptions(
         cast("Compression", config.compression),
@@ -65,14 +65,14 @@ def export_sequencefiles(
     def export(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
         report = export_slices(workspace, crawl, [slug], [_KINDS[asset] for asset in assets], options)
-        own = report.per_target[slug]
-        made: dict[str, Described] = {}
+        target_metrics = report.per_target[slug]
+        metadata_by_asset: dict[str, Described] = {}
         for asset in assets:
             kind = _KINDS[asset]
-            metadata = row_counts(int(own[f"{kind} records"])) | stage_metadata(report)
-            metadata |= figures({name: value for name, value in own.items() if name.startswith(kind)})
-            where = f"{workspace.settings.lake}/{export_prefix(crawl, slug)}{kind}-*"
-            made[asset] = metadata | {"path": dg.MetadataValue.path(where)}, None
-        return made
+            metadata = row_counts(int(target_metrics[f"{kind} records"])) | stage_metadata(report)
+            metadata |= figures({name: value for name, value in target_metrics.items() if name.startswith(kind)})
+            path_pattern = f"{workspace.settings.lake}/{export_prefix(crawl, slug)}{kind}-*"
+            metadata_by_asset[asset] = metadata | {"path": dg.MetadataValue.path(path_pattern)}, None
+        return metadata_by_asset
 
-    yield from each_alone(context, PartitionRun(context, workspace, at, wanted_keys(context), assets), export)
+    yield from each_alone(context, PartitionRun(context, workspace, namespace, wanted_keys(context), assets), export)

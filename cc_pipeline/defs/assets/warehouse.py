@@ -1,4 +1,4 @@
-"""What analysts read: the published DuckDB file."""
+"""The published DuckDB file for analysts."""
 
 import dagster as dg
 
@@ -8,7 +8,9 @@ from cc_pipeline.upkeep.upkeep import merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace
 
 
-def warehouse(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> dg.MaterializeResult[None]:
+def warehouse(
+    context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement
+) -> dg.MaterializeResult[None]:
     """``cc.duckdb``: a view per table over the files of fixed versions. Each capture is there once.
 
     Open the file read-only at any time, also while it is published again.

@@ -1,5 +1,5 @@
-"""The schedules: each is a function, which says what it does in a tick, or a job alone. They ship stopped, as sensors
-do, and are loaded as these are (``sensors.py``)."""
+"""The schedules: each is a function that decides one tick, or a job alone. They ship stopped, as sensors do, and are
+loaded like them (``sensors.py``)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def backfill_missing(
 
 
 def _tick(
-    context: dg.ScheduleEvaluationContext, workspace: Workspace, at: Placement
+    context: dg.ScheduleEvaluationContext, workspace: Workspace, namespace: Placement
 ) -> list[dg.RunRequest] | dg.SkipReason:
     with LOADING:
         from cc_pipeline.automation.outlook import outlook
@@ -95,36 +95,38 @@ def _tick(
 
     instance, settings, now = context.instance, workspace.settings, _now()
     # the daemon does not watch runs of the command line: a killed one would count as going for ever
-    end_runs_of_dead_processes(instance, settings.hosts, at)
-    watched = watched_targets(workspace, at)
+    end_runs_of_dead_processes(instance, settings.hosts, namespace)
+    watched = watched_targets(workspace, namespace)
     # runs go by what is written down, so a set that changed since the sensor's last tick counts from now on
     workspace.register_targets(watched.targets)
-    here = set(at.target_keys(instance))
-    targets = [target for target in watched.targets if target.slug in here]
-    harvested = instance.get_materialized_partitions(at.key("row_groups"))
+    partition_slugs = set(namespace.target_keys(instance))
+    targets = [target for target in watched.targets if target.slug in partition_slugs]
+    harvested = instance.get_materialized_partitions(namespace.key("row_groups"))
     # ids begin with the year, so this is the order of their age, in whatever order they became partitions
-    runnable = sorted(harvested.intersection(at.crawl_keys(instance)), reverse=True)
-    chosen = select_crawls(runnable, settings.crawls)
-    said = [watched.note] if watched.note is not None else []
+    runnable = sorted(harvested.intersection(namespace.crawl_keys(instance)), reverse=True)
+    selected_crawls = select_crawls(runnable, settings.crawls)
+    warnings = [watched.note] if watched.note is not None else []
 
     fetches = workspace.lake.read("fetches", columns=["target", "planned"])
-    under_way = flight(instance, at)
-    failed = left_failed(instance, at, now=now)
-    found = outlook(workspace, runnable, [target.slug for target in targets], now)
-    wanted = _wanted(found, chosen, recorded(instance, "page_metadata", at), failed)
+    in_flight = flight(instance, namespace)
+    failed = left_failed(instance, namespace, now=now)
+    report = outlook(workspace, runnable, [target.slug for target in targets], now)
+    wanted_pairs = _wanted(report, selected_crawls, recorded(instance, "page_metadata", namespace), failed)
     if is_agreed(settings):
-        wanted += sorted(((one.crawl, one.target) for one in found.older), reverse=True)
-    elif found.older:
-        said.append(price_in_words(settings, found.older) + ". Say yes with: cc-pipeline automation reparse --yes")
-    every = [pair for pair in dict.fromkeys(wanted) if pair not in found.waiting]
-    free = [pair for pair in every if pair not in under_way.pairs]
-    pace = pace_of(fetches, ended_runs(instance, at), rate_now(workspace))
-    busy = pace.total(under_way.pairs)
-    failures = {pair: (one.times, one.last) for pair, one in failed.items() if one.times}
-    unreached = {pair: (one.unreached, one.unreached_last) for pair, one in failed.items() if one.unreached_last}
+        wanted_pairs += sorted(((old_slice.crawl, old_slice.target) for old_slice in report.older), reverse=True)
+    elif report.older:
+        warnings.append(price_in_words(settings, report.older) + ". Say yes with: cc-pipeline automation reparse --yes")
+    pairs_to_run = [pair for pair in dict.fromkeys(wanted_pairs) if pair not in report.waiting]
+    startable_pairs = [pair for pair in pairs_to_run if pair not in in_flight.pairs]
+    pace = pace_of(fetches, ended_runs(instance, namespace), rate_now(workspace))
+    busy_seconds = pace.total(in_flight.pairs)
+    failures = {pair: (failure.times, failure.last) for pair, failure in failed.items() if failure.times}
+    unreached = {
+        pair: (failure.unreached, failure.unreached_last) for pair, failure in failed.items() if failure.unreached_last
+    }
     decision = decide_backfill(
-        free,
-        found.due,
+        startable_pairs,
+        report.due,
         failures,
         unreached,
         newest=runnable[0] if runnable else "",
@@ -132,69 +134,74 @@ def _tick(
         seconds=lambda pair: pace.seconds(pair[1]),
         bounds=Bounds(
             settings.backfill_per_tick,
-            settings.backfill_hours * 3600 - busy,
-            _MOST_RUNS - sum(under_way.runs.get(kind, 0) for kind in _PRIORITY),
+            settings.backfill_hours * 3600 - busy_seconds,
+            _MOST_RUNS - sum(in_flight.runs.get(kind, 0) for kind in _PRIORITY),
             settings.partitions_per_run,
         ),
     )
-    said += _left(decision)
+    warnings += _left(decision)
     if decision.runs:
         trouble = trouble_of_source(workspace, decision.runs[0].pairs[0][0])
         if trouble is not None:
-            return dg.SkipReason("; ".join([f"{trouble}; {len(free):,} partitions wait for it", *said]))
-    rest = _rest(decision, pace, len(every) - len(free), busy)
-    for words in said:
-        context.log.warning(words)
+            return dg.SkipReason("; ".join([f"{trouble}; {len(startable_pairs):,} partitions wait for it", *warnings]))
+    summary = _rest(decision, pace, len(pairs_to_run) - len(startable_pairs), busy_seconds)
+    for warning in warnings:
+        context.log.warning(warning)
     if not decision.runs:
-        return dg.SkipReason("; ".join([rest if every else "no partition is missing", *said]))
-    context.log.info(rest)
+        return dg.SkipReason("; ".join([summary if pairs_to_run else "no partition is missing", *warnings]))
+    context.log.info(summary)
     tick = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
-    return [_request(at, tick, run, rest) for run in decision.runs]
+    return [_request(namespace, tick, run, summary) for run in decision.runs]
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _wanted(found: Outlook, chosen: Collection[str], done: Collection[Pair], failed: Collection[Pair]) -> list[Pair]:
-    """What is not recorded in the ``chosen`` crawls, and behind it what is to be made again in any: what is stale or
-    due, and what ``failed`` when it was made anew; each newest crawl first."""
-    missing = [pair for pair in found.pairs if pair[0] in chosen and pair not in done]
-    again = [
-        pair for pair in found.pairs if pair in found.due or pair in failed or (pair in done and pair in found.stale)
+def _wanted(
+    report: Outlook, crawls: Collection[str], recorded: Collection[Pair], failed: Collection[Pair]
+) -> list[Pair]:
+    """Returns the pairs of ``crawls`` that are not recorded, then the pairs of any crawl that have to be made again:
+    those that are stale or due, and those that ``failed`` after they were recorded. Each group has the newest crawl
+    first."""
+    missing = [pair for pair in report.pairs if pair[0] in crawls and pair not in recorded]
+    repeated = [
+        pair
+        for pair in report.pairs
+        if pair in report.due or pair in failed or (pair in recorded and pair in report.stale)
     ]
-    return missing + again
+    return missing + repeated
 
 
-def _request(at: Placement, tick: str, run: AskedRun, rest: str) -> dg.RunRequest:
+def _request(namespace: Placement, tick: str, run: AskedRun, summary: str) -> dg.RunRequest:
     with LOADING:
         from cc_pipeline.defs.declared.collected import listed_ops
 
     keys = [partition_key(*pair) for pair in run.pairs]
-    said = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: rest}
+    tags = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: summary}
     # a tick in whose middle the daemon was killed is made again, and asks for what is left: not under a key of before
     digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
-    asked = config_of(at.of(listed_ops()["extract_targets"]), keys)
-    return dg.RunRequest(run_key=f"{tick}:{digest}", run_config=asked, tags=said)
+    run_config = config_of(namespace.of(listed_ops()["extract_targets"]), keys)
+    return dg.RunRequest(run_key=f"{tick}:{digest}", run_config=run_config, tags=tags)
 
 
-def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy: float) -> str:
-    """What is asked for, what is under way, and how long the rest will take, for a person."""
-    asked = sum(len(run.pairs) for run in decision.runs)
-    words = []
-    if asked:
-        words.append(f"asks for {asked:,} partitions ({spoken(sum(run.seconds for run in decision.runs))})")
+def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy_seconds: float) -> str:
+    """Describes for a person what is started, what is in flight, and how long the rest will take."""
+    pair_count = sum(len(run.pairs) for run in decision.runs)
+    texts = []
+    if pair_count:
+        texts.append(f"asks for {pair_count:,} partitions ({spoken(sum(run.seconds for run in decision.runs))})")
     if in_flight:
-        words.append(f"{in_flight:,} wanted partitions are in flight ({spoken(busy)} with all others)")
+        texts.append(f"{in_flight:,} wanted partitions are in flight ({spoken(busy_seconds)} with all others)")
     if decision.rest:
-        words.append(f"{decision.rest:,} are left for later, {spoken(decision.rest_seconds)} of work")
+        texts.append(f"{decision.rest:,} are left for later, {spoken(decision.rest_seconds)} of work")
     if decision.resting:
-        words.append(f"{len(decision.resting):,} failed and are tried again later")
+        texts.append(f"{len(decision.resting):,} failed and are tried again later")
     if decision.held:
-        words.append(f"{len(decision.held):,} were not tried, since their runs ended early, and are asked for later")
-    if words and not pace.measured:
-        words.append("no run has ended yet, so times are those of the request budget")
-    return "; ".join(words)
+        texts.append(f"{len(decision.held):,} were not tried, since their runs ended early, and are asked for later")
+    if texts and not pace.measured:
+        texts.append("no run has ended yet, so times are those of the request budget")
+    return "; ".join(texts)
 
 
 def _left(decision: BackfillDecision) -> list[str]:
@@ -207,6 +214,6 @@ def _left(decision: BackfillDecision) -> list[str]:
 
 
 def named(pairs: Iterable[Pair]) -> str:
-    """The first few of partitions, for a message."""
+    """Returns the first few partitions as text."""
     keys = [partition_key(*pair) for pair in pairs]
     return ", ".join(keys[:_NAMED]) + (f" and {len(keys) - _NAMED:,} more" if len(keys) > _NAMED else "")

@@ -1,7 +1,7 @@
-"""The sensors: each is a function, which says what it does in a tick. They ship stopped, unless whoever places the home
-has chosen otherwise.
+"""The sensors: each is a function that decides one tick. They ship stopped, unless the person who places the home has
+chosen otherwise.
 
-This module is loaded with the definitions of a home. What is heavy is imported in a tick, one thread at a time.
+This module is loaded with the definitions of a home. Heavy modules are imported in a tick, by one thread at a time.
 """
 
 from __future__ import annotations
@@ -62,21 +62,23 @@ def new_crawls(
         from cc_pipeline.harvesting.crawl_index import is_published
 
     # read once a day
-    listed = workspace.crawl_list
-    named, unsure = _named_crawls(workspace)
-    note = "".join(f"; {one}" for one in (*([listed.note] if listed.note is not None else []), *unsure))
-    current = [crawl.id for crawl in listed.crawls] if listed.origin in ("list", "copy") else []
-    there = [*current, *(crawl for crawl in named if crawl not in current)]
-    silent: list[str] = []
+    crawl_list = workspace.crawl_list
+    configured_crawls, lookup_faults = _named_crawls(workspace)
+    note = "".join(
+        f"; {remark}" for remark in (*([crawl_list.note] if crawl_list.note is not None else []), *lookup_faults)
+    )
+    current = [crawl.id for crawl in crawl_list.crawls] if crawl_list.origin in ("list", "copy") else []
+    listed_crawls = [*current, *(crawl for crawl in configured_crawls if crawl not in current)]
+    source_faults: list[str] = []
 
     def is_runnable(crawl: str) -> bool:
         # one that does not answer is asked for with the next tick
-        if silent:
+        if source_faults:
             return False
         try:
             return is_published(workspace, crawl)
         except CcPipelineError as fault:
-            silent.append(str(fault))
+            source_faults.append(str(fault))
             return False
 
     cursor = json.loads(context.cursor) if context.cursor else {"requested": []}
@@ -85,25 +87,29 @@ def new_crawls(
     registered = set(at.crawl_keys(context.instance))
     domains = len(at.target_keys(context.instance))
     room = room_for_crawls(len(registered), domains)
-    new = [crawl for crawl in there if crawl not in registered]
+    new = [crawl for crawl in listed_crawls if crawl not in registered]
     if len(new) > room:
         # the newest that there is room for
         note += f"; {too_many(len(registered) + len(new), domains)}"
-    left_out = set(new[room:])
+    excess_crawls = set(new[room:])
     decision = decide_crawls(
-        listed=[crawl for crawl in there if crawl not in left_out],
+        listed=[crawl for crawl in listed_crawls if crawl not in excess_crawls],
         registered=registered,
         requested=set(requested),
-        selection=workspace.settings.crawls if current else named,
+        selection=workspace.settings.crawls if current else configured_crawls,
         is_runnable=is_runnable,
         new_keys_per_tick=_NEW_KEYS_PER_TICK,
     )
     if not decision.register and not decision.run:
-        why = f"the source does not answer ({silent[0]}), so these wait" if silent else "not published yet"
-        waiting = f"; {why}: {', '.join(decision.waiting)}" if decision.waiting else ""
-        left = [crawl for crawl in requested if failures.get(crawl, 0) >= _MOST_FAILURES]
-        given_up = f"; failed {_MOST_FAILURES} times, so launch by hand: {', '.join(left)}" if left else ""
-        return dg.SkipReason(f"no new crawl{waiting}{given_up}{note}")
+        reason = (
+            f"the source does not answer ({source_faults[0]}), so these wait" if source_faults else "not published yet"
+        )
+        waiting = f"; {reason}: {', '.join(decision.waiting)}" if decision.waiting else ""
+        abandoned = [crawl for crawl in requested if failures.get(crawl, 0) >= _MOST_FAILURES]
+        abandoned_text = (
+            f"; failed {_MOST_FAILURES} times, so launch by hand: {', '.join(abandoned)}" if abandoned else ""
+        )
+        return dg.SkipReason(f"no new crawl{waiting}{abandoned_text}{note}")
     cursor["requested"] = [*requested, *decision.run]
     return dg.SensorResult(
         dynamic_partitions_requests=[at.crawl.build_add_request(list(decision.register))] if decision.register else [],
@@ -117,21 +123,21 @@ def new_crawls(
 
 
 def _named_crawls(workspace: Workspace) -> tuple[list[str], list[str]]:
-    """The crawls that CC_PIPELINE_CRAWLS names, where there are such, and why that is not sure of the others. The
-    source is asked at most once a day for each that no list has."""
+    """Returns the crawls that CC_PIPELINE_CRAWLS names and the source has, and the errors of the others. For each crawl
+    that no list has, the source is asked at most once a day."""
     with LOADING:
         from cc_pipeline.harvesting.crawls import find_crawl
 
-    named: list[str] = []
-    unsure: list[str] = []
+    crawl_ids: list[str] = []
+    lookup_faults: list[str] = []
     for word in workspace.settings.crawls:
         if word in ("newest", "all"):
             continue
         try:
-            named.append(find_crawl(workspace, word).id)
+            crawl_ids.append(find_crawl(workspace, word).id)
         except CcPipelineError as fault:
-            unsure.append(str(fault))
-    return named, unsure
+            lookup_faults.append(str(fault))
+    return crawl_ids, lookup_faults
 
 
 def _now() -> datetime:
@@ -142,26 +148,30 @@ def _attempt(failures: int) -> str:
     return f":{failures + 1}" if failures else ""
 
 
-def _failures_in_a_row(instance: dg.DagsterInstance, at: Placement, now: datetime) -> tuple[dict[str, int], set[str]]:
-    """How often the harvest of each crawl failed since its last run that did not fail (other crawls are left out), and
-    the crawls among them that are to be tried again ``now``: after six hours, then twelve."""
-    ours = dg.RunsFilter(job_name=at.of("harvest_crawl"), tags={"dagster/sensor_name": at.of("new_crawls")})
+def _failures_in_a_row(
+    instance: dg.DagsterInstance, namespace: Placement, now: datetime
+) -> tuple[dict[str, int], set[str]]:
+    """Counts the failed harvests of each crawl since its last run that did not fail; crawls without failures are left
+    out. Also returns the crawls among them that are to be tried again ``now``: after six hours, then twelve."""
+    sensor_runs = dg.RunsFilter(
+        job_name=namespace.of("harvest_crawl"), tags={"dagster/sensor_name": namespace.of("new_crawls")}
+    )
     failures: dict[str, int] = {}
-    settled: set[str] = set()
-    last: dict[str, datetime] = {}
-    for record in instance.get_run_records(ours, limit=_RUNS_LOOKED_AT):
+    recovered: set[str] = set()
+    last_failures: dict[str, datetime] = {}
+    for record in instance.get_run_records(sensor_runs, limit=_RUNS_LOOKED_AT):
         crawl = record.dagster_run.tags.get(PARTITION_TAG, "")
         if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
-            settled.add(crawl)
-        elif crawl not in settled:
+            recovered.add(crawl)
+        elif crawl not in recovered:
             failures[crawl] = failures.get(crawl, 0) + 1
-            last.setdefault(crawl, record.create_timestamp)
+            last_failures.setdefault(crawl, record.create_timestamp)
     wait = timedelta(seconds=_SIX_HOURS)
     due = {
         crawl
         for crawl, count in failures.items()
         # ticks are six hours apart and not to the second, so a distance ends a little before the tick it is meant for
-        if count < _MOST_FAILURES and last[crawl] + wait * (2 ** (count - 1) - 0.5) <= now
+        if count < _MOST_FAILURES and last_failures[crawl] + wait * (2 ** (count - 1) - 0.5) <= now
     }
     return failures, due
 
@@ -181,11 +191,11 @@ def watch_list(
         workspace.register_targets(targets)
     except CcPipelineError as fault:
         return dg.SkipReason(f"{fault}{note}")
-    known = set(at.target_keys(context.instance))
-    new = [target.slug for target in targets if target.slug not in known][:_NEW_KEYS_PER_TICK]
+    registered = set(at.target_keys(context.instance))
+    new = [target.slug for target in targets if target.slug not in registered][:_NEW_KEYS_PER_TICK]
     if not new:
         return dg.SkipReason(f"every target of the watch list is a partition already{note}")
-    refused = too_many(len(at.crawl_keys(context.instance)), len(known) + len(new))
+    refused = too_many(len(at.crawl_keys(context.instance)), len(registered) + len(new))
     if refused is not None:
         return dg.SkipReason(f"{refused}{note}")
     if watched.note is not None:
@@ -204,7 +214,7 @@ def path_lists(
     with LOADING:
         from cc_pipeline.harvesting.crawl_index import list_as_it_is
 
-    asked: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
+    requested_digests: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
     # records of a key that was taken away stay
     harvested = context.instance.get_materialized_partitions(at.key("row_groups")).intersection(
         at.crawl_keys(context.instance)
@@ -214,9 +224,9 @@ def path_lists(
         # an index that is built here grows only for a person's yes
         published = [crawl for crawl in harvested if not index_is_built(crawl)]
         for crawl in sorted(published, reverse=True)[:_NEWEST]:
-            listed = list_as_it_is(workspace, crawl)
-            if listed is not None and asked.get(crawl) != listed:
-                changed[crawl] = listed
+            list_digest = list_as_it_is(workspace, crawl)
+            if list_digest is not None and requested_digests.get(crawl) != list_digest:
+                changed[crawl] = list_digest
     except CcPipelineError as fault:
         return dg.SkipReason(str(fault))
     if not changed:
@@ -226,7 +236,9 @@ def path_lists(
             dg.RunRequest(run_key=f"list:{crawl}:{digest[:16]}", partition_key=crawl)
             for crawl, digest in changed.items()
         ],
-        cursor=json.dumps({crawl: asked[crawl] for crawl in sorted(asked)[-_NEWEST:]} | changed),
+        cursor=json.dumps(
+            {crawl: requested_digests[crawl] for crawl in sorted(requested_digests)[-_NEWEST:]} | changed
+        ),
     )
 
 
@@ -244,7 +256,7 @@ def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: P
     failure = describe_failure(context.get_step_failure_events())
     # a run without a failed step was ended from outside: its process was killed, or a person cancelled it
     reason = failure.reason if failure.error_class is not None else context.failure_event.message or ""
-    said = {
+    event = {
         "event": "run failed",
         "job": run.job_name,
         "run_id": run.run_id,
@@ -252,26 +264,26 @@ def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: P
         "partitions": partitions,
         "reason": reason[:_REASON],
         "failed_partitions": [
-            {"partition": one.partition, "reason": one.reason[:_PARTITION_REASON]}
-            for one in failure.partitions[:_NAMED]
+            {"partition": partition_failure.partition, "reason": partition_failure.reason[:_PARTITION_REASON]}
+            for partition_failure in failure.partitions[:_NAMED]
         ],
         "failed_partitions_count": len(failure.partitions),
     }
-    named = f" ({', '.join(partitions)})" if partitions else ""
-    context.log.error(f"run {run.run_id} of {run.job_name}{named} failed: {said['reason']}")
-    _tell(context.log, workspace.settings, said)
+    partitions_text = f" ({', '.join(partitions)})" if partitions else ""
+    context.log.error(f"run {run.run_id} of {run.job_name}{partitions_text} failed: {event['reason']}")
+    _tell(context.log, workspace.settings, event)
 
 
-def partitions_named(run: dg.DagsterRun, at: Placement) -> list[str]:
-    """The first partitions of a run; of a range its two ends."""
+def partitions_named(run: dg.DagsterRun, namespace: Placement) -> list[str]:
+    """Returns the first partitions of a run; for a range its two ends."""
     with LOADING:
         from cc_pipeline.defs.run_notes import listed_partitions
 
-    listed = listed_partitions(run, at)
-    if listed is None:
+    partitions = listed_partitions(run, namespace)
+    if partitions is None:
         return [key for key in dict.fromkeys(range_of(run.tags)) if key]
-    more = [f"{len(listed) - _NAMED:,} more"] if len(listed) > _NAMED else []
-    return listed[:_NAMED] + more
+    remainder = [f"{len(partitions) - _NAMED:,} more"] if len(partitions) > _NAMED else []
+    return partitions[:_NAMED] + remainder
 
 
 @sensor(seconds=300)
@@ -285,21 +297,21 @@ def source_breaker(
     with LOADING:
         from cc_pipeline.automation.source_state import breaker
 
-    stopped = breaker(workspace)
-    before = context.cursor or "closed"
-    if stopped is None:
-        words, now = f"{workspace.settings.source} is asked as usual", "closed"
+    open_breaker = breaker(workspace)
+    previous_state = context.cursor or "closed"
+    if open_breaker is None:
+        words, breaker_state = f"{workspace.settings.source} is asked as usual", "closed"
     else:
         words = (
-            f"{stopped.host} refuses ({stopped.last_refusal}): no request is sent until "
-            f"{stopped.breaker_open_until:%Y-%m-%d %H:%M} UTC. To try at once: "
-            f"cc-pipeline doctor --reset-breaker {stopped.host}"
+            f"{open_breaker.host} refuses ({open_breaker.last_refusal}): no request is sent until "
+            f"{open_breaker.breaker_open_until:%Y-%m-%d %H:%M} UTC. To try at once: "
+            f"cc-pipeline doctor --reset-breaker {open_breaker.host}"
         )
-        now = "open"
-    if now != before:
+        breaker_state = "open"
+    if breaker_state != previous_state:
         context.log.warning(words)
-        _tell(context.log, workspace.settings, {"event": f"circuit breaker {now}", "reason": words})
-    return dg.SensorResult(skip_reason=words, cursor=now)
+        _tell(context.log, workspace.settings, {"event": f"circuit breaker {breaker_state}", "reason": words})
+    return dg.SensorResult(skip_reason=words, cursor=breaker_state)
 
 
 @sensor(seconds=60, job="publish")
@@ -312,10 +324,10 @@ def publication(
         from cc_pipeline.publish.publish import behind, is_being_published
 
     try:
-        found = behind(workspace)
+        lag = behind(workspace)
     except CcPipelineError as fault:
         return dg.SkipReason(str(fault))
-    if found is None:
+    if lag is None:
         return dg.SkipReason("cc.duckdb shows all there is")
     instance, minutes, publish = context.instance, workspace.settings.publish_every, at.of("publish")
     # a command publishes without a run
@@ -323,19 +335,19 @@ def publication(
         dg.RunsFilter(job_name=publish, statuses=list(UNFINISHED)), limit=1
     ):
         return dg.SkipReason("cc.duckdb is being published")
-    if not found.longer_than(minutes) and flight(instance, at).is_any:
+    if not lag.longer_than(minutes) and flight(instance, at).is_any:
         return dg.SkipReason(f"runs go on, and cc.duckdb is not {minutes:g} minutes old")
     # the same state of the tables is asked for again only after it failed, and not for ever
-    state = {STATE_TAG: found.state}
+    state = {STATE_TAG: lag.state}
     failed = instance.get_runs_count(
         dg.RunsFilter(job_name=publish, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])
     )
     if failed >= _MOST_FAILED_PUBLICATIONS:
         return dg.SkipReason(f"publishing failed {failed} times; see why in its runs, then launch {publish} by hand")
-    return dg.RunRequest(run_key=f"{found.state}:{failed}", tags=state)
+    return dg.RunRequest(run_key=f"{lag.state}:{failed}", tags=state)
 
 
-def _tell(log: logging.Logger, settings: Settings, what: Mapping[str, object]) -> None:
-    why = tell(settings.webhook, what)
-    if why is not None:
-        log.warning(f"the webhook was not told: {why}")
+def _tell(log: logging.Logger, settings: Settings, event: Mapping[str, object]) -> None:
+    problem = tell(settings.webhook, event)
+    if problem is not None:
+        log.warning(f"the webhook was not told: {problem}")

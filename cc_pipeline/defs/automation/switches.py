@@ -1,4 +1,4 @@
-"""All sensors and schedules of a home: turned on and off together, and how each of them stands."""
+"""Turns all sensors and schedules of a home on or off together, and reads the state of each."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from cc_pipeline.defs.partitions import LEFT_TAG
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a sensor or schedule stands: ``kind`` says which it is, ``said`` what its last tick said. ``next`` is when it
-    is due; ``None`` while it is off."""
+    """The state of a sensor or schedule (``kind``), with the message of its last tick (``said``). ``next`` is the time
+    of the next tick; ``None`` while it is off."""
 
     name: str
     kind: str
@@ -25,34 +25,36 @@ class Standing:
 
 
 def hands_off() -> list[Instigator]:
-    """All sensors and schedules, by name."""
+    """Returns all sensors and schedules, by name."""
     repository = everything().get_repository_def()
-    every: list[Instigator] = [*repository.sensor_defs, *repository.schedule_defs]
-    return sorted(every, key=lambda one: one.name)
+    automations: list[Instigator] = [*repository.sensor_defs, *repository.schedule_defs]
+    return sorted(automations, key=lambda automation: automation.name)
 
 
 def turn(instance: dg.DagsterInstance, *, on: bool) -> Sequence[str]:
-    """Turns all of them on or off; gives the names of those that were not."""
-    changed = [one for one in hands_off() if is_on(instance, one) != on]
-    for one in changed:
-        switch(instance, one, on=on)
-    return [one.name for one in changed]
+    """Turns all sensors and schedules on or off. Returns the names of those that changed."""
+    changed = [automation for automation in hands_off() if is_on(instance, automation) != on]
+    for automation in changed:
+        switch(instance, automation, on=on)
+    return [automation.name for automation in changed]
 
 
 def standings(instance: dg.DagsterInstance) -> Iterable[Standing]:
-    """How each of them stands now."""
-    for one in hands_off():
-        on, tick = is_on(instance, one), last_tick(instance, one)
+    """Yields the current state of each sensor and schedule."""
+    for automation in hands_off():
+        is_enabled, tick = is_on(instance, automation), last_tick(instance, automation)
         last = datetime.fromtimestamp(tick.at, UTC) if tick is not None else None
-        kind = "sensor" if isinstance(one, dg.SensorDefinition) else "schedule"
-        said = ""
+        kind = "sensor" if isinstance(automation, dg.SensorDefinition) else "schedule"
+        message = ""
         if tick is not None:
-            said = tick.said or _asked(instance, tick.runs) or tick.status.lower()
-        yield Standing(one.name, kind, on, last, said, _next(one, last) if on else None)
+            message = tick.said or _asked(instance, tick.runs) or tick.status.lower()
+        yield Standing(
+            automation.name, kind, is_enabled, last, message, _next(automation, last) if is_enabled else None
+        )
 
 
 def _asked(instance: dg.DagsterInstance, runs: Sequence[str]) -> str:
-    """What a tick asked for: in its own words where it left some with its runs."""
+    """Describes the runs that a tick started, with the summary that the tick wrote into their tags, if it did."""
     if not runs:
         return ""
     run = instance.get_run_by_id(runs[0])
@@ -60,19 +62,19 @@ def _asked(instance: dg.DagsterInstance, runs: Sequence[str]) -> str:
     return f"{len(runs)} runs: {words}" if words else f"{len(runs)} runs"
 
 
-def _next(one: Instigator, last: datetime | None) -> datetime:
+def _next(automation: Instigator, last: datetime | None) -> datetime:
     now = datetime.now(UTC)
-    if isinstance(one, dg.SensorDefinition):
-        interval = timedelta(seconds=one.minimum_interval_seconds or 30)
+    if isinstance(automation, dg.SensorDefinition):
+        interval = timedelta(seconds=automation.minimum_interval_seconds or 30)
         return max(now, last + interval) if last is not None else now
-    return _next_tick(one)
+    return _next_tick(automation)
 
 
-def _next_tick(one: dg.ScheduleDefinition) -> datetime:
-    """When a schedule that is on ticks next."""
+def _next_tick(schedule: dg.ScheduleDefinition) -> datetime:
+    """Returns the time of the next tick of a schedule that is on."""
     now = datetime.now(UTC)
     windows = dg.TimeWindowPartitionsDefinition(
-        start=now, fmt="%Y", cron_schedule=str(one.cron_schedule), timezone=one.execution_timezone
+        start=now, fmt="%Y", cron_schedule=str(schedule.cron_schedule), timezone=schedule.execution_timezone
     )
     window = windows.get_next_partition_window(now, respect_bounds=False)
     assert window is not None  # only bounds end the windows

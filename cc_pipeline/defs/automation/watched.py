@@ -1,4 +1,4 @@
-"""What a home watches: the targets of its list, and those that its code location names."""
+"""The targets that a home watches: those of its list, and those that its code location names."""
 
 from collections.abc import Iterable
 
@@ -10,25 +10,25 @@ from cc_pipeline.lake.target_definitions import definitions
 from cc_pipeline.workspace.workspace import Workspace
 
 
-def watched_targets(workspace: Workspace, at: Placement) -> Watched:
-    """All of them, each once. Raises ``UserInputError`` for one that the code location names and nobody can read."""
-    listed = read_what_is_right(workspace.settings.watch_list_path, workspace.settings.watch_list_copy)
-    found = {one.slug: one for one in (*map(parse_target, at.targets), *listed.targets)}
-    return Watched(tuple(found.values()), listed.note)
+def watched_targets(workspace: Workspace, namespace: Placement) -> Watched:
+    """Returns all watched targets, each once. Raises ``UserInputError`` for an invalid target of the code location."""
+    watch_list = read_what_is_right(workspace.settings.watch_list_path, workspace.settings.watch_list_copy)
+    targets_by_slug = {target.slug: target for target in (*map(parse_target, namespace.targets), *watch_list.targets)}
+    return Watched(tuple(targets_by_slug.values()), watch_list.note)
 
 
-def define_watched(workspace: Workspace, at: Placement, keys: Iterable[str]) -> None:
-    """Writes down what the targets of partitions (``keys``) mean, where only the watch list says it yet: a person may
-    add a key in the UI before the sensor does."""
+def define_watched(workspace: Workspace, namespace: Placement, keys: Iterable[str]) -> None:
+    """Stores the definitions of the targets of partitions (``keys``) that only the watch list has yet: a person may add
+    a key in the UI before the sensor does."""
     slugs = {key.partition("|")[2] for key in keys}
-    unknown = slugs - definitions(workspace.lake, sorted(slugs)).keys()
-    if unknown:
-        watched = watched_targets(workspace, at).targets
-        workspace.register_targets([target for target in watched if target.slug in unknown])
+    undefined = slugs - definitions(workspace.lake, sorted(slugs)).keys()
+    if undefined:
+        watched = watched_targets(workspace, namespace).targets
+        workspace.register_targets([target for target in watched if target.slug in undefined])
 
 
-def refuse_watched(at: Placement, slug: str) -> None:
-    """Raises ``UserInputError`` where the code location names the target: it would be made again by itself."""
-    named = [text for text in at.targets if parse_target(text).slug == slug]
-    if named:
-        raise UserInputError(f"the code location watches {named[0]!r}; take it out of its targets first")
+def refuse_watched(namespace: Placement, slug: str) -> None:
+    """Raises ``UserInputError`` if the code location names the target, since it would be made again."""
+    matching_texts = [text for text in namespace.targets if parse_target(text).slug == slug]
+    if matching_texts:
+        raise UserInputError(f"the code location watches {matching_texts[0]!r}; take it out of its targets first")

@@ -1,1 +1,1 @@
-"""Checks in Dagster: the steps that evaluate them, what they look at, and what the UI shows of a result."""
+"""Checks in Dagster: the steps that evaluate them, their scope, and the display of results in the UI."""

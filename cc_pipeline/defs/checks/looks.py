@@ -1,7 +1,8 @@
-"""How an asset check (``checks/check.py``) looks: at which partitions, what it notes, what of it the UI shows.
+"""Evaluates asset checks (``checks/check.py``): selects the partitions, stores a note, and makes the result for the UI.
 
-A check in a run over partitions looks at these alone. Alone, it looks at what changed since it last did, and at what
-was wrong then; in a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``) at the whole lake.
+In a run over partitions, a check examines these alone. In any other run it examines what changed since its last
+evaluation, and what was wrong then. In a run with the tag ``cc_pipeline/look: everything`` (job ``check_everything``)
+it examines the whole lake.
 """
 
 import logging
@@ -36,7 +37,7 @@ _NOTE = "looked at"
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """Who looks at checks: a step of ``run``, or a command outside of any run (``None``)."""
+    """The evaluator of checks: a step of ``run``, or a command outside of any run (``None``)."""
 
     instance: dg.DagsterInstance
     log: logging.Logger
@@ -44,93 +45,103 @@ class Looking:
 
     @property
     def run_id(self) -> str:
-        """The run's id; empty where there is none."""
+        """The run's id; empty without a run."""
         return "" if self.run is None else self.run.run_id
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """The run's tags; none where there is no run."""
+        """The run's tags; none without a run."""
         return {} if self.run is None else self.run.tags
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What a step over partitions has made (keys of partitions), and what not, with the reason of each."""
+    """The keys of the partitions that a step has made, and the reasons of those that failed, by key."""
 
     made: Collection[str]
     failed: Mapping[str, str]
     _slices: dict[Unit, list[Slice] | None] = field(default_factory=dict)
 
     def slices(self, workspace: Workspace, unit: Unit) -> list[Slice] | None:
-        """The slices of what was made, read once for all checks; ``None`` for a check that is of no partitions."""
+        """Returns the slices of the made partitions, read once for all checks; ``None`` for a check that is not over
+        partitions."""
         if unit not in self._slices:
             self._slices[unit] = _made_slices(workspace, unit, self.made)
         return self._slices[unit]
 
 
 def results(
-    context: dg.AssetCheckExecutionContext, at: Placement, group: Iterable[Check]
+    context: dg.AssetCheckExecutionContext, namespace: Placement, group: Iterable[Check]
 ) -> Iterator[dg.AssetCheckResult]:
-    """The results of those of ``group`` that the run has. Each table is looked at once for all of them."""
+    """Yields the results of the checks in ``group`` that the run has. Each table is read once for all of them."""
     memo: dict[object, dict[object, object]] = {}
-    workspace = at.workspace(context)
-    looking = Looking(context.instance, context.log, context.run)
+    workspace = namespace.workspace(context)
+    check_context = Looking(context.instance, context.log, context.run)
     with workspace.lake.still():
         evaluations = [
-            _evaluation(looking, workspace, at, check, memo)
+            _evaluation(check_context, workspace, namespace, check, memo)
             for check in group
-            if check_key(at, check) in context.selected_asset_check_keys
+            if check_key(namespace, check) in context.selected_asset_check_keys
         ]
-    for found in evaluations:
+    for evaluation in evaluations:
         yield dg.AssetCheckResult(
-            passed=found.passed,
-            check_name=found.check_name,
-            asset_key=found.asset_key,
-            severity=found.severity,
-            description=found.description,
-            metadata=found.metadata,
+            passed=evaluation.passed,
+            check_name=evaluation.check_name,
+            asset_key=evaluation.asset_key,
+            severity=evaluation.severity,
+            description=evaluation.description,
+            metadata=evaluation.metadata,
         )
 
 
 def look_at_made(
     context: StepContext,
     workspace: Workspace,
-    at: Placement,
+    namespace: Placement,
     assets: Iterable[str],
-    made: Collection[str],
+    made_keys: Collection[str],
     failed: Mapping[str, str],
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Evaluates the checks of ``assets`` for a step that has ``made`` some partitions (keys), while others ``failed``
-    (why, by key). Dagster skips the steps of these checks, since the step has no outputs. Only checks that the run has.
-    Each table is looked at once for all of them."""
-    if not made:
+    """Evaluates the checks of ``assets`` that the run has, for a step that made the partitions ``made_keys``.
+
+    ``failed`` has the reasons of the other partitions by their keys. Dagster skips the steps of these checks, since the
+    step has no outputs. Each table is read once for all checks.
+    """
+    if not made_keys:
         return
     selected, memo = context.run.asset_check_selection, dict[object, dict[object, object]]()
     checks = [
-        check for asset in assets for check in checks_of(asset) if selected is None or check_key(at, check) in selected
+        check
+        for asset in assets
+        for check in checks_of(asset)
+        if selected is None or check_key(namespace, check) in selected
     ]
-    part, looking = _Part(made, failed), Looking(context.instance, context.log, context.run)
+    step_outcome, check_context = _Part(made_keys, failed), Looking(context.instance, context.log, context.run)
     with workspace.lake.still():
-        evaluations = [_evaluation(looking, workspace, at, check, memo, part) for check in checks]
+        evaluations = [_evaluation(check_context, workspace, namespace, check, memo, step_outcome) for check in checks]
     yield from evaluations
 
 
-def look_at_publication(looking: Looking, workspace: Workspace, at: Placement, failed: Mapping[str, str]) -> None:
-    """Evaluates the checks of ``warehouse`` for a publication that no run of it made. ``failed`` are the partitions
-    (keys) that failed in the run that publishes, with their reasons."""
-    instance, memo = looking.instance, dict[object, dict[object, object]]()
+def look_at_publication(
+    check_context: Looking, workspace: Workspace, namespace: Placement, failed: Mapping[str, str]
+) -> None:
+    """Evaluates the checks of ``warehouse`` for a publication that no run of it made. ``failed`` has the reasons of the
+    partitions that failed in the publishing run, by key."""
+    instance, memo = check_context.instance, dict[object, dict[object, object]]()
     with workspace.lake.still():
-        evaluations = [_evaluation(looking, workspace, at, check, memo) for check in checks_of("warehouse")]
+        evaluations = [
+            _evaluation(check_context, workspace, namespace, check, memo) for check in checks_of("warehouse")
+        ]
     for evaluation in evaluations:
         instance.report_runless_asset_event(evaluation)
     try:
-        result = left_failed_result(instance, at, looking.run_id, failed)
+        result = left_failed_result(instance, namespace, check_context.run_id, failed)
     except Exception as error:  # as of any other check
-        why = _why_broken(looking, LEFT_FAILED, error)
-        result = dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.ERROR, description=plain(why))
+        reason = _why_broken(check_context, LEFT_FAILED, error)
+        result = dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.ERROR, description=plain(reason))
     instance.report_runless_asset_event(
         dg.AssetCheckEvaluation(
-            at.key("warehouse"),
+            namespace.key("warehouse"),
             LEFT_FAILED,
             result.passed,
             result.metadata,
@@ -140,96 +151,109 @@ def look_at_publication(looking: Looking, workspace: Workspace, at: Placement, f
     )
 
 
-def _why_broken(looking: Looking, check: str, error: Exception) -> str:
-    """What a check that broke says. A run's log has all of the error; a terminal gets one line."""
-    why = str(error) if isinstance(error, CcPipelineError) else repr(error)
-    if looking.run is not None:
-        looking.log.error(f"{check} broke", exc_info=error)
+def _why_broken(check_context: Looking, check: str, error: Exception) -> str:
+    """Logs the error of a check and returns a message for its result. A run's log gets the traceback, a terminal one
+    line."""
+    reason = str(error) if isinstance(error, CcPipelineError) else repr(error)
+    if check_context.run is not None:
+        check_context.log.error(f"{check} broke", exc_info=error)
     else:
-        looking.log.warning(f"the check {check} broke: {'. '.join(why.splitlines())}")
-    return f"this could not be looked at: {why}"
+        check_context.log.warning(f"the check {check} broke: {'. '.join(reason.splitlines())}")
+    return f"this could not be looked at: {reason}"
 
 
 def _evaluation(
-    looking: Looking,
+    check_context: Looking,
     workspace: Workspace,
-    at: Placement,
+    namespace: Placement,
     check: Check,
     memo: dict[object, dict[object, object]],
-    part: _Part | None = None,
+    step_outcome: _Part | None = None,
 ) -> dg.AssetCheckEvaluation:
-    slices, mine, before = None, False, None
+    slices, is_of_run, previous_note = None, False, None
     try:
         if check.watched:
-            before = read_note(last_evaluation(looking.instance, check_key(at, check), _NOTE))
-        slices = _of_run(looking, workspace, at, check.unit) if part is None else part.slices(workspace, check.unit)
-        mine = slices is not None
+            previous_note = read_note(last_evaluation(check_context.instance, check_key(namespace, check), _NOTE))
+        slices = (
+            _of_run(check_context, workspace, namespace, check.unit)
+            if step_outcome is None
+            else step_outcome.slices(workspace, check.unit)
+        )
+        is_of_run = slices is not None
         # of a run's own partitions alone, nothing says that the others were looked at
-        now = {} if mine else versions_of(workspace.lake, check.watched)
-        if not mine and before is not None and looking.tags.get(LOOK_TAG) != EVERYTHING:
-            slices = _changed(workspace, check, before, now)
+        versions = {} if is_of_run else versions_of(workspace.lake, check.watched)
+        if not is_of_run and previous_note is not None and check_context.tags.get(LOOK_TAG) != EVERYTHING:
+            slices = _changed(workspace, check, previous_note, versions)
         shared = memo.setdefault(None if slices is None else tuple(slices), {})
-        scope = Scope(slices, in_run=mine, memo=shared)
+        scope = Scope(slices, in_run=is_of_run, memo=shared)
         if check.verdict is not None:
-            found = check.verdict(workspace, scope)
+            check_result = check.verdict(workspace, scope)
         else:
-            found = none_left_failed(looking.instance, at, looking.run_id, part.failed if part is not None else {})
-        if slices == [] and not mine and found.passed:
-            found = replace(found, message="nothing was committed since this last looked")
-        verdict, note = noted(found, scope, before, now)
+            check_result = none_left_failed(
+                check_context.instance,
+                namespace,
+                check_context.run_id,
+                step_outcome.failed if step_outcome is not None else {},
+            )
+        if slices == [] and not is_of_run and check_result.passed:
+            check_result = replace(check_result, message="nothing was committed since this last looked")
+        verdict, note = noted(check_result, scope, previous_note, versions)
     except Exception as error:  # the run has made its partitions, and a check that breaks does not take that back
-        verdict = CheckResult(check.name, "error", _why_broken(looking, check.name, error))
-        note = before or Note()
+        verdict = CheckResult(check.name, "error", _why_broken(check_context, check.name, error))
+        note = previous_note or Note()
     if slices is None:
-        what, of_these = "everything", ""
+        scope_text, name_suffix = "everything", ""
     else:
-        what = f"{len(slices):,} {check.unit}s, {'of this run' if mine else 'changed'}"
+        scope_text = f"{len(slices):,} {check.unit}s, {'of this run' if is_of_run else 'changed'}"
         # the UI draws a line through all figures of a name, and those of other scopes are no fall
-        of_these = " of this run" if mine else " of what changed"
+        name_suffix = " of this run" if is_of_run else " of what changed"
     return dg.AssetCheckEvaluation(
-        asset_key=at.key(check.asset),
+        asset_key=namespace.key(check.asset),
         check_name=check.name,
         passed=verdict.passed,
         severity=dg.AssetCheckSeverity.ERROR if verdict.severity == "error" else dg.AssetCheckSeverity.WARN,
         description=plain(verdict.message),
         metadata={
-            **{f"{name}{of_these}": value for name, value in verdict.figures.items()},
-            "scope": what,
+            **{f"{name}{name_suffix}": value for name, value in verdict.figures.items()},
+            "scope": scope_text,
             **({_NOTE: note.as_dict()} if check.watched else {}),
         },
     )
 
 
-def _changed(workspace: Workspace, check: Check, before: Note, now: dict[str, int]) -> list[Slice] | None:
-    changed = changed_since(workspace.lake, before, now, check.digests)
+def _changed(workspace: Workspace, check: Check, previous_note: Note, versions: dict[str, int]) -> list[Slice] | None:
+    changed = changed_since(workspace.lake, previous_note, versions, check.digests)
     if changed is UNKNOWN:
         return None
-    wrong = [Slice(*key.split("|", 1)) for key in before.wrong]
-    again = part_slices(workspace, wrong) if check.unit == "partition" else wrong
-    return sorted({*changed, *again})
+    wrong = [Slice(*key.split("|", 1)) for key in previous_note.wrong]
+    wrong_slices = part_slices(workspace, wrong) if check.unit == "partition" else wrong
+    return sorted({*changed, *wrong_slices})
 
 
-def _of_run(looking: Looking, workspace: Workspace, at: Placement, unit: Unit) -> list[Slice] | None:
-    """The slices of the run's partitions; ``None`` for a run without any of this kind."""
-    instance = looking.instance
-    first, last = range_of(looking.tags)
+def _of_run(check_context: Looking, workspace: Workspace, namespace: Placement, unit: Unit) -> list[Slice] | None:
+    """Returns the slices of the run's partitions; ``None`` for a run without partitions of this kind."""
+    instance = check_context.instance
+    first, last = range_of(check_context.tags)
     of_pairs = "|" in first
-    if unit == "partition" and of_pairs and looking.run is not None:
-        pairs = run_partitions(instance, [looking.run], at=at)[looking.run_id]
+    if unit == "partition" and of_pairs and check_context.run is not None:
+        pairs = run_partitions(instance, [check_context.run], at=namespace)[check_context.run_id]
         return part_slices(workspace, [Slice(*pair) for pair in pairs])
     if unit == "crawl" and first and not of_pairs:
-        return [Slice(crawl) for crawl in between(at.crawl_keys(instance), first, last)]
+        return [Slice(crawl) for crawl in between(namespace.crawl_keys(instance), first, last)]
     if unit == "file" and first and not of_pairs:
-        return [Slice("", slug) for slug in between(instance.get_dynamic_partitions(at.of("source_file")), first, last)]
+        return [
+            Slice("", slug)
+            for slug in between(instance.get_dynamic_partitions(namespace.of("source_file")), first, last)
+        ]
     return None
 
 
-def _made_slices(workspace: Workspace, unit: Unit, made: Collection[str]) -> list[Slice] | None:
+def _made_slices(workspace: Workspace, unit: Unit, made_keys: Collection[str]) -> list[Slice] | None:
     if unit == "partition":
-        return part_slices(workspace, [Slice(*key.split("|", 1)) for key in made])
+        return part_slices(workspace, [Slice(*key.split("|", 1)) for key in made_keys])
     if unit == "crawl":
-        return [Slice(crawl) for crawl in made]
-    return [Slice("", slug) for slug in made] if unit == "file" else None
+        return [Slice(crawl) for crawl in made_keys]
+    return [Slice("", slug) for slug in made_keys] if unit == "file" else None
 
 
 #: Partitions that the check names.
@@ -238,70 +262,80 @@ _MINUTE = "%Y-%m-%d %H:%M"
 
 
 def none_left_failed(
-    instance: dg.DagsterInstance, at: Placement, run_id: str, failing: Mapping[str, str] = MappingProxyType({})
+    instance: dg.DagsterInstance, namespace: Placement, run_id: str, failing: Mapping[str, str] = MappingProxyType({})
 ) -> CheckResult:
-    """Warns of partitions that failed in whoever's run; those ``failing`` (why, by key) do it now, in the run
-    ``run_id``."""
+    """Warns of partitions that failed in any run. ``failing`` has the reasons of those that fail now, in the run
+    ``run_id``, by key."""
     name = "none_left_failed"
-    failed = {pair: one for pair, one in left_failed(instance, at).items() if one.times}
+    failed = {pair: failure for pair, failure in left_failed(instance, namespace).items() if failure.times}
     for key in failing:
         _add(failed, key, run_id)
     if not failed:
         return CheckResult(name, "ok", "no partition was left failed")
     keys = ["|".join(pair) for pair in failed]
-    pair, worst = max(failed.items(), key=lambda one: one[1].times)
-    why = _why(instance, failing, {partition_key(*pair): worst.run_id})[partition_key(*pair)]
+    pair, worst = max(failed.items(), key=lambda pair_failure: pair_failure[1].times)
+    reason = _why(instance, failing, {partition_key(*pair): worst.run_id})[partition_key(*pair)]
     message = (
         f"{len(keys):,} partitions failed and were not made since ({some(keys)}), {partition_key(*pair)} "
-        f"{worst.times:,} times, last in the run {worst.run_id}: {why}. Mend that, then materialize them again"
+        f"{worst.times:,} times, last in the run {worst.run_id}: {reason}. Mend that, then materialize them again"
     )
     return CheckResult(name, "warn", message, {"partitions": len(keys)})
 
 
 def _add(failed: dict[Pair, Failed], key: str, run_id: str) -> None:
-    """The run that fails now is not yet among those that have."""
-    crawl, found, domain = key.partition("|")
-    if found:
+    """Adds a failure of the current run, which is not among the failed runs yet."""
+    crawl, separator, domain = key.partition("|")
+    if separator:
         now = datetime.now(UTC)
-        before = failed.get((crawl, domain), Failed(0, now, now, run_id))
-        failed[crawl, domain] = replace(before, times=before.times + 1, last=now, run_id=run_id)
+        previous = failed.get((crawl, domain), Failed(0, now, now, run_id))
+        failed[crawl, domain] = replace(previous, times=previous.times + 1, last=now, run_id=run_id)
 
 
 def left_failed_result(
     instance: dg.DagsterInstance,
-    at: Placement = OURS,
+    namespace: Placement = OURS,
     run_id: str = "",
     failing: Mapping[str, str] = MappingProxyType({}),
 ) -> dg.AssetCheckResult:
-    """Warns of partitions that failed or were not tried, and will be, and fails for those that were tried often enough.
-    Those that are in flight now are being tried, but for those ``failing`` (why, by key), which the run ``run_id``
-    tried."""
-    going_on = {partition_key(*pair) for pair in flight(instance, at).pairs}.difference(failing)
-    every = left_failed(instance, at)
+    """Warns of partitions that failed or were not tried, and will be. It is an error if partitions failed too often to
+    be tried again.
+
+    Partitions in flight are left out, except those in ``failing`` (reasons by key), which the run ``run_id`` has tried.
+    """
+    in_flight_keys = {partition_key(*pair) for pair in flight(instance, namespace).pairs}.difference(failing)
+    failures = left_failed(instance, namespace)
     for key in failing:
-        _add(every, key, run_id)
-    left = {pair: one for pair, one in every.items() if partition_key(*pair) not in going_on}
-    failed = {pair: one for pair, one in left.items() if one.times}
-    waiting = {pair: one for pair, one in left.items() if not one.times}
+        _add(failures, key, run_id)
+    unresolved = {pair: failure for pair, failure in failures.items() if partition_key(*pair) not in in_flight_keys}
+    failed = {pair: failure for pair, failure in unresolved.items() if failure.times}
+    waiting = {pair: failure for pair, failure in unresolved.items() if not failure.times}
     untried = len(waiting)
-    given_up = [pair for pair, one in failed.items() if one.times >= MOST_FAILURES]
-    worst = sorted(failed.items(), key=lambda one: (-one[1].times, one[0]))[:_SHOWN]
-    longest = sorted(waiting.items(), key=lambda one: (-one[1].unreached, one[0]))[:_SHOWN]
+    abandoned = [pair for pair, failure in failed.items() if failure.times >= MOST_FAILURES]
+    worst = sorted(failed.items(), key=lambda pair_failure: (-pair_failure[1].times, pair_failure[0]))[:_SHOWN]
+    longest = sorted(waiting.items(), key=lambda pair_failure: (-pair_failure[1].unreached, pair_failure[0]))[:_SHOWN]
     return dg.AssetCheckResult(
-        passed=not left,
-        severity=dg.AssetCheckSeverity.ERROR if given_up else dg.AssetCheckSeverity.WARN,
-        description=_said(len(failed), len(given_up), untried),
+        passed=not unresolved,
+        severity=dg.AssetCheckSeverity.ERROR if abandoned else dg.AssetCheckSeverity.WARN,
+        description=_said(len(failed), len(abandoned), untried),
         metadata={
             "partitions left failed": len(failed),
-            "tried often enough": len(given_up),
+            "tried often enough": len(abandoned),
             "never tried": untried,
             **(
-                {"partitions": _partitions(instance, failing, [(pair, one.times, one) for pair, one in worst])}
+                {
+                    "partitions": _partitions(
+                        instance, failing, [(pair, failure.times, failure) for pair, failure in worst]
+                    )
+                }
                 if failed
                 else {}
             ),
             **(
-                {"not tried": _partitions(instance, {}, [(pair, one.unreached, one) for pair, one in longest])}
+                {
+                    "not tried": _partitions(
+                        instance, {}, [(pair, failure.unreached, failure) for pair, failure in longest]
+                    )
+                }
                 if waiting
                 else {}
             ),
@@ -313,33 +347,39 @@ def left_failed_result(
 def _partitions(
     instance: dg.DagsterInstance, failing: Mapping[str, str], rows: Sequence[tuple[Pair, int, Failed]]
 ) -> dg.MetadataValue:
-    why = _why(instance, failing, {partition_key(*pair): one.run_id for pair, _, one in rows})
+    reasons = _why(instance, failing, {partition_key(*pair): failure.run_id for pair, _, failure in rows})
     cells = (
-        (key, why[key], times, f"{one.since:{_MINUTE}}", f"{one.last:{_MINUTE}}", one.run_id)
-        for key, times, one in ((partition_key(*pair), times, one) for pair, times, one in rows)
+        (key, reasons[key], times, f"{failure.since:{_MINUTE}}", f"{failure.last:{_MINUTE}}", failure.run_id)
+        for key, times, failure in ((partition_key(*pair), times, failure) for pair, times, failure in rows)
     )
     return as_table(["partition", "why", "times", "first", "last", "run"], cells)
 
 
 def _why(instance: dg.DagsterInstance, failing: Mapping[str, str], runs: Mapping[str, str]) -> dict[str, str]:
-    """The reason of each partition of ``runs``, which has the id of the run that it failed in last. Of a run that has
-    not ended, ``failing`` has the reasons."""
-    told = {run_id: reasons_in(instance, run_id) for run_id in {runs[key] for key in runs.keys() - failing.keys()}}
-    own = {key: told[run_id].get(key) or told[run_id].get("") for key, run_id in runs.items() if run_id in told}
-    return {key: failing.get(key) or own.get(key) or "its run was ended before it could say why" for key in runs}
+    """Returns the reason of each partition of ``runs``, which has the id of the run that it failed in last. ``failing``
+    has the reasons of a run that has not ended."""
+    reasons_by_run = {
+        run_id: reasons_in(instance, run_id) for run_id in {runs[key] for key in runs.keys() - failing.keys()}
+    }
+    run_reasons = {
+        key: reasons_by_run[run_id].get(key) or reasons_by_run[run_id].get("")
+        for key, run_id in runs.items()
+        if run_id in reasons_by_run
+    }
+    return {
+        key: failing.get(key) or run_reasons.get(key) or "its run was ended before it could say why" for key in runs
+    }
 
 
-def _said(failed: int, given_up: int, untried: int) -> str:
-    words = f"{failed:,} partitions failed and were not made since"
+def _said(failed: int, abandoned_count: int, untried: int) -> str:
+    text = f"{failed:,} partitions failed and were not made since"
     if not failed:
-        words = f"no partition failed in {REMEMBERED.days} days without being made since"
-    if given_up:
-        words += (
-            f"; {given_up:,} of them failed {MOST_FAILURES} times in a row, so the schedule leaves them alone: see why "
-            "in their runs, and run them by hand"
+        text = f"no partition failed in {REMEMBERED.days} days without being made since"
+    if abandoned_count:
+        text += (
+            f"; {abandoned_count:,} of them failed {MOST_FAILURES} times in a row, so the schedule leaves them alone: "
+            "see why in their runs, and run them by hand"
         )
     if untried:
-        words += (
-            f"; {untried:,} others were never tried, since their runs ended early: the schedule asks for them again"
-        )
-    return words
+        text += f"; {untried:,} others were never tried, since their runs ended early: the schedule asks for them again"
+    return text

@@ -1,5 +1,5 @@
-"""The steps that evaluate checks, one for several. This module is loaded with the definitions of a home; how a check
-looks is in ``looks.py``."""
+"""The steps that evaluate checks, one for several checks. This module is loaded with the definitions of a home; the
+evaluation is in ``looks.py``."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -14,38 +14,45 @@ from cc_pipeline.defs.placement import Placement
 LEFT_FAILED: Final = "partitions_left_failed"
 
 
-def check_steps(at: Placement, checks: Iterable[Check]) -> list[dg.AssetChecksDefinition]:
-    """All checks of a home: a step for several, since each step of a run costs more than most checks."""
+def check_steps(namespace: Placement, checks: Iterable[Check]) -> list[dg.AssetChecksDefinition]:
+    """Returns all checks of a home, with one step for several: each step of a run costs more than most checks."""
     by_step: dict[str, list[Check]] = {}
     for check in checks:
         by_step.setdefault(check.step, []).append(check)
-    return [_left_failed(at), *(_step(at, name, group) for name, group in by_step.items())]
+    return [_left_failed(namespace), *(_step(namespace, name, group) for name, group in by_step.items())]
 
 
-def check_key(at: Placement, check: Check) -> dg.AssetCheckKey:
-    """What Dagster knows a check by."""
-    return dg.AssetCheckKey(at.key(check.asset), check.name)
+def check_key(namespace: Placement, check: Check) -> dg.AssetCheckKey:
+    """Returns the key of a check in Dagster."""
+    return dg.AssetCheckKey(namespace.key(check.asset), check.name)
 
 
-def _left_failed(at: Placement) -> dg.AssetChecksDefinition:
+def _left_failed(namespace: Placement) -> dg.AssetChecksDefinition:
     # on what is made seldom: a check of a table would be a step of every run over its partitions
     @dg.asset_check(
-        asset=at.key("warehouse"),
+        asset=namespace.key("warehouse"),
         name=LEFT_FAILED,
         description="No partition failed in the last week and was not made since, whoever asked for it.",
     )
     def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        found: dg.AssetCheckResult = later("cc_pipeline.defs.checks.looks.left_failed_result")(context.instance, at)
-        return found
+        check_result: dg.AssetCheckResult = later("cc_pipeline.defs.checks.looks.left_failed_result")(
+            context.instance, namespace
+        )
+        return check_result
 
     return partitions_left_failed
 
 
-def _step(at: Placement, name: str, group: Sequence[Check]) -> dg.AssetChecksDefinition:
-    specs = [dg.AssetCheckSpec(one.name, asset=at.key(one.asset), description=one.description) for one in group]
+def _step(namespace: Placement, name: str, group: Sequence[Check]) -> dg.AssetChecksDefinition:
+    specs = [
+        dg.AssetCheckSpec(check.name, asset=namespace.key(check.asset), description=check.description)
+        for check in group
+    ]
 
-    @dg.multi_asset_check(name=at.of(name), specs=specs, can_subset=True, required_resource_keys={at.resource})
+    @dg.multi_asset_check(
+        name=namespace.of(name), specs=specs, can_subset=True, required_resource_keys={namespace.resource}
+    )
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterable[dg.AssetCheckResult]:
-        yield from later("cc_pipeline.defs.checks.looks.results")(context, at, group)
+        yield from later("cc_pipeline.defs.checks.looks.results")(context, namespace, group)
 
     return run_checks

@@ -1,1 +1,1 @@
-"""What there is of one home: assets, checks, jobs, sensors and schedules, and of each what it does where it runs."""
+"""The declared assets, checks, jobs, sensors and schedules of one home, and the bodies that they run."""

@@ -1,4 +1,5 @@
-"""The assets: what each is, of what it is made, and by which partitions. What makes them is in ``defs/assets/``."""
+"""The declared assets: their descriptions, inputs and partitions. The functions that make them are in
+``defs/assets/``."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -49,14 +50,14 @@ _BODIES: Final = "cc_pipeline.defs.assets"
 
 
 class BuildConfig(dg.Config):
-    """Whether somebody agreed to the price, and how much is built."""
+    """Agreement to the cost, and how many files are indexed."""
 
     yes: bool = Field(default=False, description="I have seen the price (the run without this says it), and agree.")
     most_files: int = Field(default=0, description="Archive files to index now; 0: all that are left.")
 
 
 class FootersConfig(dg.Config):
-    """What a harvest looks at again."""
+    """Options of a harvest."""
 
     refresh: bool = Field(
         default=False, description="Ask of each file that is kept whether it is another one now; a request for each."
@@ -64,7 +65,7 @@ class FootersConfig(dg.Config):
 
 
 class ExtractConfig(dg.Config):
-    """What a person agrees to."""
+    """Losses that a person accepts."""
 
     accept_losses: list[str] = Field(
         default_factory=list,
@@ -73,7 +74,7 @@ class ExtractConfig(dg.Config):
 
 
 class SequenceFileConfig(dg.Config):
-    """How the files are written; the defaults are those of 2012."""
+    """The format of the files; the defaults are those of 2012."""
 
     compression: str = Field(default="block", description="none, record or block.")
     codec: str = Field(default="gzip", description="gzip (GzipCodec) or default (DefaultCodec, zlib).")
@@ -81,18 +82,18 @@ class SequenceFileConfig(dg.Config):
     compat: str = Field(default="", description="2012: write the metadata JSON with the bugs of the writer of 2012.")
 
 
-def _made(place: str, asset: Asset, **more: Any) -> Step:
-    """A step that makes one asset."""
-    return Step(function=f"{_BODIES}.{place}", assets=[asset], **more)
+def _made(place: str, asset: Asset, **step_options: Any) -> Step:
+    """Returns a step that makes one asset."""
+    return Step(function=f"{_BODIES}.{place}", assets=[asset], **step_options)
 
 
 def catalog() -> list[Step]:
-    """From the list of crawls to the row-group catalog."""
+    """Returns the steps from the list of crawls to the row-group catalog."""
     fresh, days = dg.FreshnessPolicy.time_window, timedelta
     by_crawl: dict[str, Any] = {"partitions": "crawl", "backfill": _ONE}
 
-    def asset(name: str, kinds: Sequence[str], description: str, **more: Any) -> Asset:
-        return Asset(name=name, group="catalog", kinds=kinds, description=description, **more)
+    def asset(name: str, kinds: Sequence[str], description: str, **asset_fields: Any) -> Asset:
+        return Asset(name=name, group="catalog", kinds=kinds, description=description, **asset_fields)
 
     return [
         _made(
@@ -157,10 +158,10 @@ def catalog() -> list[Step]:
 
 
 def on_request() -> list[RecordedAsset]:
-    """What reads gigabytes of a crawl, and is made only by the job that is named for it."""
+    """Returns the assets that read gigabytes of a crawl. Only the job that is named for each of them makes it."""
 
-    def recorded(job: str, name: str, kinds: Sequence[str], description: str, **more: Any) -> RecordedAsset:
-        asset = Asset(name=name, group="catalog", kinds=kinds, description=description, **more)
+    def recorded(job: str, name: str, kinds: Sequence[str], description: str, **asset_fields: Any) -> RecordedAsset:
+        asset = Asset(name=name, group="catalog", kinds=kinds, description=description, **asset_fields)
         return RecordedAsset(asset=asset, job=job, partitions="crawl")
 
     return [
@@ -199,9 +200,11 @@ def on_request() -> list[RecordedAsset]:
 
 
 def extraction() -> list[Step]:
-    """A target's captures in a crawl, their records, and what the records say."""
+    """Returns the step of a target's captures in a crawl, their records, and their pages."""
 
-    def asset(name: str, group: str, dep: str, version: str, description: str, *kinds: str, **more: Any) -> Asset:
+    def asset(
+        name: str, group: str, dep: str, version: str, description: str, *kinds: str, **asset_fields: Any
+    ) -> Asset:
         return Asset(
             name=name,
             group=group,
@@ -212,7 +215,7 @@ def extraction() -> list[Step]:
             columns=EXTRACTED[name],
             lineage=COLUMNS[name],
             is_published=True,
-            **more,
+            **asset_fields,
         )
 
     pages = {
@@ -245,7 +248,8 @@ def extraction() -> list[Step]:
 
 
 def exports() -> list[Step]:
-    """Partitions as Hadoop SequenceFiles, the way Common Crawl published parsed pages in 2012."""
+    """Returns the step that exports partitions as Hadoop SequenceFiles, as Common Crawl published parsed pages in
+    2012."""
 
     def asset(name: str, description: str, *deps: str) -> Asset:
         return Asset(name=name, group="exports", kinds=["hadoop"], description=description, deps=deps)
@@ -270,7 +274,7 @@ def exports() -> list[Step]:
 
 
 def sources() -> list[Step]:
-    """Pages out of files read whole: 2012 SequenceFiles, WAT and WET."""
+    """Returns the step of pages from files that are read whole: 2012 SequenceFiles, WAT and WET."""
     files = {
         "source_metadata": ("page_metadata", "Rows of page_metadata from SequenceFiles of 2012 and WAT files."),
         "source_text": ("page_text", "Rows of page_text from SequenceFiles of 2012 and WET files."),
@@ -308,10 +312,10 @@ def sources() -> list[Step]:
 
 
 def analytics(published: Iterable[str]) -> list[Step]:
-    """What analysts read: the published DuckDB file of the ``published`` assets."""
+    """Returns the step of the published DuckDB file, which is made of the ``published`` assets."""
 
-    def asset(name: str, kind: str, description: str, **more: Any) -> Asset:
-        return Asset(name=name, group="analytics", kinds=[kind], description=description, **more)
+    def asset(name: str, kind: str, description: str, **asset_fields: Any) -> Asset:
+        return Asset(name=name, group="analytics", kinds=[kind], description=description, **asset_fields)
 
     return [
         _made(
@@ -336,10 +340,12 @@ def analytics(published: Iterable[str]) -> list[Step]:
 
 
 def common_crawl() -> list[ExternalAsset]:
-    """Common Crawl's own data, which nothing here makes: the assets at the beginning of every lineage."""
+    """Returns Common Crawl's own data, which nothing here makes: the assets at the beginning of every lineage."""
 
-    def spec(key: dg.AssetKey, description: str, about: str, era: Any, *kinds: str, **more: Any) -> ExternalAsset:
-        return ExternalAsset(key=key, description=description, about=about, era=era, kinds=kinds, **more)
+    def spec(
+        key: dg.AssetKey, description: str, page_url: str, era: Any, *kinds: str, **asset_fields: Any
+    ) -> ExternalAsset:
+        return ExternalAsset(key=key, description=description, about=page_url, era=era, kinds=kinds, **asset_fields)
 
     index = [("crawl", "string"), ("subset", "string"), *((column.name, str(column.type)) for column in INDEX_COLUMNS)]
     return [

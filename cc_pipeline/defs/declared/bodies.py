@@ -1,4 +1,4 @@
-"""Bodies that are loaded when they run: declaring what there is must not load what it takes to make it."""
+"""Loads the bodies of assets, ops and ticks when they run: loading the declarations must not load that code."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -15,25 +15,26 @@ LOADING: Final = RLock()
 
 
 def later(place: str) -> Callable[..., Any]:
-    """The function at ``place`` (``package.module.name``), whose module is loaded with its first call."""
+    """Returns a function that calls the one at ``place`` (``package.module.name``). The module is loaded at the first
+    call."""
     module, _, name = place.rpartition(".")
 
-    def call(*given: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         with LOADING:
             loaded = import_module(module)
-        return getattr(loaded, name)(*given)
+        return getattr(loaded, name)(*arguments)
 
     return call
 
 
-def body(at: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
-    """What an asset or op does: the function at ``place``, with the context, the open workspace, the home's
-    placement and, where there is one, the run's ``config``."""
+def body(namespace: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
+    """Returns the body of an asset or op: it calls the function at ``place`` with the context, the open workspace, the
+    home's placement and the run's ``config``, if there is one."""
     call = later(place)
 
     if config is None:
-        return lambda context: call(context, at.workspace(context), at)
-    return lambda context: call(context, at.workspace(context), at, config(**_op(context).op_config))
+        return lambda context: call(context, namespace.workspace(context), namespace)
+    return lambda context: call(context, namespace.workspace(context), namespace, config(**_op(context).op_config))
 
 
 def _op(context: Any) -> Any:
@@ -41,5 +42,5 @@ def _op(context: Any) -> Any:
 
 
 def schema_of(config: type[dg.Config] | None) -> Any:
-    """The configuration as an asset or op declares it."""
+    """Returns the configuration schema for an asset or op."""
     return config.to_fields_dict() if config is not None else None

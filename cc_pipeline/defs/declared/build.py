@@ -1,4 +1,4 @@
-"""All definitions of a home together, as Dagster has them."""
+"""Builds all definitions of a home as Dagster's objects."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,19 +44,20 @@ _CONFIG: Final = {
 
 
 def everything() -> dg.Definitions:
-    """Our own code location: one home, and the executor (one process a run, parallel work inside the stages)."""
+    """Returns the definitions of our own code location: one home, and the executor (one process per run, parallel work
+    inside the stages)."""
     return _loadable(OURS, executor=dg.in_process_executor)
 
 
 def listed_job(name: str) -> dg.JobDefinition:
-    """A job of our own code location over listed partitions (``listed_ops``), without all else that is defined: that
-    takes half a second."""
+    """Returns a job of our own code location over listed partitions (``listed_ops``). It resolves no other definitions,
+    which would take half a second."""
     jobs = [job for part in parts(OURS) for job in part.definitions.jobs if isinstance(job, OpJob)]
-    [found] = [job for job in jobs if job.is_listed and job.name == name]
-    alone = dg.Definitions(
-        jobs=[_op_job(OURS, found)], resources={OURS.resource: resource(OURS)}, executor=dg.in_process_executor
+    [declared_job] = [job for job in jobs if job.is_listed and job.name == name]
+    job_definitions = dg.Definitions(
+        jobs=[_op_job(OURS, declared_job)], resources={OURS.resource: resource(OURS)}, executor=dg.in_process_executor
     )
-    return alone.resolve_job_def(name)
+    return job_definitions.resolve_job_def(name)
 
 
 def placement(
@@ -67,12 +68,13 @@ def placement(
     places: Mapping[str, object],
     settings: Mapping[str, object],
 ) -> Placement:
-    """A home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that does."""
-    known = settable_names()
+    """Returns the placement of a home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that
+    does."""
+    setting_names = settable_names()
     for name in settings:
-        if name.lower() not in (*known, "lake", "collinfo"):
-            raise UserInputError(no_such("setting", name, known))
-    at = Placement(
+        if name.lower() not in (*setting_names, "lake", "collinfo"):
+            raise UserInputError(no_such("setting", name, setting_names))
+    namespace = Placement(
         prefix,
         group,
         alone=False,
@@ -84,247 +86,269 @@ def placement(
     for text in targets:
         later("cc_pipeline.commoncrawl.target_text.parse_target")(text)
     # what is wrong is said where it was written, and not in the first run
-    refuse_unknown_kind(at.load_settings().via)
-    return at
+    refuse_unknown_kind(namespace.load_settings().via)
+    return namespace
 
 
 def _text(value: object) -> str:
-    """A value as its variable says it."""
+    """Returns a value as text for its variable."""
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def definitions(at: Placement) -> dg.Definitions:
-    """A home's assets, checks, jobs, sensors, schedules and its resource, without an executor."""
-    return _loadable(at)
+def definitions(namespace: Placement) -> dg.Definitions:
+    """Returns a home's assets, checks, jobs, sensors, schedules and its resource, without an executor."""
+    return _loadable(namespace)
 
 
-def _loadable(at: Placement, **more: Any) -> dg.Definitions:
-    """The definitions of the core and of the extensions that Dagster takes beside it; the others are left out."""
+def _loadable(namespace: Placement, **definition_options: Any) -> dg.Definitions:
+    """Returns the definitions of the core and of the extensions that Dagster accepts beside it; other extensions are
+    left out."""
     with warnings.catch_warnings():
         # what Dagster may change is tested
         warnings.simplefilter("ignore", dg.BetaWarning)
-        core, *others = parts(at)
+        core, *extension_parts = parts(namespace)
         try:
-            return _resolved(at, [core, *others], **more)
+            return _resolved(namespace, [core, *extension_parts], **definition_options)
         except Exception:
-            if not others:
+            if not extension_parts:
                 raise
-        chosen = [core]
-        for part in others:
+        accepted = [core]
+        for part in extension_parts:
             try:
-                _resolved(at, [*chosen, part], **more)
+                _resolved(namespace, [*accepted, part], **definition_options)
             except Exception as error:  # whatever it is: it costs only this extension
                 leave_out(part.origin, f"{type(error).__name__}: {error}")
             else:
-                chosen.append(part)
-        return _resolved(at, parts(at), **more)
+                accepted.append(part)
+        return _resolved(namespace, parts(namespace), **definition_options)
 
 
-def _resolved(at: Placement, chosen: Sequence[Part], **more: Any) -> dg.Definitions:
-    """Raises what Dagster raises for definitions that do not fit together. It keeps what it resolves, so nothing is
-    done twice."""
-    found = _merged(at, chosen, **more)
-    found.get_repository_def()
-    return found
+def _resolved(namespace: Placement, home_parts: Sequence[Part], **definition_options: Any) -> dg.Definitions:
+    """Resolves definitions. Raises Dagster's errors if they do not fit together. Dagster keeps the resolved
+    definitions, so nothing is done twice."""
+    merged = _merged(namespace, home_parts, **definition_options)
+    merged.get_repository_def()
+    return merged
 
 
-def _merged(at: Placement, chosen: Sequence[Part], **more: Any) -> dg.Definitions:
-    own = [part.definitions for part in chosen]
-    named = checked_owners(owners())
+def _merged(namespace: Placement, home_parts: Sequence[Part], **definition_options: Any) -> dg.Definitions:
+    part_definitions = [part.definitions for part in home_parts]
+    asset_owners = checked_owners(owners())
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = [
-        *(_external(at, one, named) for definitions in own for one in definitions.external),
-        *(_step(at, step, named) for definitions in own for step in definitions.steps),
-        *(_recorded(at, one, named) for definitions in own for one in definitions.recorded),
+        *(
+            _external(namespace, external, asset_owners)
+            for definitions in part_definitions
+            for external in definitions.external
+        ),
+        *(_step(namespace, step, asset_owners) for definitions in part_definitions for step in definitions.steps),
+        *(
+            _recorded(namespace, recorded, asset_owners)
+            for definitions in part_definitions
+            for recorded in definitions.recorded
+        ),
     ]
-    checks = check_steps(at, (check for part in chosen for check in part.checks))
-    keys = [key for one in assets for key in (one.keys if isinstance(one, dg.AssetsDefinition) else [one.key])]
+    checks = check_steps(namespace, (check for part in home_parts for check in part.checks))
+    keys = [key for asset in assets for key in (asset.keys if isinstance(asset, dg.AssetsDefinition) else [asset.key])]
     jobs: dict[str, Any] = {
-        job.name: _asset_job(at, job) if isinstance(job, AssetJob) else _op_job(at, job)
-        for definitions in own
+        job.name: _asset_job(namespace, job) if isinstance(job, AssetJob) else _op_job(namespace, job)
+        for definitions in part_definitions
         for job in definitions.jobs
     }
-    jobs[CHECK_EVERYTHING] = _check_everything(at, [key for one in checks for key in one.check_keys])
+    jobs[CHECK_EVERYTHING] = _check_everything(
+        namespace, [key for check_step in checks for key in check_step.check_keys]
+    )
     return dg.Definitions(
         assets=assets,
         asset_checks=checks,
         jobs=list(jobs.values()),
         sensors=[
-            *(_sensor(at, one, jobs) for definitions in own for one in definitions.sensors),
-            _conditions(at, dg.AssetSelection.assets(*keys)),
+            *(_sensor(namespace, sensor, jobs) for definitions in part_definitions for sensor in definitions.sensors),
+            _conditions(namespace, dg.AssetSelection.assets(*keys)),
         ],
-        schedules=[_schedule(at, one, jobs[one.job]) for definitions in own for one in definitions.schedules],
-        resources={at.resource: resource(at)},
-        **more,
+        schedules=[
+            _schedule(namespace, schedule, jobs[schedule.job])
+            for definitions in part_definitions
+            for schedule in definitions.schedules
+        ],
+        resources={namespace.resource: resource(namespace)},
+        **definition_options,
     )
 
 
-def resource(at: Placement) -> dg.ResourceDefinition:
-    """The open workspace of a run, or of a tick."""
+def resource(namespace: Placement) -> dg.ResourceDefinition:
+    """Returns the resource of the open workspace of a run or a tick."""
 
     def opened(context: dg.InitResourceContext) -> Iterator[Any]:
-        yield from later("cc_pipeline.defs.resources.workspace_of_run")(context, at)
+        yield from later("cc_pipeline.defs.resources.workspace_of_run")(context, namespace)
 
     return dg.ResourceDefinition(
         opened, config_schema=_CONFIG, description="The source and the home, open for one run."
     )
 
 
-def _external(at: Placement, asset: ExternalAsset, owned_by: Sequence[str]) -> dg.AssetSpec:
+def _external(namespace: Placement, asset: ExternalAsset, asset_owners: Sequence[str]) -> dg.AssetSpec:
     metadata: dict[str, Any] = {"about": dg.MetadataValue.url(asset.about)}
     if asset.columns:
         columns = [dg.TableColumn(name, kind) for name, kind in asset.columns]
         metadata["dagster/column_schema"] = dg.TableSchema(columns)
     publisher = asset.key.path[0]
     return dg.AssetSpec(
-        at.key(*asset.key.path),
+        namespace.key(*asset.key.path),
         description=asset.description,
-        group_name=at.group_of(publisher),
-        owners=owned_by,
+        group_name=namespace.group_of(publisher),
+        owners=asset_owners,
         kinds=set(asset.kinds),
-        deps=[at.key(*dep.path) for dep in asset.deps],
+        deps=[namespace.key(*dep.path) for dep in asset.deps],
         tags={"source": publisher, "era": asset.era},
         metadata=metadata,
     )
 
 
-def _described(at: Placement, asset: Asset, owned_by: Sequence[str]) -> dict[str, Any]:
-    """What ``dg.asset`` and ``dg.AssetSpec`` take alike."""
+def _described(namespace: Placement, asset: Asset, asset_owners: Sequence[str]) -> dict[str, Any]:
+    """Returns the arguments that ``dg.asset`` and ``dg.AssetSpec`` have in common."""
     return {
-        "key": at.key(asset.name),
-        "deps": [*map(at.key, asset.deps), *(at.key(*key.path) for key in asset.external)],
-        "group_name": at.group_of(asset.group),
-        "owners": owned_by,
+        "key": namespace.key(asset.name),
+        "deps": [*map(namespace.key, asset.deps), *(namespace.key(*key.path) for key in asset.external)],
+        "group_name": namespace.group_of(asset.group),
+        "owners": asset_owners,
         "kinds": set(asset.kinds),
         "description": asset.description,
         "code_version": asset.code_version,
-        "metadata": table_metadata(asset, at) if asset.columns else None,
+        "metadata": table_metadata(asset, namespace) if asset.columns else None,
     }
 
 
-def _step(at: Placement, step: Step, owned_by: Sequence[str]) -> dg.AssetsDefinition:
+def _step(namespace: Placement, step: Step, asset_owners: Sequence[str]) -> dg.AssetsDefinition:
     shared: dict[str, Any] = {
-        "required_resource_keys": {at.resource},
+        "required_resource_keys": {namespace.resource},
         "config_schema": schema_of(step.config),
-        "partitions_def": getattr(at, step.partitions) if step.partitions is not None else None,
+        "partitions_def": getattr(namespace, step.partitions) if step.partitions is not None else None,
         "backfill_policy": step.backfill,
-        "pool": at.of(step.pool) if step.pool is not None else None,
+        "pool": namespace.of(step.pool) if step.pool is not None else None,
         **step.options,
     }
-    made = body(at, step.function, step.config)
+    compute = body(namespace, step.function, step.config)
     if len(step.assets) == 1:
-        alone: dg.AssetsDefinition = dg.asset(**_described(at, step.assets[0], owned_by), **shared)(made)
-        return alone
+        single_asset: dg.AssetsDefinition = dg.asset(**_described(namespace, step.assets[0], asset_owners), **shared)(
+            compute
+        )
+        return single_asset
     return dg.multi_asset(
-        name=at.of(step.function.rpartition(".")[2]),
+        name=namespace.of(step.function.rpartition(".")[2]),
         # a subset is made, and partitions are recorded apart from outputs
-        specs=[dg.AssetSpec(**_described(at, asset, owned_by), skippable=True) for asset in step.assets],
+        specs=[dg.AssetSpec(**_described(namespace, asset, asset_owners), skippable=True) for asset in step.assets],
         description=step.description,
         **shared,
-    )(made)
+    )(compute)
 
 
-def _recorded(at: Placement, recorded: RecordedAsset, owned_by: Sequence[str]) -> dg.AssetSpec:
-    """An asset that no run plans: Dagster takes it for data of others, and shows what the job logs of it."""
-    described = _described(at, recorded.asset, owned_by)
+def _recorded(namespace: Placement, recorded: RecordedAsset, asset_owners: Sequence[str]) -> dg.AssetSpec:
+    """Returns an asset that no run plans: for Dagster it is external, and the UI shows what the job logs about it."""
+    described = _described(namespace, recorded.asset, asset_owners)
     metadata: dict[str, Any] = dict(described["metadata"] or {})
-    if at.alone:
-        metadata["made by the job"] = dg.MetadataValue.job(at.of(recorded.job), LOCATION)
-    told = f"{described['description']}\n\nNo selection includes it: launch the job {at.of(recorded.job)}."
+    if namespace.alone:
+        metadata["made by the job"] = dg.MetadataValue.job(namespace.of(recorded.job), LOCATION)
+    description = (
+        f"{described['description']}\n\nNo selection includes it: launch the job {namespace.of(recorded.job)}."
+    )
     return dg.AssetSpec(
-        **described | {"description": told, "metadata": metadata},
-        partitions_def=getattr(at, recorded.partitions),
+        **described | {"description": description, "metadata": metadata},
+        partitions_def=getattr(namespace, recorded.partitions),
         tags={"asked": "on-request"},
     )
 
 
-def _asset_job(at: Placement, job: AssetJob) -> Any:
-    selection = dg.AssetSelection.assets(*map(at.key, job.assets))
-    return dg.define_asset_job(at.of(job.name), selection, tags=at.tags, description=job.description)
+def _asset_job(namespace: Placement, job: AssetJob) -> Any:
+    selection = dg.AssetSelection.assets(*map(namespace.key, job.assets))
+    return dg.define_asset_job(namespace.of(job.name), selection, tags=namespace.tags, description=job.description)
 
 
-def _check_everything(at: Placement, keys: Sequence[dg.AssetCheckKey]) -> Any:
+def _check_everything(namespace: Placement, keys: Sequence[dg.AssetCheckKey]) -> Any:
     return dg.define_asset_job(
-        at.of(CHECK_EVERYTHING),
+        namespace.of(CHECK_EVERYTHING),
         dg.AssetSelection.checks(*keys),
-        tags={LOOK_TAG: EVERYTHING, **at.tags},
+        tags={LOOK_TAG: EVERYTHING, **namespace.tags},
         description="Runs every check over the whole lake. Alone, a check looks at what changed since it last did.",
     )
 
 
-def _op_job(at: Placement, job: OpJob) -> dg.JobDefinition:
-    """A job of one op: the order of what it does matters, or it makes any partitions."""
+def _op_job(namespace: Placement, job: OpJob) -> dg.JobDefinition:
+    """Returns a job of one op: its steps have a fixed order, or it makes any partitions."""
     op = dg.op(
-        name=at.of(job.op),
+        name=namespace.of(job.op),
         out={} if job.is_listed or job.partitions is not None else None,
-        pool=at.of(job.pool) if job.pool is not None else None,
-        required_resource_keys={at.resource},
+        pool=namespace.of(job.pool) if job.pool is not None else None,
+        required_resource_keys={namespace.resource},
         config_schema=schema_of(job.config),
-    )(body(at, job.function, job.config))
+    )(body(namespace, job.function, job.config))
 
-    partitions = getattr(at, job.partitions) if job.partitions is not None else None
+    partitions = getattr(namespace, job.partitions) if job.partitions is not None else None
 
-    @dg.job(name=at.of(job.name), tags=at.tags, description=job.description, partitions_def=partitions)
-    def of_one_op() -> None:
+    @dg.job(name=namespace.of(job.name), tags=namespace.tags, description=job.description, partitions_def=partitions)
+    def run_op() -> None:
         op()
 
-    return of_one_op
+    return run_op
 
 
-def _sensor(at: Placement, sensor: Sensor, jobs: Mapping[str, Any]) -> dg.SensorDefinition:
+def _sensor(namespace: Placement, sensor: Sensor, jobs: Mapping[str, Any]) -> dg.SensorDefinition:
     call = sensor.function
     shared: dict[str, Any] = {
-        "name": at.of(sensor.name),
+        "name": namespace.of(sensor.name),
         "minimum_interval_seconds": sensor.seconds,
-        "default_status": _status(at, dg.DefaultSensorStatus),
+        "default_status": _status(namespace, dg.DefaultSensorStatus),
         "description": sensor.description,
-        "required_resource_keys": {at.resource},
+        "required_resource_keys": {namespace.resource},
     }
     if sensor.is_of_failed_runs:
 
         def failed(context: dg.RunStatusSensorContext, **_: object) -> None:
             # a test gives what Dagster's own decorator would make of it
-            found = context.for_run_failure() if not isinstance(context, dg.RunFailureSensorContext) else context
-            call(found, at.workspace(context), at)
+            failure_context = (
+                context.for_run_failure() if not isinstance(context, dg.RunFailureSensorContext) else context
+            )
+            call(failure_context, namespace.workspace(context), namespace)
 
         return dg.RunStatusSensorDefinition(
             run_status=dg.DagsterRunStatus.FAILURE, run_status_sensor_fn=failed, **shared
         )
     job = jobs[sensor.job] if sensor.job is not None else None
     # who calls a sensor or a schedule by itself gives it its resources a second time
-    made: dg.SensorDefinition = dg.sensor(job=job, **shared)(
-        lambda context, **_: call(context, at.workspace(context), at)
+    sensor_definition: dg.SensorDefinition = dg.sensor(job=job, **shared)(
+        lambda context, **_: call(context, namespace.workspace(context), namespace)
     )
-    return made
+    return sensor_definition
 
 
-def _conditions(at: Placement, assets: dg.AssetSelection) -> dg.AutomationConditionSensorDefinition:
-    """For assets without partitions, which say themselves when they are due (``crawls``). Over crawl × target such
-    conditions cost seconds a tick, and ask for nothing or for all at once: there the schedule does it."""
+def _conditions(namespace: Placement, assets: dg.AssetSelection) -> dg.AutomationConditionSensorDefinition:
+    """Returns the sensor of assets without partitions that have a condition (``crawls``). For crawl × target such
+    conditions would cost seconds per tick, and ask for nothing or for everything at once; the schedule replaces
+    them."""
     return dg.AutomationConditionSensorDefinition(
         # Dagster's own name is that of a sensor for all assets that no other has, which ours would replace
-        "default_automation_condition_sensor" if at.alone else at.of("conditions"),
+        "default_automation_condition_sensor" if namespace.alone else namespace.of("conditions"),
         target=assets,
-        default_status=_status(at, dg.DefaultSensorStatus),
+        default_status=_status(namespace, dg.DefaultSensorStatus),
         minimum_interval_seconds=300,
     )
 
 
-def _schedule(at: Placement, schedule: Schedule, job: Any) -> dg.ScheduleDefinition:
+def _schedule(namespace: Placement, schedule: Schedule, job: Any) -> dg.ScheduleDefinition:
     shared: dict[str, Any] = {
-        "name": at.of(schedule.name),
+        "name": namespace.of(schedule.name),
         "job": job,
         "cron_schedule": schedule.cron,
-        "default_status": _status(at, dg.DefaultScheduleStatus),
+        "default_status": _status(namespace, dg.DefaultScheduleStatus),
         "description": schedule.description,
     }
     if schedule.function is None:
         return dg.ScheduleDefinition(**shared)
     call = schedule.function
-    made: dg.ScheduleDefinition = dg.schedule(required_resource_keys={at.resource}, **shared)(
-        lambda context, **_: call(context, at.workspace(context), at)
+    schedule_definition: dg.ScheduleDefinition = dg.schedule(required_resource_keys={namespace.resource}, **shared)(
+        lambda context, **_: call(context, namespace.workspace(context), namespace)
     )
-    return made
+    return schedule_definition
 
 
-def _status(at: Placement, of: Any) -> Any:
-    return of.RUNNING if at.automation else of.STOPPED
+def _status(namespace: Placement, status_class: Any) -> Any:
+    return status_class.RUNNING if namespace.automation else status_class.STOPPED

@@ -1,4 +1,4 @@
-"""What a home has in Dagster without any extension."""
+"""The definitions of a home in Dagster without any extension."""
 
 from collections.abc import Iterable
 
@@ -9,21 +9,21 @@ from cc_pipeline.defs.declared.jobs import JOBS, TRIM_HISTORY
 
 
 def core_definitions(published: Iterable[str], *, alone: bool) -> HomeDefinitions:
-    """The definitions of the core. ``published`` are the assets of extensions that the published file shows. A home
-    that has an instance ``alone`` also deletes old runs there."""
+    """Returns the definitions of the core. ``published`` are the published assets of extensions. The only home of an
+    instance also deletes old runs there."""
     steps = [
         *assets.catalog(),
         *assets.extraction(),
         *assets.exports(),
         *assets.sources(),
     ]
-    shown = [asset.name for step in steps for asset in step.assets if asset.is_published]
-    ticking = [one for one in vars(schedules).values() if isinstance(one, Schedule)]
+    published_names = [asset.name for step in steps for asset in step.assets if asset.is_published]
+    declared_schedules = [declaration for declaration in vars(schedules).values() if isinstance(declaration, Schedule)]
     return HomeDefinitions(
         external=assets.common_crawl(),
-        steps=[*steps, *assets.analytics([*shown, *published])],
+        steps=[*steps, *assets.analytics([*published_names, *published])],
         recorded=assets.on_request(),
         jobs=[*JOBS, TRIM_HISTORY] if alone else JOBS,
-        sensors=[one for one in vars(sensors).values() if isinstance(one, Sensor)],
-        schedules=[one for one in ticking if alone or one.job != TRIM_HISTORY.name],
+        sensors=[declaration for declaration in vars(sensors).values() if isinstance(declaration, Sensor)],
+        schedules=[schedule for schedule in declared_schedules if alone or schedule.job != TRIM_HISTORY.name],
     )

@@ -1,4 +1,4 @@
-"""The jobs a person or a schedule launches: assets that run together, and what one op does."""
+"""The jobs that a person or a schedule launches: assets that run together, and jobs of one op."""
 
 from typing import Final
 
@@ -46,13 +46,13 @@ class PartitionsConfig(dg.Config):
 
 
 class ExtractTargetsConfig(PartitionsConfig, ExtractConfig):
-    """Which tables of which partitions."""
+    """The tables and partitions to extract."""
 
     tables: list[str] = Field(default=[], description="Names of tables, captures to feed_items; none: all of them.")
 
 
 class PurgeConfig(dg.Config):
-    """What to purge."""
+    """The target to purge, and how."""
 
     target: str = Field(description="The target: its definition, its partition key, or the name of a set.")
     dry_run: bool = Field(
