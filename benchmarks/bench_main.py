@@ -213,10 +213,10 @@ def _count(bench: Bench, name: str, arguments: Sequence[str], goals: dict[str, i
         processor([*_TRACED, str(out), *arguments])
         found: dict[str, Any] = json.loads(out.read_text("utf-8"))
     bench.report.setting[f"trace_{name}"] = found
-    statements, callers = found.pop("statements"), found.pop("callers")
+    statements, callers, story = found.pop("statements"), found.pop("callers"), found.pop("story")
     figures = {key: value if isinstance(value, int) else len(value) for key, value in found.items()}
     figures |= {"sqlite_pragmas": statements.get("PRAGMA", 0), "sqlite_statements": sum(statements.values())}
-    found |= {"statements": statements, "callers": callers}
+    found |= {"statements": statements, "callers": callers, "story": story}
     for key, value in figures.items():
         bench.report.figure(f"{name}_{key}", value, goal=(goals or {}).get(key), higher_is_better=False)
 

@@ -127,9 +127,7 @@ def certify(
     certificate. Raises ``UserInputError`` for captures that were added: no index can list these as such.
     """
     if added_captures := [target.definition for target in targets if target.kind == GIVEN_KIND]:
-        raise UserInputError(
-            f"{added_captures[0]} is captures that were added, which no index lists as such; name a site"
-        )
+        raise UserInputError(f"{added_captures[0]} names added captures, which no index lists as such; name a site")
     certified: list[CertifiedCrawl] = []
     examples: list[dict[str, Any]] = []
     count, captures_file = 0, beside(out, "captures.parquet")
@@ -272,7 +270,7 @@ def verify_certificate(path: Path, place: Transport) -> list[str]:
         captures = pq.read_table(captures_file, schema=_SCHEMA)
         problems += list(_miscounted(document, captures))
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise DataFault(DataKind.MALFORMED, path.name, None, f"it is no certificate ({error!r:.100})") from error
+        raise DataFault(DataKind.MALFORMED, path.name, None, f"not a certificate ({error!r:.100})") from error
     problems += verify_place(place).all_wrong
     delivered = _delivered(place)
     fetched = captures.filter(pc.equal(captures["outcome"], "fetched")).select(_KEY)
@@ -292,7 +290,7 @@ def _miscounted(document: Mapping[str, Any], captures: pa.Table) -> Iterator[str
     for crawl in document["crawls"]:
         crawl_captures = captures.filter(pc.equal(captures["crawl"], crawl["crawl"]))
         if dict(Counter(crawl_captures["outcome"].to_pylist())) != crawl["outcomes"]:
-            yield f"{crawl['crawl']}: the certificate counts other outcomes than its file of captures has"
+            yield f"{crawl['crawl']}: the outcomes in the certificate differ from those in its file of captures"
         for kind in INDEXES:
             count = pc.sum(crawl_captures[f"in_{kind}"]).as_py() or 0
             stored_count = crawl["indexes"][kind]["captures"] or 0  # null: it was not asked
@@ -302,7 +300,7 @@ def _miscounted(document: Mapping[str, Any], captures: pa.Table) -> Iterator[str
 
 def _delivered(place: Transport) -> pa.Table:
     """Reads the captures of all parts that the manifests of ``place`` name."""
-    lists = []
+    list_tables = []
     sizes = {stored_object.key: stored_object.size for stored_object in place.listing("")}
     for key in sizes:
         folder, _, name = key.rpartition("/")
@@ -312,11 +310,11 @@ def _delivered(place: Transport) -> pa.Table:
             for part in read_manifest(place, key).parts:
                 list_key = key_in(folder, part.list.name)
                 if list_key in sizes and key_in(folder, part.file.name) in sizes:
-                    lists.append(read_table(place, list_key, sizes[list_key], _KEY)[0].select(_KEY))
+                    list_tables.append(read_table(place, list_key, sizes[list_key], _KEY)[0].select(_KEY))
         except DataFault:
             continue  # verify_place reports it
     kinds = [(name, _SCHEMA.field(name).type) for name in _KEY]
-    return pa.concat_tables([pa.schema(kinds).empty_table(), *(table.cast(pa.schema(kinds)) for table in lists)])
+    return pa.concat_tables([pa.schema(kinds).empty_table(), *(table.cast(pa.schema(kinds)) for table in list_tables)])
 
 
 @cache

@@ -208,7 +208,7 @@ def _say(crawl: str, report: DeliveryReport) -> None:
         outcome = "left out" if row["left_out"] else row["outcome"]
         notice(f"{crawl}: {outcome}: {row['url'] or row['warc_filename']} ({reason or 'no reason is known'})")
     if lost > _MOST_NAMED:
-        notice(f"{crawl}: {lost - _MOST_NAMED:,} more are in the delivery's ledger")
+        notice(f"{crawl}: {lost - _MOST_NAMED:,} more are listed in the delivery's ledger")
 
 
 def _tell(destination: str, reports: Mapping[str, DeliveryReport], notes: Sequence[str]) -> None:
@@ -242,8 +242,8 @@ def _end(
         raise source_error
     if loss_texts and not allow_missing:
         raise Incomplete(
-            f"the delivery lacks {'; '.join(loss_texts)}",
-            "The manifest and its ledger name each with its reason. Ask for them again: cc-pipeline run … --crawl "
+            f"not delivered: {'; '.join(loss_texts)}",
+            "The manifest and its ledger list each with its reason. Fetch them again: cc-pipeline run … --crawl "
             f"{incomplete_reports[0][0]} --refetch, then copy again. Or accept it: --allow-missing",
         )
 
@@ -293,21 +293,29 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
         report = verify_place(
             place,
             parallel=parallel,
-            progress=lambda done, total, read, size: progress.report(
-                "verify", done, total, f"{human_bytes(read)} of {human_bytes(size)}"
+            progress=lambda done, total, read, total_bytes: progress.report(
+                "verify", done, total, f"{human_bytes(read)} of {human_bytes(total_bytes)}"
             ),
         )
     rows: list[Sequence[object]] = []
-    for one in report.deliveries:
-        manifest = one.manifest
+    for check in report.deliveries:
+        manifest = check.manifest
         if manifest is None:
-            rows.append((one.key, "", "", "", "", "", len(one.wrong)))
+            rows.append((check.key, "", "", "", "", "", len(check.wrong)))
             continue
-        counts, size = manifest.counts, sum(entry.size for entry in manifest.files)
+        counts, total_bytes = manifest.counts, sum(entry.size for entry in manifest.files)
         lost = counts.get("planned", 0) - counts.get("delivered", 0)
-        named = " ".join(manifest.targets)
+        target_texts = " ".join(manifest.targets)
         rows.append(
-            (manifest.crawl, named, counts.get("delivered", 0), lost, len(manifest.parts), size, len(one.wrong))
+            (
+                manifest.crawl,
+                target_texts,
+                counts.get("delivered", 0),
+                lost,
+                len(manifest.parts),
+                total_bytes,
+                len(check.wrong),
+            )
         )
     write_rows(
         f"deliveries in {destination}", ["crawl", "targets", "records", "not there", "files", "bytes", "wrong"], rows
@@ -318,32 +326,32 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
 def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
     for note in report.notes[:_MOST_NAMED]:
         notice(f"note: {note}")
-    wrong = report.all_wrong
-    for reason in wrong[:_MOST_NAMED]:
+    problems = report.all_wrong
+    for reason in problems[:_MOST_NAMED]:
         notice(f"wrong: {reason}")
-    if wrong:
-        more = f" ({len(wrong) - _MOST_NAMED:,} more than shown)" if len(wrong) > _MOST_NAMED else ""
+    if problems:
+        omitted = f" ({len(problems) - _MOST_NAMED:,} more than shown)" if len(problems) > _MOST_NAMED else ""
         raise EnvironmentFault(
-            f"{destination} is not what its manifests say: {len(wrong):,} findings{more}",
-            "Copy again with the same targets and --to: files that differ are replaced",
+            f"{destination} does not match its manifests: {len(problems):,} differences{omitted}",
+            "Copy again with the same targets and --to: differing files are replaced",
         )
     if report.unfinished:
         raise Incomplete(
-            f"a copy to {destination} was stopped: {', '.join(report.unfinished[:_MOST_NAMED])}",
+            f"a copy to {destination} was stopped and is incomplete: {', '.join(report.unfinished[:_MOST_NAMED])}",
             "Copy again with the same targets and --to",
         )
     if report.over_holes and not allow_missing:
         raise Incomplete(
-            f"captures may be missing that nobody knows of: index files were unread when those of "
-            f"{', '.join(report.over_holes[:_MOST_NAMED])} were looked up",
+            "captures may be missing: the look-up skipped unreadable index files for "
+            f"{', '.join(report.over_holes[:_MOST_NAMED])}",
             "Copy again with the same targets and --to, without --allow-gaps. Or accept it: --allow-missing",
         )
     if report.not_there and not allow_missing:
         raise Incomplete(
-            f"all that the manifests name is there, and {report.not_there:,} planned captures are not",
-            "The ledgers name each with its reason. Accept it: --allow-missing",
+            f"{report.not_there:,} planned captures are missing; all files in the manifests are present",
+            "The ledgers list each with its reason. Accept it: --allow-missing",
         )
-    notice("everything is as the manifests say")
+    notice("all files match the manifests")
 
 
 @app.command("certify")
@@ -382,11 +390,11 @@ def certify_(
         for crawl in document["crawls"]
     ]  # fmt: skip
     write_rows(f"certified in {out}", ["crawl", "parquet", "zipnum", "in one alone", "fetched", "findings"], rows)
-    notice(f"{beside(out, 'html')} is the page to show")
+    notice(f"{beside(out, 'html')} is the certificate as a page")
     if not document["complete"]:
         raise Incomplete(
-            "the certificate says that something is not complete, and what",
-            "Ask for what lacks (cc-pipeline run or index harvest with the same targets), then certify again.",
+            "the certificate is not complete; its findings say why",
+            "Fetch what is missing (cc-pipeline run or index harvest with the same targets), then certify again.",
         )
 
 
@@ -401,10 +409,10 @@ def _verify_certificate(path: Path, delivery: str, endpoint: str | None, home: s
         notice(f"wrong: {problem}")
     if problems:
         raise EnvironmentFault(
-            f"{path} is not borne out by {delivery}: {len(problems):,} findings",
-            "Copy again what lacks or differs; a certificate that was changed has to be made again.",
+            f"{path} does not match {delivery}: {len(problems):,} differences",
+            "Copy again to replace missing and differing files. If the certificate itself was changed, certify again.",
         )
-    notice("the delivery bears the certificate out")
+    notice("the delivery matches the certificate")
 
 
 COMMANDS = {"delivery": Command(app, FEATURES, 60)}

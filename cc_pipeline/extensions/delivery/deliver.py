@@ -343,7 +343,7 @@ class _Work:
             ):
                 unused_files -= {part, list_name(part)}
                 self.stock.notes.append(
-                    f"{part} stays, and no manifest names it: it has captures that nothing else has"
+                    f"{part} is kept without a manifest, because no other file has some of its captures"
                 )
         return {name for name in unused_files if delivery_of(name) == self.order.delivery and name in self.stock.there}
 

@@ -118,10 +118,10 @@ def _manifests(
         except DataFault as fault:
             if name != manifest_name(delivery) or fault.kind is DataKind.UNSUPPORTED:
                 raise EnvironmentFault(
-                    f"it cannot be known what the place holds: {fault}",
+                    f"another delivery's manifest is damaged, so its files are not known: {fault}",
                     "Copy that delivery again, or delete its manifest",
                 ) from fault
-            notes.append(f"the manifest was damaged and is written again ({fault.reason})")
+            notes.append(f"the manifest was damaged and is rewritten ({fault.reason})")
             continue
         if manifest.delivery == delivery:
             own_manifest = manifest
@@ -207,8 +207,8 @@ class _Taking:
             self.stock.borrowed.append(parts[number].file.name)
         if other_form:
             self.stock.notes.append(
-                f"{other_form:,} captures are there in files of another delivery, in another form (--convert); a place "
-                "holds a capture once, so copy that delivery in the form you want, or to another place"
+                f"{other_form:,} captures are in files of another delivery, in another form (--convert). A place has "
+                "each capture once, so copy that delivery in the requested form, or copy to another place"
             )
 
     def _keep(self, parts: Sequence[PartEntry]) -> None:
@@ -322,4 +322,4 @@ class _Taking:
         if names:
             shown_names = ", ".join(sorted(names)[:_MOST_NAMES])
             remainder = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-            self.stock.notes.append(f"gone, or not what the manifest says: {shown_names}{remainder}")
+            self.stock.notes.append(f"missing, or different from the manifest: {shown_names}{remainder}")

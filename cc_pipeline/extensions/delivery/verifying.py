@@ -207,7 +207,7 @@ class _Folder:
             yield from verdicts[part.file.name]
         for name in manifest.superseded:
             if name in self.there:
-                yield f"{self._key(name)}: is superseded and still there; the copy that deletes it was stopped"
+                yield f"{self._key(name)}: is superseded and was not deleted, because the copy was stopped"
         if manifest.ledger is None:
             if manifest.complete:
                 yield f"{self.folder}: the manifest of {manifest.delivery} names no ledger"
@@ -228,16 +228,16 @@ class _Folder:
         if sha256 != entry.sha256:
             yield f"{key}: its SHA-256 is not the manifest's"
         if set(table.schema.names) != set(columns):
-            yield f"{key}: lacks columns of a ledger"
+            yield f"{key}: columns of a ledger are missing"
             return
         if not manifest.complete:
             return  # the ledger is that of the previous copy
         if counted(table) != (manifest.counts, manifest.subsets):
-            yield f"{key}: its captures are not as many as the manifest counts"
+            yield f"{key}: the number of its captures differs from the manifest"
         delivered = table.filter(table["delivered"])
         missing_rows = np.flatnonzero(~np.isin(_named(delivered), names))
         for row in delivered.take(missing_rows[:_MOST_NAMED]).to_pylist():
-            yield f"{row['url']} ({row['warc_filename']} at {row['warc_record_offset']}): no part has it"
+            yield f"{row['url']} ({row['warc_filename']} at {row['warc_record_offset']}): in no part"
         if len(missing_rows) > _MOST_NAMED:
             yield f"{key}: {len(missing_rows) - _MOST_NAMED:,} more captures are in no part"
 
@@ -249,7 +249,7 @@ class _Folder:
         for name in sorted(self.there):
             is_delivery_file = part_named(name) is not None or delivery_of(name) is not None
             if is_delivery_file and name not in manifest_files:
-                yield f"{self._key(name)}: no manifest names it"
+                yield f"{self._key(name)}: in no manifest"
 
 
 def _named(captures: pa.Table) -> _Names:

@@ -47,7 +47,7 @@ def write_wacz_export(request: RecordsRequest) -> Written:
         return written_records(files, ledger.crawls, notes)
     incomplete = Incomplete(
         f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({loss_counts})",
-        "Ask for them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: --allow-missing",
+        "Fetch them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: --allow-missing",
     )
     return replace(written_records(files, ledger.crawls, notes), incomplete=incomplete)
 

@@ -203,7 +203,7 @@ def predicted(facts: Facts) -> str:
     """Describes size and importance of the hosts of an answer: sums of counts, and the best rank."""
     table = facts.table
     if not table.num_rows:
-        return "no host of it is known"
+        return "no known host"
     parts = [f"{table.num_rows:,} host{'' if table.num_rows == 1 else 's'}"]
     pages = _sum(table, "fetch_200")
     if pages is not None:

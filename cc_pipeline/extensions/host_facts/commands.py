@@ -229,9 +229,7 @@ def _acted(table: pa.Table, action: Action | None, crawl: str) -> pa.Table:
         return table
     filter_result = action.where.over(table)
     if filter_result.unknown:
-        notice(
-            f"{crawl}: of {filter_result.unknown:,} hosts it cannot be told, since a fact is missing: they do not match"
-        )
+        notice(f"{crawl}: {filter_result.unknown:,} hosts lack a fact of the filter, so they do not match")
     if table.num_rows and not filter_result.count:
         notice(f"{crawl}: none of {table.num_rows:,} hosts matches")
     table = table.filter(filter_result.rows)
@@ -340,7 +338,7 @@ def add(
     added = add_dataset(load_settings(home=home), file, name)
     columns = added.columns()
     gives = "all its columns" if columns is None else ", ".join(columns) or "no column: it filters"
-    notice(f"{added.name} is known in this home now, and gives {gives}")
+    notice(f"{added.name} was added to this home, with {gives}")
 
 
 @app.command()
@@ -349,7 +347,7 @@ def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")
     from cc_pipeline.extensions.host_facts.known import remove_dataset
 
     remove_dataset(load_settings(home=home), name)
-    notice(f"{name} is forgotten")
+    notice(f"{name} was removed")
 
 
 @app.command()
@@ -409,14 +407,14 @@ def ranks(
                 ranks_here = convert_ranks(workspace, requested_release, requested_level, price)
         _show(ranks_here)
         if ranks_here.skipped:
-            warn(f"{ranks_here.skipped:,} lines of {ranks_here.key} say no rank of a host; they were left out")
+            warn(f"{ranks_here.skipped:,} lines of {ranks_here.key} have no rank of a host and were skipped")
 
 
 def _show_price(price: RanksPrice) -> None:
     notice(
         f"{price.key}: {human_bytes(price.bytes)} to read in {price.requests:,} requests, about {price.rows:,} rows; "
-        f"{human_bytes(price.disk)} of disk for good, {human_bytes(price.scratch)} more while it is sorted, and "
-        f"about {max(price.seconds / 60, 1):,.0f} min of work where the source keeps up"
+        f"{human_bytes(price.disk)} of disk permanently, {human_bytes(price.scratch)} more during sorting, and "
+        f"about {max(price.seconds / 60, 1):,.0f} min of work if the source is fast enough"
     )
 
 

@@ -187,7 +187,7 @@ def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
     raise IndexIncomplete(
         f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be missing; the first "
         f"of {name}: {gaps[0]}",
-        "They are asked for again after ten minutes. To go without them: --allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS "
+        "They are fetched again after ten minutes. To go without them: --allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS "
         "(the share of the files that may be missing).",
     )
 
@@ -282,6 +282,6 @@ def _refuse_dear(workspace: Workspace, dataset: Dataset, price: KeyedPrice, craw
         raise UserInputError(
             f"the look-up in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
             f"{price.bytes:,} in {price.requests:,} requests: {price.to_read:,} of {price.row_groups:,} row groups may "
-            f"have what is sought), more than the {max_bytes:,} allowed. Set "
+            f"match), more than the {max_bytes:,} allowed. Set "
             f"CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or name a narrower target"
         )

@@ -72,7 +72,7 @@ def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, 
         return pa.table(columns, names=names).cast(_renamed(names, schema)).sort_by(order).rename_columns(schema.names)
     except pa.ArrowException as error:
         fold_text = ", ".join(f"{name}: {aggregate}" for name, aggregate in fold.items())
-        raise UserInputError(f"rows of one key cannot be put together as fold says ({fold_text}): {error}") from error
+        raise UserInputError(f"rows of one key cannot be merged as fold says ({fold_text}): {error}") from error
 
 
 def _renamed(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
@@ -360,6 +360,6 @@ def _check(read: int, max_bytes: int | None, rows: int, held_bytes: int) -> None
         raise UserInputError(f"the target has more than {MOST_ROWS:,} rows; name a narrower one")
     if held_bytes > MOST_HELD:
         raise UserInputError(
-            f"what is said of the target takes more than {MOST_HELD:,} bytes in memory; name a narrower target, or "
+            f"the facts of the target take more than {MOST_HELD:,} bytes in memory; name a narrower target, or "
             "fewer columns in the dataset's file"
         )

@@ -88,7 +88,9 @@ def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Know
         name = name or re.sub(r"[^a-z0-9]+", "-", file.stem.lower().removeprefix("join_")).strip("-")
         registered = _read(_text({"name": _valid(name), **joined.described}), file)
     if registered.name in ready_made() or is_name_of_ranks(registered.name):
-        raise UserInputError(f"{file}: the name {registered.name} is taken by a dataset that comes with this program")
+        raise UserInputError(
+            f"{file}: the name {registered.name} is taken by a dataset of this program; choose another name"
+        )
     if joined is not None:
         described = {"name": registered.name, **joined.described}
         if joined.unpacked is not None:

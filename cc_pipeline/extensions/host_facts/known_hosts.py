@@ -36,7 +36,7 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
                 facts = facts_of(question.workspace, crawl, target, default_asked)
             except (DataFault, EnvironmentFault) as error:
                 reason = error.what if isinstance(error, EnvironmentFault) else error
-                warn(f"{crawl}: how large {target.definition} is, and its rank, cannot be told: {reason}")
+                warn(f"{crawl}: size and rank of {target.definition} are not available: {reason}")
                 return
             say_cost(crawl, target.definition, facts)
         else:
@@ -46,7 +46,7 @@ def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
             if facts_in_home is None and crawl != question.crawls[0]:
                 return  # the first crawl printed it
             if facts_in_home is None:
-                notice(f"{crawl}: how large {target.definition} is, and its rank, is not known here yet: add --facts")
+                notice(f"{crawl}: size and rank of {target.definition} are not known here yet: add --facts")
                 return
             facts = facts_in_home
         notice(f"{crawl}: {target.definition}: {predicted(facts)}")
@@ -70,7 +70,9 @@ def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], wh
         choice = choose(workspace, crawl, target, condition, datasets)
         say_cost(crawl, target.definition, choice.facts)
         absent_names &= set(choice.facts.absent)
-        undecided_text = f"; of {choice.unknown:,} a fact is missing, so they do not match" if choice.unknown else ""
+        undecided_text = (
+            f"; {choice.unknown:,} lack a fact of the filter, so they do not match" if choice.unknown else ""
+        )
         notice(
             f"{crawl}: {choice.matched:,} of {choice.hosts:,} known hosts of {target.definition} match{undecided_text}"
         )
@@ -80,8 +82,7 @@ def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], wh
             narrowed_targets[choice.narrowed.slug] = choice.narrowed
     if datasets and len(absent_names) == len(datasets):
         raise NothingKnown(
-            f"which hosts of {crawl} match cannot be told: {', '.join(sorted(absent_names))} has nothing about this "
-            "crawl",
-            "Name a crawl that is covered (docs/extensions/host_facts.md), or go without --hosts.",
+            f"the filter cannot be applied to {crawl}: {', '.join(sorted(absent_names))} has nothing about this crawl",
+            "Name a covered crawl (docs/extensions/host_facts.md), or leave out --hosts.",
         )
     return tuple(narrowed_targets.values())

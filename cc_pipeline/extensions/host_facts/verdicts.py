@@ -17,10 +17,12 @@ def annotation_verdict(workspace: Workspace, name: str) -> CheckResult:
     except CcPipelineError as error:
         return CheckResult(check, "error", f"{error}")
     if dataset is None:
-        return CheckResult(check, "warn", f"{name} was forgotten; it goes when the code location is loaded again")
+        return CheckResult(
+            check, "warn", f"{name} was removed; its asset disappears when the code location is reloaded"
+        )
     stored_shards = shards_read(workspace, dataset.dataset).values()
     if not stored_shards:
-        return CheckResult(check, "ok", f"{name} was not asked for yet")
+        return CheckResult(check, "ok", f"{name} was not used yet")
     failed = [path for shards in stored_shards for path in shards.paths if shards.footers.entries[path].failed]
     files = sum(len(shards.paths) for shards in stored_shards)
     metrics = {"files": files, "unread": len(failed)}

@@ -102,7 +102,7 @@ def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
     with open_workspace(settings) as workspace:
         located_crawls = {slice_.crawl for slice_ in LOCATE.here(workspace.lake) if slice_.whole.target in slugs}
     if not located_crawls:
-        raise UserInputError("no crawl was run for these targets in this home; name crawls: --crawl newest")
+        raise UserInputError("this home has no captures of these targets; name crawls: --crawl newest")
     return sorted(located_crawls, reverse=True)
 
 

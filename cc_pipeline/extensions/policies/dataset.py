@@ -109,7 +109,9 @@ class Recipe:
         if unknown_rules:
             raise UserInputError(f"{unknown_rules[0]!r} names no rules; there are: {', '.join(RULES)}")
         if not 0 <= self.min_words <= self.max_words:
-            raise UserInputError(f"between {self.min_words} and {self.max_words} words there is no text")
+            raise UserInputError(
+                f"no text has between {self.min_words} and {self.max_words} words; write the smaller number first"
+            )
         if self.near is not None and not 0.5 <= self.near <= 1:
             raise UserInputError(f"near copies have 0.5 to 1 of their runs in common, not {self.near}; 0 finds none")
 
@@ -174,7 +176,7 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
             f"{fails} FROM (SELECT *, {failures} AS failures FROM (SELECT *, {_LANGUAGE} AS language FROM ({pages}))))"
         )
     except duckdb.BinderException as error:
-        raise UserInputError(f"the published file has no figures to filter by: {error}") from None
+        raise UserInputError(f"the published file lacks metrics that the filters need: {error}") from None
     finally:
         if presets:
             connection.remove_function(_FUNCTION)
@@ -201,28 +203,30 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
             Step(name, meaning, remaining_pages, removed_by_step.get(number, 0), failing_alone[number])
         )
         remaining_pages -= removed_by_step.get(number, 0)
-    is_kept = f"step = {len(tests)}"
+    kept_condition = f"step = {len(tests)}"
     if recipe.exact:
-        remaining_pages = _drop_exact(connection, filtered, is_kept, remaining_pages)
+        remaining_pages = _drop_exact(connection, filtered, kept_condition, remaining_pages)
     if recipe.near is not None:
-        remaining_pages = _drop_near(connection, filtered, is_kept, remaining_pages, recipe.near, scratch)
+        remaining_pages = _drop_near(connection, filtered, kept_condition, remaining_pages, recipe.near, scratch)
     filtered.left = remaining_pages
-    [(words,)] = execute(f"SELECT coalesce(sum(words), 0) FROM sieve.main.pages WHERE {is_kept}").fetchall()
+    [(words,)] = execute(f"SELECT coalesce(sum(words), 0) FROM sieve.main.pages WHERE {kept_condition}").fetchall()
     filtered.words = int(words)
     for name, counts in (
         ("language", filtered.by_language),
         ("domain", filtered.by_domain),
         ("crawl", filtered.by_crawl),
     ):
-        groups_query = f"SELECT coalesce({name}, ''), count(*) FROM sieve.main.pages WHERE {is_kept} GROUP BY ALL"
+        groups_query = (
+            f"SELECT coalesce({name}, ''), count(*) FROM sieve.main.pages WHERE {kept_condition} GROUP BY ALL"
+        )
         counts.update(execute(f"{groups_query} ORDER BY 2 DESC, 1").fetchall())
     if recipe.respect:
-        kept_query = f"SELECT {place} FROM sieve.main.pages WHERE {is_kept}"
+        kept_query = f"SELECT {place} FROM sieve.main.pages WHERE {kept_condition}"
         filtered.unknown = unknown_of(connection, kept_query, recipe.respect)
     same_place = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
     filtered.sql = (
         f"SELECT {_SHOWN} FROM ({pages}) p "
-        f"SEMI JOIN (SELECT {place} FROM sieve.main.pages WHERE {is_kept}) s ON {same_place}"
+        f"SEMI JOIN (SELECT {place} FROM sieve.main.pages WHERE {kept_condition}) s ON {same_place}"
     )
     return filtered
 
@@ -266,13 +270,13 @@ def _failures_of(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) 
     return f"{_FUNCTION}(main_content, language)"
 
 
-def _drop_exact(connection: duckdb.DuckDBPyConnection, filtered: Sieved, is_kept: str, page_count: int) -> int:
+def _drop_exact(connection: duckdb.DuckDBPyConnection, filtered: Sieved, kept_condition: str, page_count: int) -> int:
     pages_before = page_count
     connection.execute(
-        f"UPDATE sieve.main.pages SET step = -1 WHERE {is_kept} AND rank NOT IN "
-        f"(SELECT min(rank) FROM sieve.main.pages WHERE {is_kept} GROUP BY digest)"
+        f"UPDATE sieve.main.pages SET step = -1 WHERE {kept_condition} AND rank NOT IN "
+        f"(SELECT min(rank) FROM sieve.main.pages WHERE {kept_condition} GROUP BY digest)"
     )
-    [(pages_after,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {is_kept}").fetchall()
+    [(pages_after,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {kept_condition}").fetchall()
     filtered.steps.append(
         Step("exact copies", "its text is no copy of another one's", pages_before, pages_before - pages_after, None)
     )
@@ -282,7 +286,7 @@ def _drop_exact(connection: duckdb.DuckDBPyConnection, filtered: Sieved, is_kept
 def _drop_near(
     connection: duckdb.DuckDBPyConnection,
     filtered: Sieved,
-    is_kept: str,
+    kept_condition: str,
     page_count: int,
     min_similarity: float,
     scratch: Path,
@@ -291,7 +295,7 @@ def _drop_near(
 
     def read_sketches() -> Iterator[npt.NDArray[np.uint32]]:
         sketch_rows = connection.sql(
-            f"SELECT rank, sketch FROM sieve.main.pages WHERE {is_kept} AND len(sketch) = 64 ORDER BY rank"
+            f"SELECT rank, sketch FROM sieve.main.pages WHERE {kept_condition} AND len(sketch) = 64 ORDER BY rank"
         )
         for batch in sketch_rows.to_arrow_reader(_BATCH):
             ranks.append(batch.column(0).to_numpy())

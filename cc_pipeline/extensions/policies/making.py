@@ -107,9 +107,9 @@ def make_dataset(
         voice().note(unread)
     if not filtered.left:
         voice().note(
-            "no page is left; the datasheet says which filter took them"
+            "no page is left; the datasheet counts the pages that each filter removed"
             if filtered.pages
-            else "there was no page to begin with: nothing of these targets and crawls was parsed"
+            else "there are no pages to filter: nothing of these targets and crawls was parsed"
         )
     took = [*((step.name, step.came, step.took) for step in filtered.steps if step.took), ("left", filtered.left, None)]
     words = f"{filtered.left:,} of {filtered.pages:,} pages, {filtered.words:,} words: {out}/{README} is the datasheet"
@@ -128,7 +128,7 @@ def _language(text: str) -> str:
     code = text.strip()
     iso_code = ISO_639_3.get(code, code)
     if iso_code not in ISO_639_3.values():
-        raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
+        raise UserInputError(f"{text!r} is not a language that is detected; write en, de, zh … or eng, deu, zho …")
     return iso_code
 
 

@@ -21,8 +21,8 @@ from cc_pipeline.workspace.workspace import open_workspace
 
 #: A reminder of the limits of the table.
 TO_CCBOT = (
-    "a page that is captured was allowed to Common Crawl's own robot, CCBot; what robots.txt adds is what it says to "
-    "other robots, and of uses"
+    "Common Crawl's own robot, CCBot, was allowed to fetch every captured page; robots.txt adds rules for other "
+    "robots, and preferences on uses"
 )
 
 
@@ -47,7 +47,7 @@ def read_policies(
         policy_crawls = with_policies(requested_crawls)
         if other_crawls := [crawl for crawl in requested_crawls if crawl not in policy_crawls]:
             voice().note(
-                f"no robots.txt captures are kept apart in {', '.join(other_crawls)}: what was asked there is unknown"
+                f"{', '.join(other_crawls)} has no subset of robots.txt captures: the rules of that time are unknown"
             )
         return [(policy_crawls, host_targets)] if policy_crawls else []
 

@@ -55,7 +55,7 @@ def wishes(text: str) -> tuple[str, ...]:
     for word in preferences:
         if not _AGENT.fullmatch(word):
             raise UserInputError(
-                f"{word!r} is no wish; name tdm, noai, ai-train, ai-input, search, or robots such as gptbot"
+                f"{word!r} is not a preference; name tdm, noai, ai-train, ai-input, search, or robots such as gptbot"
             )
     return tuple(dict.fromkeys("ai-train" if word == "train" else word for word in preferences))
 
@@ -173,14 +173,14 @@ def unknown_of(connection: duckdb.DuckDBPyConnection, kept_pages: str, preferenc
     return dict(zip(preferences, row, strict=True))
 
 
-def in_words(seen: Seen, unknown_kept: dict[str, int], as_of: AsOf) -> list[str]:
+def in_words(seen: Seen, unanswered: dict[str, int], as_of: AsOf) -> list[str]:
     """The counts of preferences as Markdown."""
-    judged_at = "when each page was fetched" if as_of == "fetch" else "by the newest captures that this home knows"
+    basis_text = "when each page was fetched" if as_of == "fetch" else "by the newest captures that this home knows"
     lines = [
         "",
         "## What was asked of robots",
         "",
-        f"Judged by what was said {judged_at}. All pages before filters:",
+        f"Judged by what was said {basis_text}. All pages before filters:",
         "",
     ]
     lines += ["| wish | said no | said yes | unknown | unknown among those left |", "|---|---|---|---|---|"]
@@ -191,7 +191,7 @@ def in_words(seen: Seen, unknown_kept: dict[str, int], as_of: AsOf) -> list[str]
                 counts_by_answer["disallow"],
                 counts_by_answer["allow"],
                 counts_by_answer["unknown"],
-                unknown_kept[preference],
+                unanswered[preference],
             )
         ]
         lines.append(f"| {preference} | {' | '.join(counts)} |")
@@ -218,8 +218,9 @@ def note_of_unread(connection: duckdb.DuckDBPyConnection, preferences: Sequence[
     if has_robots or all(preference in _OF_PAGES for preference in preferences):
         return None
     return (
-        "no robots.txt was read in this home, so what they say is unknown of all pages; unknown ones stay, counted in "
-        f"the datasheet, unless --known-only. To read them: cc-pipeline policies {_some_target(connection)}"
+        "no robots.txt was read in this home, so its rules are unknown for all pages. Pages with unknown rules are "
+        "kept and counted in the datasheet, unless --known-only. To read robots.txt: cc-pipeline policies "
+        f"{_some_target(connection)}"
     )
 
 

@@ -94,7 +94,9 @@ def _told() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise EnvironmentFault(f"could not read what was published: {error}", "Check the disk and the lake.") from error
+        raise EnvironmentFault(
+            f"the published file could not be read: {error}", "Check the disk and the lake."
+        ) from error
 
 
 def paragraphs_between(before: str, after: str) -> Iterator[str]:
@@ -130,16 +132,16 @@ def _page(row: dict[str, Any]) -> Iterator[str]:
 
 def _words(before: str | None, after: str | None) -> Iterator[str]:
     if before is None or after is None:
-        yield "  the payload changed; there are no two main texts to compare"
+        yield "  the payload changed, and one of the two main texts is missing"
         return
     lines = list(paragraphs_between(before, after))
     yield from (f"  {_clean(line)}" for line in lines[:MOST])
     if len(lines) > MOST:
         yield f"  and {len(lines) - MOST:,} more paragraphs"
     if not lines:
-        yield f"  the first {_COMPARED:,} paragraphs differ in white space at most"
+        yield f"  the first {_COMPARED:,} paragraphs are equal, except for white space"
     elif max(before.count("\n"), after.count("\n")) >= _COMPARED:
-        yield f"  compared are the first {_COMPARED:,} paragraphs"
+        yield f"  only the first {_COMPARED:,} paragraphs were compared"
 
 
 def _clean(text: str) -> str:

@@ -70,7 +70,7 @@ def report(
     for path in reports(load_settings(home=home), targets, out, crawl_pair):
         console.print(f"{path}", soft_wrap=True)
         if path.suffix.lower() not in (".html", ".htm"):
-            notice(f"{path} is an HTML page, whatever its name says; a browser shows it under a name in .html")
+            notice(f"{path} contains an HTML page; a browser shows it only if its name ends in .html")
 
 
 def _changes(settings: Settings, target: str, before: str, after: str, out: Path | None, *, details: bool) -> None:

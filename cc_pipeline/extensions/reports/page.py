@@ -292,7 +292,7 @@ def write_report(
     except (duckdb.Error, OSError) as error:
         raise EnvironmentFault(
             f"could not write the report {report_file}: {error}",
-            "Check the disk and the lake; files of the tables are there again after the next publication.",
+            "Check the disk and the lake. The next publication restores missing files of tables.",
         ) from error
     return findings
 

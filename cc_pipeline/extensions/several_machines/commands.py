@@ -71,11 +71,11 @@ def _servers(hosts: str | None) -> tuple[tuple[str, int], ...]:
             raise UserInputError(f"--hosts has {text!r}; give names of hosts with commas: one.internal,two.internal")
         if name == "localhost" or name.startswith("127."):
             raise UserInputError(
-                f"--hosts has {text!r}, which is another machine on each host; give names that all know"
+                f"--hosts has {text!r}, which is another machine on each host; give names that work on all hosts"
             )
         servers.append((name, int(port or 4000)))
     if len(servers) == 1 or len({*servers}) < len(servers):
-        raise UserInputError("--hosts names one host, or one twice; leave it out where one host fetches")
+        raise UserInputError("--hosts names one host only, or one host twice; leave it out if only one host fetches")
     return tuple(servers)
 
 
@@ -118,7 +118,5 @@ def _on_s3(flag: str, place: str | None) -> str:
         raise UserInputError(f"the team's folder needs {flag} s3://bucket/prefix")
     root = normalise_root(place)
     if not root.startswith("s3://"):
-        raise UserInputError(
-            f"{flag} is {place!r}; a team's place is s3://bucket/prefix, which all of its hosts can reach"
-        )
+        raise UserInputError(f"{flag} is {place!r}; a team needs s3://bucket/prefix, which all of its hosts can reach")
     return root

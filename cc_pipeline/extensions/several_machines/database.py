@@ -99,5 +99,7 @@ class _Outage:
             if self._since is None:
                 self._since = now
                 words = " ".join(str(error).split())
-                _LOG.warning("PostgreSQL at %s is away (%s): waiting %g s", self._server, words, RESTART_SECONDS)
+                _LOG.warning(
+                    "PostgreSQL at %s does not answer (%s): waiting up to %g s", self._server, words, RESTART_SECONDS
+                )
             return now - self._since < RESTART_SECONDS

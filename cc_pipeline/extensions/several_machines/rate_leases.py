@@ -81,8 +81,8 @@ def claim(
     The sum of all ``held`` never grows above ``limit``. If there are more processes than places, the process that has
     waited longest is next, and a process that had a place for ``TURN`` seconds leaves it.
     """
-    free = limit - sum(other.held for other in other_claims)
-    waiting = [other for other in other_claims if not other.share]
+    free = limit - sum(other_claim.held for other_claim in other_claims)
+    waiting = [other_claim for other_claim in other_claims if not other_claim.share]
     had_place = previous is not None and previous.share > 0
     since = now if previous is None else min(previous.since, now)
     if had_place:
@@ -184,10 +184,10 @@ class Leases:
         # own lateness only.
         reserved_seconds = count * spacing + max(0.0, late - KNOWN_LATE) + self.life - LEASED_LIFE
         queue = CLOCK_JUMP + (self.limits.concurrency + 1) * max(reserved_seconds, 1 / rate)
-        asked_at = self.monotonic()
+        request_time = self.monotonic()
         clock_reading, start = self.ledger.reserve(self.host, reserved_seconds, wait, queue)
         now = self.monotonic()
-        clock.note(asked_at, clock_reading, now)
+        clock.note(request_time, clock_reading, now)
         if clock.late(now) > late:
             raise RateSourceAway("its clock was set")
         return start - clock.now(now), spacing, count
@@ -210,10 +210,10 @@ class Leases:
         if self._clock is None:
             # The first answer also takes the time of connecting.
             self.ledger.now()
-            asked_at = self.monotonic()
+            request_time = self.monotonic()
             clock_reading = self.ledger.now()
             clock = DatabaseClock()
-            clock.note(asked_at, clock_reading, self.monotonic())
+            clock.note(request_time, clock_reading, self.monotonic())
             self._clock = clock
         return self._clock
 
@@ -349,7 +349,7 @@ def _driver() -> Any:
         import psycopg2  # noqa: PLC0415
     except ImportError as error:
         raise EnvironmentFault(
-            f"{_SETTING} is set, and there is no psycopg2 here, which asks PostgreSQL",
+            f"{_SETTING} is set, and psycopg2, which connects to PostgreSQL, is not installed",
             f"Install it: pip install 'cc-pipeline[several-machines]'; or set {_INSTEAD} on all hosts.",
         ) from error
     return psycopg2
@@ -358,8 +358,8 @@ def _driver() -> Any:
 def _connected(driver: Any, *, makes: bool) -> Any:
     if not is_named():
         raise UserInputError(
-            f"{_SETTING} is set, and nothing says which PostgreSQL: set PGHOST, PGPORT, PGDATABASE, PGUSER and "
-            "PGPASSWORD, those of Dagster's database, for each process that fetches"
+            f"{_SETTING} is set, and no variable names the PostgreSQL server: set PGHOST, PGPORT, PGDATABASE, PGUSER "
+            "and PGPASSWORD, those of Dagster's database, for each process that fetches"
         )
     connection = driver.connect("", connect_timeout=5, tcp_user_timeout=5_000, application_name="cc_pipeline")
     connection.autocommit = True

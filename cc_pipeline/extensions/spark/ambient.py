@@ -63,7 +63,9 @@ def at_work(
     Raises ``UserInputError`` if the number of workers is not known, since every worker would then use the whole rate.
     """
     if workers < 1:
-        raise UserInputError("a worker does not start without the number of workers: it would not know its share")
+        raise UserInputError(
+            "the number of workers is not set: without it a worker does not know its share of the budget"
+        )
     home = _own_folder()
     # Each executor has its own share of the budget, also if one machine has several executors.
     settings = replace(settings_here(settings_texts, home), budget=str(home / "budget.sqlite"))

@@ -163,12 +163,12 @@ def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
     conf = spark_context.getConf()
     if workers < 1:
         raise UserInputError(
-            "the number of Spark workers is not known, so none would know its share of the source's budget; "
+            "the number of Spark workers is not set: without it a worker does not know its share of the budget; "
             "set CC_PIPELINE_SPARK_WORKERS to the largest number of executors the application may have"
         )
     if _is_on(spark_context, "spark.speculation"):
         raise UserInputError(
-            "spark.speculation is on: a slow source would be asked twice for the same. Set spark.speculation=false"
+            "spark.speculation is on: a slow source would get the same requests twice. Set spark.speculation=false"
         )
     if _is_on(spark_context, "spark.dynamicAllocation.enabled"):
         # Without a number, there is no limit.
@@ -357,41 +357,50 @@ def _refuse_files_here(request: ToFetch) -> None:
 
 
 def _fetched(storage: RecordStorage, request: ToFetch, leftovers: Left, task_results: Sequence[FetchDone]) -> Fetched:
-    results = [one.result for one in task_results]
-    source_was_asked = any(one.asked for one in results)
-    answered = any(one.asked and one.answered for one in results) or not source_was_asked
-    rows = [one.uncounted if one.uncounted is not None and not answered else one.counted for one in task_results]
+    results = [task_result.result for task_result in task_results]
+    source_was_asked = any(records_result.asked for records_result in results)
+    answered = (
+        any(records_result.asked and records_result.answered for records_result in results) or not source_was_asked
+    )
+    rows = [
+        task_result.uncounted if task_result.uncounted is not None and not answered else task_result.counted
+        for task_result in task_results
+    ]
     outcomes: Counter[str] = Counter()
-    for one in results:
-        outcomes.update(one.outcomes)
+    for records_result in results:
+        outcomes.update(records_result.outcomes)
     tally = Tally()
     for part in rows:
         tally.include(part.tally)
-    files = frozenset(file for one in results for file in one.files)
+    files = frozenset(file for records_result in results for file in records_result.files)
     result = RecordsResult(
-        reused=sum(one.reused for one in results),
-        adopted=sum(one.adopted for one in results),
-        requests=sum(one.requests for one in results),
-        bytes=sum(one.bytes for one in results),
-        seconds=sum(one.seconds for one in results),
+        reused=sum(records_result.reused for records_result in results),
+        adopted=sum(records_result.adopted for records_result in results),
+        requests=sum(records_result.requests for records_result in results),
+        bytes=sum(records_result.bytes for records_result in results),
+        seconds=sum(records_result.seconds for records_result in results),
         files=tuple(sorted(files)),
-        stored=frozenset().union(*(one.stored for one in results)),
+        stored=frozenset().union(*(records_result.stored for records_result in results)),
         settled=leftovers.settled(
             files | _of_all_attempts(storage, request.crawl, request.order.commit), request.in_table
         ),
-        fetched=sum(one.fetched for one in results),
+        fetched=sum(records_result.fetched for records_result in results),
         answered=answered,
         asked=source_was_asked,
         outcomes=outcomes,
-        notes=tuple(dict.fromkeys(note for one in results for note in one.notes))[:_NOTES],
-        witnesses={place: promise for one in results for place, promise in one.witnesses.items()},
-        kept_back=sum(one.kept_back for one in results),
+        notes=tuple(dict.fromkeys(note for records_result in results for note in records_result.notes))[:_NOTES],
+        witnesses={
+            place: expected_record
+            for records_result in results
+            for place, expected_record in records_result.witnesses.items()
+        },
+        kept_back=sum(records_result.kept_back for records_result in results),
     )
     return Fetched(
         result,
-        sum(one.rows for one in task_results),
+        sum(task_result.rows for task_result in task_results),
         tally.shortfalls(request.slices),
-        lambda lake, made_from: FETCH.commit_files(lake, made_from, {"records": _files(rows)}),
+        lambda lake, input_digests: FETCH.commit_files(lake, input_digests, {"records": _files(rows)}),
     )
 
 

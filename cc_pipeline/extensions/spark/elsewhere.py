@@ -53,7 +53,7 @@ class TasksElsewhere(TaskEngine):
 
     def __post_init__(self) -> None:
         if self.workers < 1:
-            raise UserInputError(f"{self.workers} workers do no task; name 1 or more")
+            raise UserInputError(f"{self.workers} workers are too few; name 1 or more")
 
     def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
         settings = workspace.settings

@@ -82,7 +82,7 @@ class Mailbox:
             self._beat(0)
         except no_answer() as error:
             raise PlaceFault(
-                f"s3://{self.bucket}/{self.prefix} cannot be written, where a job is told what to do: {error}",
+                f"s3://{self.bucket}/{self.prefix} (the mailbox of jobs) cannot be written: {error}",
                 "Check the lake's address, CC_PIPELINE_LAKE_ENDPOINT and the credentials (cc-pipeline doctor).",
             ) from error
         self._forget_old()

@@ -89,13 +89,13 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
         yield UserInputError(f"{PREFIX}SPARK_MASTER is {master!r}; it begins with one of {', '.join(_MASTERS)}")
     if settings.of(SparkSettings).workers < 1:
         yield UserInputError(
-            "the engine is spark, and nobody said how many workers share the source's budget; set "
-            f"{PREFIX}SPARK_WORKERS to the most that may run at the same time"
+            "the engine is spark, and the number of workers that share the source's budget is not set; set "
+            f"{PREFIX}SPARK_WORKERS to the maximum that may run at the same time"
         )
     if scheme_of(settings.lake) != "s3":
         yield UserInputError(
             f"the engine is spark, and the lake is {shown(settings.lake)}, a folder. This process, the driver and its "
-            "workers hand on their tasks, messages, records and rows through the lake on S3, with local[2] too; set "
+            "workers exchange tasks, messages, records and rows through the lake on S3, also with local[2]; set "
             f"{PREFIX}LAKE to an s3:// place"
         )
     folder = next((place for place in settings.sources if not scheme_of(place)), None)
@@ -174,7 +174,7 @@ def spark_submit() -> Path:
     program = shutil.which("spark-submit")
     if program is None:
         raise EnvironmentFault(
-            "there is no spark-submit here, with which jobs are started",
+            "spark-submit, which starts jobs, was not found",
             "Install Spark for drivers: pip install 'cc-pipeline[spark]', or name a Spark of your own in SPARK_HOME.",
         )
     return Path(program)

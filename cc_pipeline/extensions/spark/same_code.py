@@ -112,7 +112,7 @@ def refuse_others(
             raise EnvironmentFault(f"{worker_text} ({worker['executable']}) cannot run this: {worker['lacks']}", advice)
         if differences := list(_differences(worker, driver)):
             raise EnvironmentFault(
-                f"{worker_text} would not make the rows of the driver: {'; '.join(differences)}", advice
+                f"{worker_text} would make other rows than the driver: {'; '.join(differences)}", advice
             )
 
 
@@ -132,7 +132,7 @@ def _differences(worker: Mapping[str, Any], driver: Mapping[str, Any]) -> Iterat
         if (worker_version := worker["libraries"].get(name, _NONE)) != driver_version:
             yield differ(name, worker_version, driver_version)
     if missing := [name.rpartition(".")[2] for name in driver["compiled"] if name not in worker["compiled"]]:
-        yield f"compiled parts are missing there, so that pages take many times as long: {', '.join(missing)}"
+        yield f"compiled parts are missing there, so pages would take many times as long: {', '.join(missing)}"
 
 
 def _minor(python: str) -> list[str]:

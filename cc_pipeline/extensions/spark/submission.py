@@ -294,7 +294,7 @@ _SHOWN: Final = 2_000
 #: The name of our jobs on a cluster.
 _NAME: Final = "cc_pipeline"
 #: The advice for a failed job.
-AGAIN: Final = "Run it again: what was committed stays, and is not done twice."
+AGAIN: Final = "Run it again: committed work is kept and not repeated."
 
 
 class Messages(dg.PipesBlobStoreMessageReader):
@@ -433,7 +433,7 @@ class SparkSubmit:
         if status and not self._stopped:
             words = self._log.read_text("utf-8", "replace")[-_SHOWN:].strip()
             raise EnvironmentFault(
-                f"the Spark job at {self.address} ended with status {status} before it was done",
+                f"the Spark job at {self.address} failed with status {status}",
                 f"{AGAIN} The whole log of its driver is {self._log}, and ends with:\n{words}",
             )
 

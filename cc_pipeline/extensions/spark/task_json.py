@@ -56,7 +56,7 @@ def run_task(document: bytes, count: Count) -> tuple[bytes, Exception | None]:
         stage, number = _STAGES[fields_by_name["stage"]], int(fields_by_name["number"])
         job = from_json(stage.job, fields_by_name["job"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserInputError(f"this is no task of cc_pipeline: {type(error).__name__}: {error}") from error
+        raise UserInputError(f"this is not a task of cc_pipeline: {type(error).__name__}: {error}") from error
     try:
         refuse_others([here()], job.driver, "this machine")
         task_result: Done = stage.work(job, number, count)
