@@ -1,7 +1,8 @@
-"""Sites that nobody may fetch: one list in the lake, asked by everything that locates, fetches or gets a capture.
+"""Sites that nobody may fetch. The lake has one list of them. Everything that locates, fetches or reads a capture uses
+it.
 
-A look-up leaves out captures of blocked sites. What a target was located as says which blocks touched it, so that it
-is located again when one comes or goes: then what it had of a blocked site goes with its rows, or comes back.
+A look-up leaves out captures of blocked sites. The stored version of a target includes the blocks that touch it. When a
+block comes or goes, the target is located again: rows of a blocked site then go, or come back.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from cc_pipeline.lake.digests.digest import input_digest
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
-#: The list is whole in each file of this folder; the one with the greatest number counts.
+#: Each file of this folder has a complete list; the one with the greatest number counts.
 _FOLDER: Final = "blocked/"
 #: The table, and the name, under which a digest of the list is committed.
 _TABLE, _DIGEST = "targets", "blocked"
-#: Newest lists that stay: somebody may be about to read the one before.
+#: Newest lists that are kept: a process may be about to read the one before.
 _KEPT: Final = 3
 _LONGEST: Final = 64 << 20
-#: Stands between the version of a definition and that of the blocks that touch it.
+#: Separates the version of a definition from that of the blocks that touch it.
 _MARK: Final = "!"
-#: Stands for the latter where a target is the blocked site itself: what is here of it stays, and is asked for no more.
+#: In place of the latter if the target itself is the blocked site: its rows stay, and it is asked for no more.
 _ALL: Final = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A site that is blocked: its definition, since when, and why, in a person's words."""
+    """A blocked site: its definition, since when it is blocked, and the reason in a person's words."""
 
     definition: str
     since: str
@@ -50,7 +51,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Blocked:
-    """The list as it was read."""
+    """The list of blocked sites as it was read."""
 
     blocks: tuple[Block, ...] = ()
 
@@ -64,11 +65,12 @@ class Blocked:
         return MemberIndex([target for _, target in self._targets])
 
     def touching(self, target: Target) -> list[Block]:
-        """The blocks of which ``target`` may have captures."""
+        """The blocks whose sites may have captures of ``target``."""
         return [block for block, one in self._targets if _overlap(one, target)]
 
     def versions(self, versions: dict[str, str], read: Callable[[Sequence[str]], dict[str, Target]]) -> dict[str, str]:
-        """Versions of definitions by slug, with that of the blocks that touch each; ``read`` gives the targets."""
+        """Adds to each version (by slug) the version of the blocks that touch the target. ``read`` gives the targets of
+        slugs."""
         if not self.blocks:
             return versions
         targets = read([*versions])
@@ -81,7 +83,7 @@ class Blocked:
         return _MARK + version_of("\n".join(touching)) if touching else ""
 
     def left(self, captures: pa.Table) -> pa.Table:
-        """``captures`` without those of blocked sites, and those of which nobody knows the site."""
+        """``captures`` without those of blocked sites and without those whose site is not known."""
         if not self.blocks:
             return captures
         rows = zip(captures["url"].to_pylist(), captures["url_host_name"].to_pylist(), strict=True)
@@ -92,57 +94,59 @@ class Blocked:
     def said(self, targets: Iterable[Target]) -> list[str]:
         """A sentence for each block that touches one of ``targets``."""
         touching = dict.fromkeys(block for target in targets for block in self.touching(target))
-        return [f"{block}: nothing of it is asked for (cc-pipeline targets unblock)" for block in touching]
+        return [f"{block}: its captures are not fetched (to undo: cc-pipeline targets unblock)" for block in touching]
 
     def refuse(self, url: str) -> None:
-        """Raises ``UserInputError`` for a page of a blocked site."""
+        """Raises ``UserInputError`` if the page ``url`` is on a blocked site."""
         for number in self._index.of(url):
-            raise UserInputError(f"{self._targets[number][0]}; to fetch it all the same: cc-pipeline targets unblock")
+            raise UserInputError(f"{self._targets[number][0]}; to fetch it anyway: cc-pipeline targets unblock")
 
 
 NOTHING_BLOCKED: Final = Blocked()
 
 
 def blocks_of(version: str) -> str:
-    """Which blocks touched what a version of :meth:`Blocked.versions` is of."""
+    """The part of a version (of :meth:`Blocked.versions`) that says which blocks touch the target."""
     return version.partition(_MARK)[2]
 
 
 def is_all_blocked(version: str) -> bool:
-    """Whether nothing may be fetched of what a version of :meth:`Blocked.versions` is of."""
+    """Whether a version of :meth:`Blocked.versions` says that the whole target is blocked."""
     return blocks_of(version) == _ALL
 
 
 def same_but_for_blocks(version: str, other: str) -> bool:
-    """Whether two versions of :meth:`Blocked.versions` are of one definition, and differ in what blocks touch it."""
+    """Whether two versions of :meth:`Blocked.versions` have the same definition and different blocks."""
     return version != other and version.partition(_MARK)[0] == other.partition(_MARK)[0]
 
 
 def blocked(workspace: Workspace) -> Blocked:
-    """The list of the lake, as it is now. Raises ``EnvironmentFault``, also for a list that cannot be read: nothing is
-    fetched then."""
+    """Reads the list from the lake as it is now. Raises ``EnvironmentFault``, also if the list cannot be read: nothing
+    is fetched then."""
     return _newest(workspace)[1]
 
 
 def list_digest(workspace: Workspace) -> str | None:
-    """A digest of the list as it was changed last; ``None`` where it never was. It is in the log of the targets, where
-    a run looks in each of its commits. Raises ``EnvironmentFault``."""
+    """A digest of the list at its last change; ``None`` if it never changed. It is in the log of the table of targets,
+    which a run reads in each of its commits. Raises ``EnvironmentFault``."""
     return workspace.lake.digest(_TABLE, _DIGEST)
 
 
 def block(workspace: Workspace, targets: Sequence[Target], why: str = "") -> Blocked:
-    """Adds ``targets`` to the list, and gives it; those on it stay as they are. Raises ``EnvironmentFault``."""
+    """Adds ``targets`` to the list and returns the list. Targets on the list keep their entry. Raises
+    ``EnvironmentFault``."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     added = {target.written: Block(target.written, now, why) for target in targets}
     return _change(workspace, lambda known: added | known)
 
 
 def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocked:
-    """Takes ``targets`` off the list, and gives it. Raises ``UserInputError`` for one that is not on it."""
+    """Removes ``targets`` from the list and returns the list. Raises ``UserInputError`` for a target that is not on
+    it."""
     known = {one.definition for one in blocked(workspace).blocks}
     for target in targets:
         if target.written not in known:
-            raise UserInputError(f"{target.definition} is not blocked. What is: cc-pipeline targets block")
+            raise UserInputError(f"{target.definition} is not blocked. See the list: cc-pipeline targets block")
     off = {target.written for target in targets}
     return _change(workspace, lambda known: {name: one for name, one in known.items() if name not in off})
 
@@ -153,7 +157,7 @@ def _numbered(workspace: Workspace) -> list[int]:
 
 
 def _newest(workspace: Workspace) -> tuple[list[int], Blocked]:
-    """The numbers that there are, and the list of the greatest one."""
+    """The existing list numbers, and the list with the greatest number."""
     while True:
         numbers = _numbered(workspace)
         if not numbers:
@@ -175,15 +179,16 @@ def _read(workspace: Workspace, key: str) -> Blocked:
         found.touching(parse_target("example.com"))
     except (ValueError, KeyError, TypeError, UserInputError) as error:
         raise EnvironmentFault(
-            f"{place.source}/{key} is no list of blocked sites ({error})",
-            "Put it back from a copy; nothing is fetched while nobody knows what is blocked.",
+            f"{place.source}/{key} cannot be read as a list of blocked sites ({error})",
+            "Restore it from a backup. Nothing is fetched until the list can be read.",
         ) from error
     return found
 
 
 def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str, Block]]) -> Blocked:
-    """Writes the list with the next number, which one writer gets; the others change what that one wrote. Who was slow
-    may get a number that was used and is gone, so the list is right when reading it shows the change."""
+    """Writes the changed list under the next number, which only one writer gets. The other writers change the newer
+    list. A slow writer may get a number that was used and deleted, so the list counts as written once a read shows the
+    change."""
     workspace.claim()
     while True:
         numbers, found = _newest(workspace)
@@ -194,15 +199,15 @@ def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str,
         ordered = [asdict(wanted[name]) for name in sorted(wanted)]
         data = (json.dumps(ordered, ensure_ascii=False) + "\n").encode()
         if workspace.place.put(f"{_FOLDER}{max([0, *numbers]) + 1:012}", data, only_if_absent=True):
-            # runs that are at work see it here
+            # running runs see this digest change
             workspace.lake.commit_digests(_TABLE, {_DIGEST: input_digest({"blocked": ordered})})
             for old in numbers[: 1 - _KEPT]:
                 workspace.place.delete(f"{_FOLDER}{old:012}")
 
 
 def _is_own(block: Target, target: Target) -> bool:
-    """Whether a target is the very site that is blocked. Never a set: in sets and their parts blocks are by capture,
-    whoever their other members are, and however they are divided."""
+    """Whether a target is itself the blocked site. A set never is: in sets and their parts, blocks apply to single
+    captures, whoever the other members are and however the set is divided."""
     return target.kind != "set" and block.written == target.written
 
 

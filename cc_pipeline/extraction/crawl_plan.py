@@ -1,4 +1,5 @@
-"""What a run would do of targets in a crawl, and what it did: the difference of how they stood before and after."""
+"""The plan of a run for the targets of one crawl, and the changes that the run made: the difference of the slice states
+before and after it."""
 
 from __future__ import annotations
 
@@ -20,19 +21,21 @@ from cc_pipeline.lake.slice import VERSION, Slice
 from cc_pipeline.records.leases import left_behind
 from cc_pipeline.workspace.workspace import Workspace
 
-#: What a commit to may change a plan: targets, what is blocked of them, and the last table of each stage.
+#: Tables whose commits may change a plan: targets and their blocks, and the last table of each stage.
 _READ: Final = ("targets", *(stage.main_table for stage in STAGES))
 
-#: ``new``: nothing was there before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
+#: ``new``: no rows before. ``updated``: looked up, fetched or parsed again. ``undone``: a stage is missing.
 Change: TypeAlias = Literal["new", "updated", "same", "undone"]
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlPlan:
-    """What was asked for in one crawl, what is wanted of each slice, how it stands, by which indexes it can be located,
-    and what is to be done of it. ``retire`` are sets of which slices are left that they do not have any more.
-    ``unfinished`` says that a fetch of the crawl was killed: the next one settles what it left. ``seen`` are the
-    versions of the tables that it was read from."""
+    """The plan for one crawl: the requested targets, the request and the state of each slice, the indexes by which it
+    can be located, and the stages that are due.
+
+    ``retire`` are sets that still have slices of an earlier division. ``unfinished``: a fetch of the crawl was killed,
+    and the next fetch adopts its records. ``seen`` are the versions of the tables that the plan was made from.
+    """
 
     asked: Asked
     wanted: Mapping[Slice, Wanted]
@@ -45,20 +48,21 @@ class CrawlPlan:
 
     @property
     def current(self) -> dict[str, dict[str, str]]:
-        """The targets of which a run would change nothing, and what their rows say by table, where that is known."""
+        """The targets that a run would not change, each with the content digests of its rows by table, where they are
+        known."""
         if self.unfinished:
             return {}
         due = {todo.slice_.whole.target for todo in self.plan.todos} | self.retire
         return {slug: self.versions(slug) for slug in self.asked.for_ if slug not in due}
 
     def found_nothing(self, slug: str) -> bool:
-        """Whether a target has no capture, by indexes that were whole, in any subset."""
+        """Whether complete indexes list no capture of a target, in any subset."""
         lookups = [self.standings[slice_].lookup for slice_ in self.asked.for_[slug]]
         empty = all(one is not None and one.complete and not one.captures for one in lookups)
         return empty and not self.asked.beside[slug]
 
     def versions(self, slug: str) -> dict[str, str]:
-        """What the rows of a target say, by table, where that is known: of all its slices together."""
+        """The content digests of a target's rows by table, where they are known: of all its slices together."""
         every = [self.standings[one] for one in (*self.asked.for_[slug], *self.asked.beside[slug])]
         found: dict[str, str] = {}
         for stage in STAGES:
@@ -68,17 +72,18 @@ class CrawlPlan:
 
 
 def look(workspace: Workspace, crawl: str, slugs: Sequence[str], *, look_for_bytes: bool = True) -> CrawlPlan:
-    """What a run would do of ``slugs`` in ``crawl``. Reads logs and tables with one row a slice, and asks the lake's
-    place for stored files and for what killed runs left there, but without ``look_for_bytes``.
+    """Plans a run of ``slugs`` in ``crawl``. Reads logs and the tables with one row per slice. With ``look_for_bytes``
+    it also looks for stored files and for the leftovers of killed runs.
 
-    Raises ``UserInputError`` for keys that nobody can define, ``EnvironmentFault`` when the lake cannot be read.
+    Raises ``UserInputError`` for keys that have no definition and cannot be given one, ``EnvironmentFault`` when the
+    lake cannot be read.
     """
     asked = expand(workspace, crawl, slugs)
     return _looked(workspace, asked, wishes(workspace, asked.slices), look_for_bytes)
 
 
 def look_for(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> CrawlPlan:
-    """As :func:`look`, for targets that need not be registered; nothing is written."""
+    """As :func:`look`, for targets that need not be registered. Nothing is written."""
     meant = definitions.meant(workspace.lake, targets)
     defined = {part.slug: part for parts in meant.values() for part in parts}
     versions = definitions.meant_versions(workspace.lake, defined.values())
@@ -104,8 +109,8 @@ def _looked(
 
 
 def planned_with_new_indexes(workspace: Workspace, before: CrawlPlan) -> CrawlPlan:
-    """The same targets, planned with the indexes that there are now: after a harvest. Their state is read again only
-    where somebody blocked, purged or defined a target meanwhile, or another run committed."""
+    """Plans the same targets again with the indexes that there are now, after a harvest. The slice states are read
+    again only if a target was blocked, purged or defined meanwhile, or another run committed."""
     if any(workspace.lake.version(table) != version for table, version in before.seen.items()):
         return look(workspace, before.asked.crawl, [*before.asked.for_])
     indexes = indexes_of(workspace, {slice_: before.standings[slice_] for slice_ in before.wanted})
@@ -115,9 +120,9 @@ def planned_with_new_indexes(workspace: Workspace, before: CrawlPlan) -> CrawlPl
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """How a partition (a crawl and a whole target) stands in the subsets asked for: what its slices were made from, and
-    captures that were found, planned for the fetch, fetched, still to be asked for, and fetched with another payload
-    than the index names. ``doubted``: nobody believes yet that the others are lost."""
+    """The state of a partition (a crawl and a whole target) in the requested subsets: the input digests of its slices,
+    and its numbers of captures: located, planned for the fetch, fetched, pending, and fetched with another payload than
+    the index names. ``doubted``: its losses are not confirmed yet."""
 
     made_from: tuple[str | None, ...] = ()
     captures: int = 0
@@ -129,20 +134,20 @@ class Total:
 
     @property
     def lost(self) -> int:
-        """Captures that the source has damaged, or not at all."""
+        """The number of captures that the source has damaged, or does not have."""
         return self.planned - self.fetched - self.unsettled
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a run did with one partition: ``before`` and ``after`` it."""
+    """The state of one partition ``before`` and ``after`` a run."""
 
     before: Total
     after: Total
 
     @property
     def change(self) -> Change:
-        """Whether the run changed it."""
+        """The change of the partition: whether it is new, updated, unchanged, or lacks a stage."""
         if not self.after.made_from or None in self.after.made_from:
             return "undone"
         if not self.before.made_from or all(digest is None for digest in self.before.made_from):
@@ -151,7 +156,7 @@ class Done:
 
 
 def done_between(before: Iterable[CrawlPlan], after: Iterable[CrawlPlan]) -> dict[Slice, Done]:
-    """What was done between two looks at the same partitions: the difference of how they stand."""
+    """Compares two plans of the same partitions: the change of each partition between them."""
     first = {partition: total for one in before for partition, total in _totals(one).items()}
     last = {partition: total for one in after for partition, total in _totals(one).items()}
     return {partition: Done(first.get(partition, Total()), total) for partition, total in last.items()}
@@ -176,8 +181,8 @@ def _totals(found: CrawlPlan) -> dict[Slice, Total]:
 
 
 def current(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Those of ``slugs`` of which a run would change nothing; see :attr:`CrawlPlan.current`. None where anything is in
-    the way: a run says what."""
+    """The targets among ``slugs`` that a run would not change; see :attr:`CrawlPlan.current`. Empty if the plan cannot
+    be made: the run will tell why."""
     try:
         with workspace.lake.still():
             return look(workspace, crawl, slugs).current

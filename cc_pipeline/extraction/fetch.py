@@ -48,7 +48,7 @@ from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Columns of records that say how slices stand.
+#: Columns of records from which the counts of slices are computed.
 _STANDING = [
     *("target", "url", "outcome", "reason", "detail", "settled", "rounds", "digest_check", "payload_length"),
     *(*PLACE_NAME, *STORED),
@@ -64,14 +64,15 @@ def fetch_captures(
     distrusted: Collection[Place] = (),
     engine: Engine = LOCAL,
 ) -> StageReport:
-    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome, by ``engine``. Stored records are not
-    fetched again, unless their bytes are gone.
+    """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. ``engine`` fetches. Stored records are
+    fetched again only if their bytes are gone.
 
-    ``replay`` fetches quarantined and settled records again too, of all subsets that are there, and ``distrusted`` are
-    captures whose stored bytes are not used. Raises ``NotGiven`` when the source gives nothing, or less than the
-    settings allow, after what came was committed: it says of which targets, and has the report of all. Raises
-    ``EnvironmentFault`` when the disk fails, and as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
-    Records fetched until then are kept, and the next call adopts them.
+    ``replay``: quarantined and settled records are fetched again too, in all located subsets. ``distrusted`` are
+    captures whose stored bytes are not used.
+    Raises ``NotGiven`` when the source gives nothing, or less than the settings allow, after the fetched records were
+    committed; the error names the targets and has the report of all. Raises ``EnvironmentFault`` when the disk fails,
+    and as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does. Records fetched until then are kept, and the
+    next call adopts them.
     """
 
     def fetch_all(run: RunInputs) -> StageReport:
@@ -107,7 +108,7 @@ def _fetch_all(
     forget(workspace.storage, unfinished)
     _judge_anew(state, chosen.gone, chosen.looked.in_vain)
     after = _state_after(state, known)
-    # pages of healed slices are to be parsed again, and bytes that are still gone are looked for again
+    # pages of repaired slices are to be parsed again, and lost bytes are looked for again
     if not chosen.healed and not any(one.lost for one in known.standings.values()):
         run.keep_state(after)
     return _finish(state, chosen, after, started)
@@ -115,10 +116,10 @@ def _fetch_all(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What is to be fetched of the ``slices`` that were asked for, and why (``reasons``).
+    """The plan of one fetch: the requested ``slices``, and the ``reasons`` for which some are fetched.
 
-    ``healed`` are those that lost bytes, with how many records. ``looked`` is what a few requests found of those that
-    lost captures, and ``gone`` are those of which nothing is there yet. ``todo`` are all others.
+    ``healed`` are slices that lost stored bytes, each with how many records. ``looked`` is the result of the recheck of
+    lost captures, and ``gone`` are the slices whose losses it confirmed. ``todo`` are all other slices to be fetched.
     """
 
     slices: Sequence[Slice]
@@ -130,7 +131,7 @@ class _Chosen:
 
     @property
     def priced(self) -> list[Slice]:
-        """The slices of which a fetch of all captures was not agreed to before."""
+        """The slices for which nobody has agreed yet to a fetch of all captures."""
         return [one for one in self.todo if one in self.reasons and self.reasons[one].why not in OF_FEW]
 
 
@@ -162,8 +163,8 @@ def _choose(
 
 
 def _alike(chosen: _Chosen, *, is_unfinished: bool, replay: bool) -> dict[Again, list[Slice]]:
-    """The slices to be fetched, by what of them is asked for again. ``is_unfinished``: a fetch was killed between its
-    commit and its end, so its journals are settled even if nothing is to be done."""
+    """Groups the slices to be fetched by the scope of their fetch. ``is_unfinished``: a fetch was killed between its
+    commit and its end, so its journals are settled even if no slice is due."""
     found: dict[Again, list[Slice]] = {}
     for slice_ in chosen.todo:
         reason = chosen.reasons.get(slice_)
@@ -175,7 +176,7 @@ def _alike(chosen: _Chosen, *, is_unfinished: bool, replay: bool) -> dict[Again,
 
 
 def _state_after(state: _State, known: GroupState) -> GroupState:
-    """How the targets stand once their fetch was committed."""
+    """The state of the targets after their fetch was committed."""
     if not state.judgement:
         return known
     now = stand(state.workspace, state.judgement, (FETCH,), look_for_bytes=False)
@@ -188,8 +189,8 @@ def _state_after(state: _State, known: GroupState) -> GroupState:
 
 
 def _finish(state: _State, chosen: _Chosen, after: GroupState, started: float) -> StageReport:
-    """The report of the stage, once slices that a set does not have any more were emptied. Raises ``NotGiven``, with
-    the report, where targets lack more than they may."""
+    """Empties slices that a set no longer has, and builds the report of the stage. Raises ``NotGiven``, with the
+    report, if targets lack more than they may."""
     workspace, crawl, asked, now = state.workspace, state.crawl, after.asked, after.standings
     wholes, mine = {slice_.whole for slice_ in state.judgement}, set(chosen.slices)
     judged_now = {at: one for at, one in state.found.items() if at.whole in wholes and at in mine}
@@ -218,26 +219,25 @@ def _finish(state: _State, chosen: _Chosen, after: GroupState, started: float) -
 def _refuse_blocked(
     workspace: Workspace, slices: Sequence[Slice], before: Mapping[Slice, Standing], block: Blocked
 ) -> None:
-    """Raises ``EnvironmentFault`` where captures were located before a site of theirs was blocked."""
+    """Raises ``EnvironmentFault`` if captures were located before their site was blocked."""
     now = wishes(workspace, slices, block) if block.blocks else {}
     for slice_ in now:
         lookup = before[slice_].lookup
         if lookup is not None and same_but_for_blocks(lookup.definition, now[slice_].version):
             raise EnvironmentFault(
-                f"{slice_.whole.target} in {slice_.crawl} was located before it, or a site of it, was blocked",
-                f"See: cc-pipeline targets block. Of a set: cc-pipeline run … --crawl {slice_.crawl}",
+                f"{slice_.whole.target} in {slice_.crawl} was located before it, or one of its sites, was blocked",
+                f"See: cc-pipeline targets block. Locate a set again: cc-pipeline run … --crawl {slice_.crawl}",
             )
 
 
-#: Reasons for a fetch of little, of what was agreed to before: none of them is for all captures of a slice, or most are
-#: stored.
+#: Reasons for a fetch of few captures, or of captures that are mostly stored: its cost was agreed to before.
 OF_FEW: Final = (Why.OPEN, Why.LOST, Why.DOUBTED, Why.PERHAPS, Why.PAYLOADS, Why.TORN)
 
 
 @dataclass(slots=True)
 class _State:
-    """One call of the stage: how slices stood ``before``, what is known of each by now, how those that were asked for
-    are judged, and what each fetch came to."""
+    """One call of the stage: the slice states ``before`` it, the current counts of each slice (``found``), the
+    assessments of the fetched slices, and the result of each fetch."""
 
     workspace: Workspace
     crawl: str
@@ -250,10 +250,10 @@ class _State:
     results: list[RecordsResult] = field(default_factory=list)
 
     def judge(self, found: Mapping[Slice, Shortfall], asked_twice: Collection[Slice] = ()) -> dict[Slice, Judged]:
-        """How what is known of some slices is judged among all of the command."""
+        """Assesses the losses of some slices, among all that the command fetched."""
         notes = {slice_: note for slice_, one in self.before.items() if (note := one.asked) is not None}
         workspace = self.workspace
-        # a person was told a number of all that a target lost
+        # a person accepts the number of all losses of a target
         targets = of_targets({**self.found, **found}.values())
         told = {one.slice_ for one in targets if one.losses in workspace.accepted_losses}
         return judged(
@@ -268,8 +268,8 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What of a slice is asked for again beside what is open: what is ``settled``, and what has another payload than
-    the index names (``mismatched``). ``forget``: what does not come of it is open from now on."""
+    """The scope of a refetch, beside pending captures: ``settled`` ones, and records with another payload than the
+    index names (``mismatched``). ``forget``: settled captures that are not fetched are pending from now on."""
 
     settled: bool
     mismatched: bool
@@ -279,7 +279,7 @@ class Again:
 def _look_again(
     workspace: Workspace, crawl: str, reasons: Mapping[Slice, Reason], before: Mapping[Slice, Standing], *, replay: bool
 ) -> Looked:
-    """What a few requests find of slices that lost something."""
+    """Rechecks slices that lost captures, with a few requests."""
     looks = {}
     for slice_, why in reasons.items():
         note = before[slice_].fetch
@@ -289,10 +289,10 @@ def _look_again(
 
 
 def _in_vain(reasons: Mapping[Slice, Reason], looked: Looked, *, replay: bool) -> list[Slice]:
-    """The slices that lost something of which nothing is there yet, as far as that is known."""
+    """The slices whose losses were confirmed by the recheck, or were not rechecked."""
     if replay:
         return []
-    # a source that was doubted and gives some of it now is asked for all of it
+    # a distrusted source that gives some records now is asked for all of them
     heals = {reasons[one].why for one in looked.back} & {Why.DOUBTED}
     lost = [one for one, why in reasons.items() if why.why in (Why.DOUBTED, Why.PERHAPS)]
     return [one for one in lost if one not in looked.back and reasons[one].why not in heals]
@@ -304,8 +304,7 @@ def _said(stands: Standing) -> str:
 
 
 def _shortfalls(workspace: Workspace, crawl: str, standings: Mapping[Slice, Standing]) -> dict[Slice, Shortfall]:
-    """How each slice that was ever fetched stands, by its note; the rows of slices whose note does not count are
-    read."""
+    """The counts of each slice that was ever fetched: from its note, or from its rows if the note does not count."""
     found = {}
     for slice_, one in standings.items():
         if one.fetch is not None:
@@ -318,7 +317,7 @@ def _shortfalls(workspace: Workspace, crawl: str, standings: Mapping[Slice, Stan
 
 
 def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], again: Again) -> None:
-    """Fetches ``slices`` and commits what came."""
+    """Fetches ``slices`` and commits the records."""
     workspace, crawl = state.workspace, state.crawl
     policy = workspace.settings.digest_policy
     wanted = {one: fetched_from(_said(state.before[one]), policy) for one in slices}
@@ -326,11 +325,11 @@ def _fetch(state: _State, slices: Sequence[Slice], healed: Sequence[Slice], agai
     targets = [slice_.target for slice_ in wanted]
     sources = workspace.archives(crawl).sources
     witnessed, records = witness.known(_witnesses(workspace), sources)
-    # nothing that is counted on from here to the commit may be swept meanwhile
+    # files that are reused must not be swept before the commit
     with lease(workspace.storage, crawl, commit, targets) as held_here, workspace.scratch_folder("fetch") as scratch:
         captures, places = _captures(workspace, crawl, targets, scratch)
         held = held_rows(workspace, crawl, targets, captures, places, scratch, state.distrusted)
-        # Arrow keeps what it freed for rows to come, and fetching needs memory of other kinds
+        # Arrow keeps freed memory for new rows, and fetching needs memory of other kinds
         pa.default_memory_pool().release_unused()
         fetched = state.engine.fetch(
             workspace,
@@ -380,7 +379,8 @@ def _commit(
     fetched: Fetched,
     judgement: Mapping[Slice, Judged],
 ) -> None:
-    """Keeps what came, and how each slice stands. Where the source gave nothing at all, ``records`` stays as it was."""
+    """Commits the records and the notes of the slices. If the source gave nothing at all, ``records`` stays as it
+    was."""
     workspace, lake = state.workspace, state.workspace.lake
     result, found = fetched.result, fetched.found
     notes = {slice_: state.before[slice_].asked for slice_ in wanted}
@@ -393,8 +393,8 @@ def _commit(
     same = {slice_: row for slice_, row in rows.items() if here[slice_] == made_from[slice_]}
     is_brought = bool(result.answered or result.reused or result.adopted)
     with state.run.replacing(FETCH, {slice_: state.before[slice_] for slice_ in wanted}):
-        # first, so that a run killed in between is not taken for one that never was; but not where the digest stays,
-        # since the note would count then for rows that are not there yet
+        # first, so that a killed run is not taken for one that never was; but not if the digest stays: then the note
+        # would count for rows that are not there yet
         note_slices(lake, "fetches", {s: row for s, row in rows.items() if here[s] != made_from[s]}, but="asked_at")
         if is_brought:
             note_superseded(workspace, [*wanted], result.stored, time.time())
@@ -408,7 +408,8 @@ def _commit(
 
 
 def _judge_anew(state: _State, slices: Collection[Slice], in_vain: Collection[Slice]) -> None:
-    """Notes how slices of which nothing is there yet are judged now, and of those asked for ``in_vain`` that it was."""
+    """Notes the new assessments of slices whose losses stay. For slices asked for ``in_vain`` it notes the failed
+    recheck."""
     if not slices:
         return
     found = {slice_: state.found[slice_] for slice_ in slices}
@@ -430,30 +431,30 @@ def _judge_anew(state: _State, slices: Collection[Slice], in_vain: Collection[Sl
 
 
 def _witnesses(workspace: Workspace) -> Path:
-    """Where the home has the good records that speak for their places."""
+    """The file of the home's known-good records, which prove that a mirror works."""
     return workspace.settings.home / "cache" / "witnesses.json"
 
 
 def _listed(crawl: str) -> str | None:
-    """Key of the list of a crawl's archive files, where there may be one."""
+    """The key of the path list of a crawl's archive files, if there may be one."""
     return None if crawl in ARC_CRAWLS or published_key(crawl) is None else path_list_key(crawl, "warc")
 
 
 def _captures(workspace: Workspace, crawl: str, targets: Sequence[str], scratch: Path) -> tuple[OrderedRows, Places]:
-    """The captures of ``targets`` in the order of their places, and these."""
+    """The captures of ``targets`` in the order of their locations, and these locations."""
     schema = pa.schema([CAPTURES_SCHEMA.field(name) for name in RECORD_KEY_NAMES])
     captures = OrderedRows(schema, (*PLACE_NAME, "target"), scratch)
     for batch in stream_rows(workspace.lake, "captures", {"crawl": crawl, "target": targets}, RECORD_KEY_NAMES):
         captures.add(batch)
     found = PlacesFound()
-    # once they are sorted: both at once would take the memory of both
+    # after they are sorted: both at once would take the memory of both
     for batch in captures.batches():
         found.add(batch)
     return captures, found.places()
 
 
 def _made_from(wanted: Mapping[Slice, str], found: Mapping[Slice, Shortfall]) -> dict[Slice, str]:
-    # captures that may still come deserve another try: the slice then does not count as complete
+    # pending captures deserve another try, so the slice does not count as complete
     return {slice_: with_open(digest) if found[slice_].unsettled else digest for slice_, digest in wanted.items()}
 
 
@@ -469,16 +470,16 @@ def _notes(state: _State) -> tuple[str, ...]:
     notes = []
     reused, adopted = sum(one.reused for one in state.results), sum(one.adopted for one in state.results)
     if reused:
-        notes.append(f"{reused:,} captures were held already and not fetched again")
+        notes.append(f"{reused:,} captures were stored already and not fetched again")
     if adopted:
-        notes.append(f"{adopted:,} records were taken over from a run that had been stopped")
+        notes.append(f"{adopted:,} records were adopted from a stopped run")
     found = [state.found[slice_] for slice_ in state.judgement]
     again, lost = sum(one.unsettled for one in found), sum(one.settled for one in found)
     if again:
-        notes.append(f"{again:,} captures did not come and will be asked for again, by the next run at once")
+        notes.append(f"{again:,} captures were not fetched; the next run retries them at once")
     if lost:
         doubted = any(one.losses_doubted for one in state.judgement.values())
-        said = "lost, says the source, which is doubted" if doubted else "missing or damaged in the source itself"
+        said = "reported lost, which is not confirmed" if doubted else "missing or damaged in the source itself"
         notes.append(f"{lost:,} captures are {said}; see the view ledger")
     if odd := sum(one.mismatched for one in found):
         notes.append(f"{odd:,} records have another payload than the index names; see digest_check in the view ledger")

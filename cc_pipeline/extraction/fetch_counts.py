@@ -1,8 +1,8 @@
-"""What a fetch brought of a slice, and what it did not: counted from rows of ``records``, noted in ``fetches``.
+"""The counts of a slice after a fetch: computed from rows of ``records``, noted in ``fetches``.
 
 A capture that is missing or in quarantine is *lost* (settled) when asking again cannot change it: the source says that
-its file is gone, or has the same damaged bytes twice, while it gives good records. All else is *unsettled*: trouble of
-the source, not of the data.
+its file does not exist, or gave the same damaged bytes twice, while it gives good records. Every other failure is
+*unsettled*: a fault of the source, not of the data.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import pyarrow.compute as pc
 from cc_pipeline.lake.digests.digest import NOTHING, content_versions, together
 from cc_pipeline.lake.slice import Figures, Slice
 
-#: Runs that ask for a capture, while the source gives others, before schedules leave it. A person's run always asks.
+#: Runs that ask for a capture, while the source gives others, before schedules give it up. A person's run always asks.
 MOST_ROUNDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """What a fetch brought of some captures, by outcome, and of those not fetched how many are ``unsettled``.
+    """The numbers of captures after a fetch, by outcome; ``unsettled`` ones were not fetched and are retried.
 
     ``given_up`` of the unsettled ones were asked for in ``MOST_ROUNDS`` runs; ``rounds`` is the least number of runs
-    that asked for one. ``reason`` is the commonest one, ``example`` a capture with its reason in words.
-    ``stored_bytes`` are those of its records, ``stored`` the bytes that are needed of each file. Captures that are
-    lost, mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file (``lost_file``), and ``losses`` is
-    a number for which they are; ``mismatched`` of the fetched ones have another payload than the index names, and
-    ``mismatches`` is a number for which and what.
+    that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in words.
+    ``stored_bytes`` are the bytes of its records, ``stored`` the bytes that are needed of each file. Lost captures,
+    mostly for ``lost_reason``, are at most ``lost_in_one`` in one archive file (``lost_file``). ``losses`` is a digest
+    of them. ``mismatched`` of the fetched ones have another payload than the index names; ``mismatches`` is a digest of
+    them and their payloads.
     """
 
     planned: int
@@ -55,21 +55,22 @@ class Brought:
 
     @property
     def open(self) -> int:
-        """Captures that schedules will ask for again."""
+        """The number of captures that schedules will ask for again."""
         return self.unsettled - self.given_up
 
     @property
     def settled(self) -> int:
-        """Captures that are not here, and that asking again will not bring."""
+        """The number of captures that are lost: asking again will not bring them."""
         return self.planned - self.fetched - self.unsettled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch(Brought):
-    """What is noted of a slice after a fetch; see the columns of ``fetches``. ``silent_runs`` are the last runs in
-    which the source gave nothing, ``second_looks`` those that asked in vain whether what is lost is there by now.
-    ``losses_accepted`` are the losses that a person accepted, ``mismatches_confirmed`` the payloads that came twice;
-    others of them may be ``doubted``: too many to be believed."""
+    """The note of a slice after a fetch; see the columns of ``fetches``. ``silent_runs`` is the number of last runs in
+    which the source gave nothing, ``second_looks`` that of rechecks which confirmed the losses.
+    ``losses_accepted`` is the digest of the losses that a person accepted, ``mismatches_confirmed`` that of the
+    payloads that came twice. Losses or mismatches may be ``doubted``: too many to be believed.
+    """
 
     silent_runs: int
     asked_at: datetime
@@ -82,14 +83,14 @@ class Fetch(Brought):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall(Brought):
-    """What is lacking of one slice, or target, after a fetch. ``asked`` is how many runs asked for its unsettled
-    captures, summed over them."""
+    """The counts of one slice, or target, after a fetch. ``asked`` is how many runs asked for its unsettled captures,
+    summed over them."""
 
     slice_: Slice
     asked: int = 0
 
     def figures(self) -> Figures:
-        """For the metadata of the partition."""
+        """The metrics for the metadata of the partition."""
         lost = self.planned - self.fetched
         shown: Figures = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
         if self.unsettled:
@@ -100,7 +101,7 @@ class Shortfall(Brought):
 
 
 def share(part: int, whole: int) -> str:
-    """``part`` of ``whole`` for a person, e.g. ``0.3 %``; never rounded to nothing."""
+    """``part`` of ``whole`` as a percentage for a person, e.g. ``0.3 %``; never rounded to nothing."""
     if not part:
         return "0 %"
     percent = 100 * part / whole
@@ -109,8 +110,8 @@ def share(part: int, whole: int) -> str:
 
 @dataclass(slots=True)
 class _Lacking:
-    """The unsettled captures of a target with one reason: how many, how many of them are given up, the least and the
-    sum of the runs that asked for them, and the first one."""
+    """The unsettled captures of a target with one reason: how many, how many of them are given up, the least number and
+    the sum of the runs that asked for them, and the first one."""
 
     count: int = 0
     given_up: int = 0
@@ -129,10 +130,10 @@ class _Lacking:
 
 @dataclass(slots=True)
 class Tally:
-    """What rows of the records table of one crawl say of how slices stand: some numbers for each target and reason.
+    """Counts rows of the records table of one crawl, for each target and reason.
 
-    Rows are taken batch by batch, also in several processes whose tallies are then added up. Its fields are plain
-    values, so that it can travel.
+    Rows are added batch by batch, also in several processes whose tallies are then summed. The fields are plain values,
+    so a tally can be sent to another process.
     """
 
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -146,7 +147,7 @@ class Tally:
     _mismatches: dict[str, str] = field(default_factory=dict)
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Takes more rows."""
+        """Counts more rows."""
         rows = pa.Table.from_batches([records])
         for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
             self._counts[row["target"], row["outcome"]] += row["count_all"]
@@ -168,12 +169,12 @@ class Tally:
         for row in odd.group_by("target").aggregate([([], "count_all")]).to_pylist():
             self._mismatched[row["target"]] += row["count_all"]
         _add(self._losses, content_versions(lost.select(_NAMED).to_batches(), "target", ()))
-        # the detail has the digest that was computed
+        # the detail has the computed digest
         said = odd.select([*_NAMED, "payload_length", "detail"])
         _add(self._mismatches, content_versions(said.to_batches(), "target", ()))
 
     def include(self, other: Tally) -> None:
-        """Adds the rows that another tally has seen."""
+        """Adds the counts of another tally."""
         self._counts.update(other._counts)
         for target, reasons in other._lacking.items():
             for reason, more in reasons.items():
@@ -191,11 +192,11 @@ class Tally:
         _add(self._mismatches, other._mismatches)
 
     def shortfalls(self, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
-        """The shortfall of each of ``slices``."""
+        """The counts of each of ``slices``."""
         found = {}
         for slice_ in slices:
             mine = self._lacking.get(slice_.target, {})
-            # the commonest first; of those as common as each other the first by name
+            # the most frequent first; equally frequent ones by name
             ordered = sorted(mine.items(), key=lambda one: (-one[1].count, one[0] is None, one[0] or ""))
             by_outcome = {name: self._counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
             found[slice_] = Shortfall(
@@ -233,7 +234,7 @@ def is_unsettled(records: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.not_equal(records["outcome"], "fetched"), pc.fill_null(_open(records), False))
 
 
-#: What names a capture among a target's, in a crawl.
+#: Columns that identify a capture of a target in a crawl.
 _NAMED: Final = ["target", "warc_filename", "warc_record_offset"]
 
 
@@ -247,7 +248,7 @@ def _add(numbers: dict[str, str], more: Mapping[str, str]) -> None:
 
 
 def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
-    """The shortfall of each of ``slices`` of one crawl, from their rows of the records table."""
+    """The counts of each of ``slices`` of one crawl, from their rows of the records table."""
     tally = Tally()
     for batch in records:
         tally.add(batch)
@@ -255,7 +256,7 @@ def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> di
 
 
 def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:
-    """The shortfall of each target, by which a source is judged: that of all its slices."""
+    """The counts of each target, by which a source is judged: those of all its slices."""
     several: dict[Slice, list[Shortfall]] = {}
     for one in found:
         several.setdefault(one.slice_.whole, []).append(one)
@@ -289,19 +290,20 @@ def _by_reason(lost: pa.Table) -> list[dict[str, Any]]:
 
 
 def unsettled_rows(records: pa.Table) -> pa.Table:
-    """Those of ``records`` that are to be asked for again."""
+    """The rows of ``records`` that are to be asked for again."""
     lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
     return lost.filter(_open(lost))
 
 
 def settled_rows(records: pa.Table) -> pa.Table:
-    """Those of ``records`` that are lost, so that they are not asked for again; without those that have no place."""
+    """The rows of ``records`` that are lost, so that they are not asked for again; without those that have no
+    location."""
     lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
     return lost.filter(pc.and_not(pc.invert(_open(lost)), _is(lost, "bad_plan")))
 
 
 def _open(lost: pa.Table) -> pa.ChunkedArray:
-    """Which of these rows of captures that are not here are to be asked for again."""
+    """For each of the rows, none of them fetched, whether it is to be asked for again."""
     return pc.invert(lost["settled"])
 
 
@@ -310,6 +312,6 @@ def _is(rows: pa.Table, reason: str) -> pa.ChunkedArray:
 
 
 def mismatched_rows(records: pa.Table) -> pa.Table:
-    """Those of ``records`` that were fetched and have another payload than the index names."""
+    """The fetched rows of ``records`` with another payload than the index names."""
     odd = pc.and_(pc.equal(records["outcome"], "fetched"), pc.equal(records["digest_check"], "mismatch"))
     return records.filter(pc.fill_null(odd, False))

@@ -1,4 +1,4 @@
-"""Locating: from targets to captures, committed per crawl, with the price of their fetch."""
+"""Locates the captures of targets, commits them per crawl, and estimates the cost of their fetch."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Bytes of captures that are handed to the writer at a time: its threads wait for each other, and it holds up to some
-#: thirty such batches the more others are at work.
+#: Bytes of captures given to the writer at a time: its threads wait for each other, and it holds up to some thirty such
+#: batches when other processes are busy.
 _BYTES_AT_ONCE = 2 << 20
 #: The index to ask, and for which subsets.
 _Question: TypeAlias = tuple[str, tuple[str, ...]]
-_STAYED = "{n:,} captures stay in {crawl} that this answer lacks: it is not of the index files that named them"
-_GONE = "{n:,} captures were taken out of {crawl}: its index no longer lists them"
+_STAYED = "{n:,} captures stay in {crawl} although this answer does not list them: other index files named them"
+_GONE = "{n:,} captures were removed from {crawl}: its index no longer lists them"
 _REPEATED = "the index of {crawl} repeats itself: {n:,} more rows of captures of {slug}, each of which is kept once"
-#: Targets that the report names whose captures an index repeats.
+#: Targets with repeated captures that the report names.
 _NAMED = 5
 
 
@@ -90,8 +90,8 @@ def captures_of(
     via: str | None = None,
     into: Into | None = None,
 ) -> LookupResult:
-    """The captures of ``targets`` in ``crawl`` and the ``subsets`` (default: the settings'), complete or an error; they
-    may go ``into`` something as they are found."""
+    """The captures of ``targets`` in ``crawl`` and the ``subsets`` (default: the settings'): all of them, or an error.
+    With ``into`` they are passed to it as they are found."""
     settings = workspace.settings
     sources = index_sources(workspace, crawl)
     chosen = settings.subsets if subsets is None else subsets
@@ -99,7 +99,8 @@ def captures_of(
 
 
 def indexes_of(workspace: Workspace, standings: Mapping[Slice, Standing]) -> dict[tuple[str, str], Index]:
-    """What can be asked for slices, by crawl and subset, without asking anybody; same versions, same answers."""
+    """The indexes that can locate slices, by crawl and subset. Sends no request. Equal versions stand for equal
+    answers."""
     settings = workspace.settings
     over_holes = {(s.crawl, s.subset) for s, one in standings.items() if one.lookup and not one.lookup.complete}
     places = sorted({(slice_.crawl, slice_.subset) for slice_ in standings})
@@ -116,7 +117,7 @@ def indexes_of(workspace: Workspace, standings: Mapping[Slice, Standing]) -> dic
 
 
 def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], Index]) -> None:
-    """Raises ``EnvironmentFault`` where the columnar index is to be asked and was not harvested."""
+    """Raises ``EnvironmentFault`` if the columnar index is to be asked and was not harvested."""
     settings = workspace.settings
     for (crawl, subset), index in indexes.items():
         if crawl not in ARC_CRAWLS and PARQUET.name not in index.versions and settings.via in (AUTO, PARQUET.name):
@@ -130,13 +131,13 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
 
 
 def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
-    """Finds the captures of ``slugs`` in ``crawl``; slices whose inputs are unchanged stay.
+    """Finds the captures of ``slugs`` in ``crawl``. Slices whose inputs are unchanged stay.
 
-    Of a set whose members changed, those that are new are looked up, and a part of it without a change stays.
-    Raises ``UserInputError`` for keys that have no definition and cannot be given one, and, once the captures are
+    Of a set with changed members, only the new members are looked up, and an unchanged part of it stays.
+    Raises ``UserInputError`` for keys that have no definition and cannot be given one, and, after the captures were
     committed, for a fetch that would cost more than the settings allow; ``NotGiven`` for captures that the index no
-    longer lists, which stay in doubt; ``IndexIncomplete`` when files of the index were not read and no other index has
-    the crawl; ``EnvironmentFault`` when the index cannot be read, and as
+    longer lists, which stay unconfirmed; ``IndexIncomplete`` if index files were not read and no other index has the
+    crawl; ``EnvironmentFault`` if the index cannot be read, and as
     :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
     return planned_again(workspace, crawl, slugs, lambda run: _locate_all(workspace, crawl, slugs, run), relocates=True)
@@ -154,7 +155,7 @@ def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: Run
     spent = _locate(_Planned(workspace, crawl, run, block, todo, standings, indexes))
     retire_others(workspace, LOCATE, asked, "lookups")
     after = _state_after(workspace, todo, before)
-    # bytes that are gone were agreed to before
+    # the cost of lost bytes was agreed to before
     fetches = plan(wanted, after.standings, {}, options, (FETCH,)).of(FETCH, but=(Why.OPEN, Why.LOST))
     refuse_dear(workspace, {slice_: after.standings[slice_] for slice_ in fetches})
     run.keep_state(after)
@@ -167,7 +168,7 @@ def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: Run
 
 
 def _state_after(workspace: Workspace, located: Collection[Slice], before: GroupState) -> GroupState:
-    """How the targets stand once these slices were located."""
+    """The state of the targets after these slices were located."""
     now = stand(workspace, located, (LOCATE,)) if located else {}
     return before.changed(
         {at: replace(before.standings[at], located=one.located, lookup=one.lookup) for at, one in now.items()}
@@ -182,7 +183,7 @@ def _report(
     spent: _Spent,
     started: float,
 ) -> StageReport:
-    """What the stage did, slice by slice."""
+    """The report of the stage, with the metrics of each slice."""
     figures = {at.target: _figures(workspace, at, one, at in todo) for at, one in now.items() if one.located}
     return StageReport(
         LOCATE.label,
@@ -199,7 +200,7 @@ def _report(
 
 
 def _listing(stands: Standing) -> tuple[int, Listing]:
-    """The captures of a slice, and what its look-up noted of its index."""
+    """The number of captures of a slice, and the note of its look-up on its index."""
     found = stands.lookup
     if found is None:
         return 0, Listing()
@@ -208,7 +209,7 @@ def _listing(stands: Standing) -> tuple[int, Listing]:
 
 @dataclass(slots=True)
 class _Spent:
-    """What look-ups took and gave."""
+    """The costs and results of look-ups."""
 
     rows: int = 0
     requests: int = 0
@@ -223,8 +224,8 @@ class _Spent:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What is to be looked up in a crawl: slices with the ``versions`` of their definitions. ``standings`` are of all
-    slices of their targets, ``indexes`` by crawl and subset, and ``block`` has the sites that are left out."""
+    """The look-ups that are due in a crawl: slices with the ``versions`` of their definitions. ``standings`` has all
+    slices of their targets, ``indexes`` is by crawl and subset, and ``block`` has the sites that are left out."""
 
     workspace: Workspace
     crawl: str
@@ -235,12 +236,12 @@ class _Planned:
     indexes: Mapping[tuple[str, str], Index]
 
     def index_of(self, slice_: Slice) -> Index:
-        """What a slice can be located by."""
+        """The index by which a slice can be located."""
         return self.indexes[self.crawl, slice_.subset]
 
 
 def _locate(planned: _Planned) -> _Spent:
-    """Looks up what is planned, and commits what was found, so many slices at a time."""
+    """Looks up the planned slices and commits them, pass by pass."""
     workspace, crawl, versions = planned.workspace, planned.crawl, planned.versions
     spent, done = _Spent(), 0
     if asked := {slice_ for slice_ in versions if not is_given(slice_.target)}:
@@ -261,8 +262,8 @@ def _locate(planned: _Planned) -> _Spent:
 
 
 def _locate_some(planned: _Planned, some: Mapping[Slice, Target], located: Located, spent: _Spent) -> None:
-    """Looks up so many slices as one look-up asks for: what of them is carried over, what the index has, and what was
-    there before, which the index may take away only where it named it."""
+    """Locates the slices of one pass: members are carried over, new captures come from the index, and stored captures
+    are added. The index may take stored captures away only if it named them."""
     workspace, crawl, versions, standings = planned.workspace, planned.crawl, planned.versions, planned.standings
     by = {s: _carried_by(workspace, versions[s], standings[s], planned.index_of(s)) for s in some}
     known = what_is_known(workspace, some, [s for s in some if by[s]])
@@ -273,7 +274,7 @@ def _locate_some(planned: _Planned, some: Mapping[Slice, Target], located: Locat
         spent.requests, spent.bytes = spent.requests + answer.requests, spent.bytes + answer.bytes
         spent.notes |= dict.fromkeys(answer.notes)
         found |= {s: _found(s, answer, versions[s], planned.index_of(s)) for s in asking}
-    # where members were carried over, the rows of all of them were
+    # if members were carried over, their rows were too
     again = {
         s for s, one in found.items() if standings[s].located is not None and known[s].kept is None and one.by != GIVEN
     }
@@ -291,7 +292,7 @@ def _locate_some(planned: _Planned, some: Mapping[Slice, Target], located: Locat
 
 
 def _sentences(spent: _Spent, crawl: str) -> Iterator[str]:
-    """What there is to say of captures that were left out, stayed, went or came twice."""
+    """Writes a note on captures that were left out, kept, removed or repeated."""
     if spent.outside:
         yield from outside_notes(spent.outside)
     if spent.blocked:
@@ -303,13 +304,13 @@ def _sentences(spent: _Spent, crawl: str) -> Iterator[str]:
     for slug, count in sorted(spent.repeated.items())[:_NAMED]:
         yield _REPEATED.format(n=count, crawl=crawl, slug=slug)
     if len(spent.repeated) > _NAMED:
-        yield f"so do rows of {len(spent.repeated) - _NAMED:,} more targets"
+        yield f"the indexes of {len(spent.repeated) - _NAMED:,} more targets repeat rows too"
 
 
 def _ask(
     workspace: Workspace, crawl: str, question: _Question, known: Mapping[Slice, Known], located: Located
 ) -> LookupResult:
-    """Has the captures of some slices, asked of one index, put into ``located``."""
+    """Looks up some slices in one index and adds their captures to ``located``."""
     via, subsets = question
     if via == GIVEN:
         for slice_, one in known.items():
@@ -330,8 +331,8 @@ def _ask(
 
 
 def captures_given(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> LookupResult:
-    """The captures of ``targets`` whose captures somebody named one by one, of all subsets: they are in the lake.
-    Raises ``EnvironmentFault``."""
+    """The captures of ``targets`` that a person named one by one, of all subsets, from the lake. Raises
+    ``EnvironmentFault``."""
     found = {}
     for target in targets:
         slices = [Slice(crawl, with_subset(target.slug, subset)) for subset in SUBSETS]
@@ -355,13 +356,13 @@ def _commit(
     spent: _Spent,
     then: Mapping[Slice, Listing],
 ) -> None:
-    """Commits what was found, so many slices at a time; captures that an index no longer lists, and that a person has
-    to accept, stay. ``then`` is what was noted of the index of slices when they were looked up last."""
+    """Commits the located slices, some at a time. Captures that an index no longer lists stay if a person has to accept
+    their removal. ``then`` has the listings that were noted at the last look-up of the slices."""
     workspace, crawl, before = planned.workspace, planned.crawl, planned.standings
     others = {slice_: _listing(one) for slice_, one in before.items() if slice_ not in planned.versions}
     made_from = {s: located_from(crawl, found[s].definition, found[s].by, found[s].index) for s in sorted(found)}
     targets = {s: known[s].target for s in made_from}
-    # a target is judged as a whole, so nothing is committed until all of it is known
+    # a target is assessed as a whole, so nothing is committed until all of its slices are known
     commits = [(some, *located.of({s: found[s].answer for s in some}, targets)) for some in in_commits(made_from)]
     every = {slice_: one for _, _, summed in commits for slice_, one in summed.items()}
     stay = doubted(
@@ -371,7 +372,7 @@ def _commit(
         workspace.accepted_losses,
     )
     spent.gone += sum(one.unlisted for slice_, one in every.items() if slice_ not in stay)
-    # while it is doubted, the list that it is compared with is that of before
+    # an unconfirmed removal keeps the size of the old listing, to be compared with the next one
     found = {s: replace(one, size=then.get(s, Listing()).size) if s in stay else one for s, one in found.items()}
     for some, rows, summed in commits:
         left = located.without_unlisted(rows, [s for s in some if s not in stay], summed, targets)
@@ -385,7 +386,7 @@ def _commit(
 
 
 def _by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
-    """Those of the slices that are of named sets, by the sets' slugs."""
+    """Groups the slices of named sets by the slugs of their sets."""
     found: dict[str, list[Slice]] = {}
     for slice_ in slices:
         if slice_.target.startswith(SET_SLUG):
@@ -394,15 +395,16 @@ def _by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
 
 
 def _removal(found: Found, summed: Summed, then: Listing) -> Removal:
-    """What a look-up would take away from a slice."""
+    """The captures that a look-up would take away from a slice."""
     now = Listing(found.by, found.size, summed.unlisted, summed.removal)
     return Removal(summed.before, summed.rows - summed.unlisted, then, now)
 
 
 def _carried_by(workspace: Workspace, version: str, stands: Standing, index: Index) -> str | None:
-    """The index that a slice was located whole by and that is as it was, so that it need not be asked again."""
+    """The complete and unchanged index by which a slice was located, so that it need not be asked again; else
+    ``None``."""
     found = stands.lookup
-    # what an index no longer lists is judged by the whole slice
+    # unlisted captures are assessed by the whole slice
     if found is None or found.unlisted or blocks_of(found.definition) != blocks_of(version):
         return None
     if not found.complete or workspace.settings.via not in (AUTO, found.located_by):
@@ -427,7 +429,7 @@ def _questions(
 
 
 def _large(rows: OrderedRows, columns: Sequence[str] = CAPTURES_SCHEMA.names) -> Iterator[pa.RecordBatch]:
-    """``columns`` in large batches: the writer's threads share batches, and keep order within one alone."""
+    """``columns`` in large batches. The writer's threads share batches, and keep order only within one."""
     waiting: list[pa.RecordBatch] = []
     for batch in rows.batches():
         waiting.append(batch.select(columns))
@@ -448,7 +450,7 @@ def _found(slice_: Slice, answer: LookupResult, version: str, index: Index) -> F
 
 
 def _as_before(version: str, stands: Standing) -> Found:
-    """What is noted of a set that only lost members: nothing was asked."""
+    """Repeats the note of a set that only lost members: no index was asked."""
     before = stands.lookup
     assert before is not None, "it was carried over"
     return Found(before.located_by, before.index, version, None, size=before.index_size)
@@ -459,13 +461,13 @@ def _members_went(kept: Mapping[Slice, int], standings: Mapping[Slice, Standing]
         before = standings[slice_].lookup
         if before is not None and (went := before.captures - count) > 0:
             yield (
-                f"{went:,} captures of members that {slice_.whole.target} no longer has were taken out of "
+                f"{went:,} captures of members that {slice_.whole.target} no longer has were removed from "
                 f"{slice_.crawl}"
             )
 
 
 def _figures(workspace: Workspace, slice_: Slice, stands: Standing, made: bool) -> Figures:
-    """Rows, and the price of fetching them all: so that a person can decide before the fetch."""
+    """The rows of a slice and the cost of fetching all of them, so that a person can decide before the fetch."""
     found = stands.lookup
     if found is not None:
         rows, (record_bytes, size, requests) = found.captures, found.price

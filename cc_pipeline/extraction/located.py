@@ -1,5 +1,5 @@
-"""What the look-ups of one pass found, by slice and place: on disk where it is much, and given slice by slice, so that
-a target may have any number of captures. Each place is there once in a slice, whatever the index says."""
+"""The captures that the look-ups of one pass found, by slice and location. Many captures are kept on disk and read
+slice by slice, so a target may have any number of them. A slice has each location once, whatever the index lists."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.range_plan import FetchPrice, price_of_all
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
-#: Rows whose URLs are Python's own texts at a time.
+#: Rows whose URLs are converted to Python texts at a time.
 _AS_TEXTS: Final = 8_192
-#: Bytes of rows in their order that are kept in memory, of each commit: more of them are as soon read again.
+#: Bytes of sorted rows of each commit that are kept in memory, because they are soon read again.
 _IN_MEMORY: Final = 1 << 20
-#: Which of two rows of a place tells more: the less, the more. Odd numbers are rows that were there before.
+#: Which of two rows of a location is more detailed: the lower, the more. Odd numbers are stored rows.
 _RANK: Final = pa.field("rank", pa.int8(), nullable=False)
-#: Whether a row names no file, and no offset: in ``captures`` such rows are the last.
+#: Whether a row has no file, and no offset: in ``captures`` such rows are the last.
 _LACKING: Final = {name: pa.field(f"no {name}", pa.int8(), nullable=False) for name in PLACE_NAME}
-#: What tells rows apart that name no place: when and what was captured. Empty where there is a place.
+#: Identifies rows without a location: time and URL of the capture. Empty for rows with one.
 _INSTEAD: Final = pa.field("instead of a place", pa.string(), nullable=False)
-#: Whether a row was there before, and the index that named it no longer lists it.
+#: Whether a row was stored before, and the index that named it no longer lists it.
 _UNLISTED: Final = pa.field("unlisted", pa.bool_(), nullable=False)
 _SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, *_LACKING.values(), _INSTEAD, _RANK])
 _FOUND_SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, _UNLISTED])
@@ -48,8 +48,8 @@ _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What there is to know of the rows of a slice: of which ``segments`` those are that count (``None``: of any), and
-    which kinds of index were asked and whole (``asked``): what they named before, they may take away."""
+    """The scope of a slice's answer: only rows of ``segments`` count (``None``: all rows). ``asked`` are the kinds of
+    index that were asked and complete: they may remove captures that they named before."""
 
     segments: frozenset[str] | None = None
     asked: tuple[str, ...] = ()
@@ -57,12 +57,12 @@ class Answer:
 
 @dataclass(slots=True)
 class Summed:
-    """The captures of a slice: how many, those of each member of a set (``None``: it is none), and the price of their
-    fetch. ``stayed`` were there before and are not in the answer, ``outside`` were left out. ``repeated`` are rows of
-    captures that the index had named already.
+    """The totals of a slice's captures: how many, those of each member of a set (``None``: it is no set), and the cost
+    of their fetch. ``stayed`` were there before and are not in the answer; ``outside`` were left out; ``repeated`` are
+    further rows of captures that the index had named already.
 
-    ``before`` were there before; ``unlisted`` of the captures are no longer in the index that named them, and
-    ``removal`` is a number for which.
+    ``before`` were there before the look-up. ``unlisted`` of the captures are no longer in the index that named them,
+    and ``removal`` is a digest of these.
     """
 
     rows: int = 0
@@ -77,8 +77,8 @@ class Summed:
 
 
 class Located:
-    """Takes captures of slices of one crawl (:meth:`add`), and gives them slice by slice, in the order of
-    ``captures`` (:meth:`of`). Raises ``EnvironmentFault`` where files in ``folder`` cannot be written or read."""
+    """Collects captures of slices of one crawl (:meth:`add`), and gives them slice by slice in the order of
+    ``captures`` (:meth:`of`). Raises ``EnvironmentFault`` if files in ``folder`` cannot be written or read."""
 
     def __init__(self, folder: Path, block: Blocked = NOTHING_BLOCKED) -> None:
         self._folder = folder
@@ -90,8 +90,8 @@ class Located:
         self._kinds = pa.array(index_kinds(), pa.string())
 
     def add(self, slice_: Slice, rows: pa.Table, *, before: bool = False) -> None:
-        """Takes more captures of a slice (``CAPTURE_SCHEMA``); ``before``: not of its answer, but there already. Of two
-        rows of a place the one stays that tells more."""
+        """Adds captures of a slice (``CAPTURE_SCHEMA``); ``before``: they were stored already and are not in the
+        answer. If two rows have one location, the more detailed row is kept."""
         count = rows.num_rows
         rows = self._block.left(rows)
         self.blocked += count - rows.num_rows
@@ -110,8 +110,8 @@ class Located:
     def of(
         self, slices: Mapping[Slice, Answer], targets: Mapping[Slice, Target]
     ) -> tuple[OrderedRows, dict[Slice, Summed]]:
-        """The rows of ``slices``, in their table's order, with those that the index no longer lists, and what they sum
-        up to. Call it for all slices, those with lesser targets first, and after all rows were added."""
+        """The rows of ``slices`` in the order of their table, unlisted captures among them, and the totals of each
+        slice. Call it after all rows were added, for all slices, in the order of their targets."""
         summed = {slice_: Summed() for slice_ in sorted(slices)}
         rows = {slice_: self._of_slice(slice_, slices[slice_], own) for slice_, own in summed.items()}
         return self._put(rows, summed, targets), summed
@@ -123,8 +123,8 @@ class Located:
         summed: Mapping[Slice, Summed],
         targets: Mapping[Slice, Target],
     ) -> OrderedRows:
-        """What was ``found``, without the rows of slices in ``gone`` that the index no longer lists. ``summed`` is of
-        what is left then."""
+        """The rows ``found`` without the unlisted captures of the slices in ``gone``. Updates ``summed``
+        accordingly."""
         if not any(summed[slice_].unlisted for slice_ in gone):
             return found
         reader = _ByTarget(found.batches())
@@ -137,18 +137,19 @@ class Located:
     def _put(
         self, rows: Mapping[Slice, _Batches], summed: Mapping[Slice, Summed], targets: Mapping[Slice, Target]
     ) -> OrderedRows:
-        """The rows of slices one after the other, on disk where they are many; notes their members and their price."""
+        """Writes the rows of slices one after the other, to disk if they are many, and notes their members and their
+        cost."""
         found = OrderedRows(_FOUND_SCHEMA, (), self._folder, _IN_MEMORY)
         for slice_, own in summed.items():
             members = _Members(targets[slice_]) if targets[slice_].kind == "set" else None
             own.price = price_of_all(_passing(rows[slice_], found, members))
             own.members = members.counts() if members is not None else None
-        # Arrow keeps what it freed for rows to come, and writing them needs memory of other kinds
+        # Arrow keeps freed memory for new rows, and writing them needs memory of other kinds
         pa.default_memory_pool().release_unused()
         return found
 
     def _of_slice(self, slice_: Slice, answer: Answer, own: Summed) -> _Batches:
-        """One row of each place of a slice, with whether it is unlisted."""
+        """One row of each location of a slice, with whether it is unlisted."""
         for batch in _whole_places(self._next(slice_.target)):
             rank = np.asarray(batch.column(_RANK.name))
             is_before = rank % 2 == 1
@@ -160,10 +161,10 @@ class Located:
             own.outside += int(np.count_nonzero(_any(place, ~counts) & ~answered))
             again = (np.diff(place, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
             own.repeated += int(np.count_nonzero(again & counts & ~is_before))
-            # only an index that named a capture, asked again and whole, can say that there is none
+            # only the index that named a capture can remove it, if it was asked again and is complete
             asked = pc.is_in(batch.column("located_by"), value_set=pa.array(answer.asked, pa.string()))
             unlisted = is_before & ~answered[place] & np.asarray(asked)
-            # of two rows of before that one stays which nothing takes away
+            # of two stored rows the one stays that nothing removes
             counts &= ~(unlisted & _any(place, is_before & ~unlisted)[place])
             first = np.zeros(batch.num_rows, bool)
             first[_firsts(place, counts)] = True
@@ -178,21 +179,21 @@ class Located:
             yield rows.select(_FOUND_SCHEMA.names)
 
     def _next(self, target: str) -> _Batches:
-        """The rows of a target, all of those with lesser ones having been given."""
+        """The rows of a target. Rows of lesser targets must have been read."""
         if self._read is None:
             self._read = _ByTarget(self._rows.drained())
         return self._read.of(target)
 
 
 class _ByTarget:
-    """Rows that come target by target, those of each when they are asked for: in their order."""
+    """Reads rows that are ordered by target, one target at a time."""
 
     def __init__(self, rows: _Batches) -> None:
         self._pieces = _of_one_target(rows)
         self._ahead = next(self._pieces, None)
 
     def of(self, target: str) -> _Batches:
-        """The rows of a target, all of those with lesser ones having been given."""
+        """The rows of a target. Rows of lesser targets must have been read."""
         while self._ahead is not None and self._ahead[0] == target:
             batch = self._ahead[1]
             self._ahead = next(self._pieces, None)
@@ -209,7 +210,7 @@ def _of_one_target(rows: _Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 def _whole_places(rows: _Batches) -> _Batches:
-    """The same rows, all those of a place in one batch."""
+    """The same rows, with all rows of a location in one batch."""
     waiting: pa.RecordBatch | None = None
     for batch in rows:
         both = batch if waiting is None else pa.concat_batches([waiting, batch])
@@ -222,27 +223,27 @@ def _whole_places(rows: _Batches) -> _Batches:
 
 
 def _begins(rows: pa.RecordBatch) -> _Mask:
-    """Whether each row is of another place than the one before it."""
+    """Whether each row has another location than the row before it."""
     begins: _Mask = np.ones(rows.num_rows, bool)
     if rows.num_rows > 1:
         begins[1:] = False
         for name in _NAMED:
             column = rows.column(name)
             one, other = column.slice(1), column.slice(0, rows.num_rows - 1)
-            # whether there is a value is a column of its own
+            # nulls are compared by a column of their own
             begins[1:] |= np.asarray(pc.fill_null(pc.not_equal(one, other), False))  # the value for nulls
     return begins
 
 
 def _any(place: npt.NDArray[np.int64], is_so: _Mask) -> _Mask:
-    """Of each place whether any of its rows is so."""
+    """For each location, whether any of its rows is true in ``is_so``."""
     found: _Mask = np.zeros(int(place[-1]) + 1 if len(place) else 0, bool)
     found[place[is_so]] = True
     return found
 
 
 def _firsts(place: npt.NDArray[np.int64], counts: _Mask) -> npt.NDArray[np.int64]:
-    """The first row of each place among those that count."""
+    """The first row of each location among the rows that count."""
     rows = np.flatnonzero(counts)
     return rows[np.unique(place[rows], return_index=True)[1]]
 
@@ -253,7 +254,7 @@ def _listed(rows: _Batches, only: bool) -> _Batches:
 
 
 def _passing(rows: _Batches, found: OrderedRows, members: _Members | None) -> _Batches:
-    """Puts rows where they are ``found``, and gives their places."""
+    """Adds rows to ``found`` and yields their locations."""
     for batch in rows:
         found.add(batch)
         if members is not None:
@@ -276,7 +277,7 @@ class _Members:
                 self._counts[number] += 1
 
     def counts(self) -> dict[str, int]:
-        """How many captures each member has."""
+        """The number of captures of each member."""
         return dict(zip(self._names, self._counts, strict=True))
 
 

@@ -1,5 +1,5 @@
-"""Nothing is looked up twice: how each slice was located, over which holes of the index, and what of its captures is
-carried over, so that only new members of a set are asked for."""
+"""Notes on look-ups, so that nothing is looked up twice: how each slice was located, over which gaps of the index, and
+which captures are carried over, so that only new members of a set are asked for."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _SLICES_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How a slice was looked up: ``by`` which index (of which version and ``size``, see the table), for which version
-    of its definition, the holes it was located over, and what there is to know of its rows."""
+    """The result of a slice's look-up: the index (``by``, with its version and ``size``), the version of the slice's
+    definition, the gaps it was located over, and how its rows are read."""
 
     by: str
     index: str
@@ -45,8 +45,8 @@ class Found:
 def commit_lookups(
     workspace: Workspace, made_from: Mapping[Slice, str], found: Mapping[Slice, Found], summed: Mapping[Slice, Summed]
 ) -> None:
-    """Writes down how these slices were looked up, and what their captures sum up to, before these are committed with
-    the digests ``made_from``."""
+    """Writes the notes of these look-ups with the totals of their captures, before the captures are committed with the
+    digests ``made_from``."""
     now = datetime.now(UTC)
     rows = {
         slice_: {**_row(slice_, found[slice_], summed[slice_]), "made_from": digest, "looked_up_at": now}
@@ -80,7 +80,7 @@ def _row(slice_: Slice, found: Found, summed: Summed) -> dict[str, object]:
 
 
 def members_located(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, list[str]]:
-    """The definitions of the members that slices of sets were located with, of those whose note counts."""
+    """The definitions of the members with which slices of sets were located, for slices whose note counts."""
     found: dict[Slice, list[str]] = {}
     here = LOCATE.made_from(workspace.lake, slices)
     for crawl, targets in targets_by_crawl(slices).items():
@@ -93,7 +93,7 @@ def members_located(workspace: Workspace, slices: Collection[Slice]) -> dict[Sli
 
 
 def incomplete_slices(workspace: Workspace) -> dict[Slice, Lookup]:
-    """Every slice that was located over holes in its index and has not been located again since."""
+    """The slices that were located over gaps in their index and not located again since."""
     rows = workspace.lake.read("lookups", columns=["crawl", "target", "complete"])
     named = [Slice(row["crawl"], row["target"]) for row in rows.filter(pc.invert(rows["complete"])).to_pylist()]
     stands = {slice_: one.lookup for slice_, one in stand(workspace, named, (LOCATE,)).items()}
@@ -101,12 +101,12 @@ def incomplete_slices(workspace: Workspace) -> dict[Slice, Lookup]:
 
 
 def index_complete(found: Lookup) -> str:
-    """Whether the index of a look-up was whole, in words."""
+    """Whether the index of a look-up was complete, as text."""
     return "yes" if found.complete else f"no, {found.unread_files:,} of {found.index_files or 0:,} files unread"
 
 
 def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """A sentence for each of ``crawls`` whose index has holes: what that means for ``targets``, located before."""
+    """A sentence for each of ``crawls`` whose index has gaps: what they mean for the located ``targets``."""
     notes = []
     parts = workspace.rows_of([target.slug for target in targets])
     for gaps in catalog_gaps(workspace, crawls):
@@ -114,11 +114,11 @@ def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Tar
         stands = stand(workspace, slices, (LOCATE,))
         lacking = [s for s, one in stands.items() if one.located and not (one.lookup and one.lookup.complete)]
         unsure = len({whole_slug(slice_.target) for slice_ in lacking})
-        means = "another index was asked, which is whole"
+        means = "another index, which is complete, was asked"
         if unsure:
             means = (
                 f"captures in them are missing from {unsure:,} of {len(parts):,} targets; "
-                "run the command again to ask for them again"
+                "run the command again to look them up again"
             )
         notes.append(f"{gaps.what} could not be read: {means} ({gaps.named})")
     return notes
@@ -126,20 +126,20 @@ def gap_notes(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Tar
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A slice to be located: its target, what has to be ``asked`` for (``None``: nothing), and the members whose rows
-    are ``kept``, as the table has them."""
+    """A slice to be located: its target, the target to look up (``asked``; ``None``: none), and the members whose
+    stored rows are ``kept``."""
 
     target: Target
     asked: Target | None
     kept: MemberIndex | None = None
 
     def not_kept(self, new: pa.Table) -> pa.Table:
-        """Those of the captures found that are not kept already."""
+        """The captures of ``new`` that are not kept already."""
         return new if self.kept is None else new.filter(_mask(self.kept, new, wanted=False))
 
 
 def in_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Slice, Target]]:
-    """The targets of ``slices`` of one crawl, so many at a time as one look-up asks for."""
+    """Splits ``slices`` of one crawl into passes, each with the targets of one look-up."""
     slugs = list(dict.fromkeys(slice_.defined for slice_ in slices))
     single = workspace.targets([slug for slug in slugs if SEPARATOR not in slug])
     texts = definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
@@ -158,7 +158,7 @@ def in_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator[dict[Sl
 
 
 def in_commits(made_from: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
-    """The same, so many slices at a time as one commit writes."""
+    """Splits the digests into commits of a limited number of slices."""
     pairs = list(made_from.items())
     for first in range(0, len(pairs), _SLICES_AT_ONCE):
         yield dict(pairs[first : first + _SLICES_AT_ONCE])
@@ -167,8 +167,8 @@ def in_commits(made_from: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
 def what_is_known(
     workspace: Workspace, targets: Mapping[Slice, Target], carried: Collection[Slice]
 ) -> dict[Slice, Known]:
-    """What has to be asked for ``targets`` of one crawl. ``carried`` are slices that were located whole, in the index
-    as it is now: only members of these are carried over."""
+    """Plans the look-ups of ``targets`` of one crawl. ``carried`` are slices that a complete and unchanged index
+    located: only their members are carried over."""
     sets = [slice_ for slice_ in carried if targets[slice_].kind == "set"]
     before = {slice_: set(members) for slice_, members in members_located(workspace, sets).items()}
     kept = {
@@ -185,7 +185,7 @@ def what_is_known(
 
 
 def keep_rows(workspace: Workspace, known: Mapping[Slice, Known], located: Located) -> dict[Slice, int]:
-    """Has the rows of kept members carried over; how many, of each slice that has such members."""
+    """Carries over the rows of kept members. Returns how many, by slice that has such members."""
     kept = {slice_: one.kept for slice_, one in known.items() if one.kept is not None}
     count = dict.fromkeys(kept, 0)
     for slice_, rows in _rows(workspace, kept):
@@ -197,8 +197,8 @@ def keep_rows(workspace: Workspace, known: Mapping[Slice, Known], located: Locat
 def keep_what_was_there(
     workspace: Workspace, known: Mapping[Slice, Known], found: Collection[Slice], located: Located
 ) -> None:
-    """Has ``located`` know the captures that slices of one crawl had before they were asked for again: an index may
-    not take them away unless it named them, and answers whole."""
+    """Adds to ``located`` the captures that slices of one crawl had before this look-up. An index may remove them only
+    if it named them and answers completely."""
     takers = {slice_: MemberIndex(known[slice_].target.members or [known[slice_].target]) for slice_ in found}
     for slice_, before in _rows(workspace, takers):
         located.add(slice_, before, before=True)
@@ -211,8 +211,8 @@ def keep_what_was_divided(
     left: Collection[Slice],
     located: Located,
 ) -> None:
-    """The same for ``new`` slices of one set that is divided otherwise than before: captures of the slices that are
-    ``left`` of then go to those that have their members now."""
+    """The same for the ``new`` slices of a set whose division changed: captures of its old slices (``left``) go to the
+    slices that have their members now."""
     for subset in {slice_.subset for slice_ in left}:
         mine = [slice_ for slice_ in new if slice_.subset == subset]
         before = [slice_ for slice_ in left if slice_.subset == subset]
@@ -231,10 +231,10 @@ def keep_what_was_divided(
 
 
 def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> Iterator[tuple[Slice, pa.Table]]:
-    """The captures of slices of one crawl that any of their ``kept`` members takes, and that an index named."""
+    """The captures of slices of one crawl that an index named and that match any of the ``kept`` members."""
     own = {slice_.target: slice_ for slice_ in kept}
     where = {"crawl": [*{slice_.crawl for slice_ in kept}], "target": [*own]}
-    # batch by batch: a slice may be a million captures, and most of them may be those of members that went
+    # batch by batch: a slice may be a million captures, most of them of former members
     for batch in stream_rows(workspace.lake, "captures", where):
         rows = _listed(batch)
         for target in rows["target"].unique().to_pylist():
@@ -244,11 +244,11 @@ def _rows(workspace: Workspace, kept: Mapping[Slice, MemberIndex]) -> Iterator[t
 
 
 def _listed(captures: pa.RecordBatch) -> pa.Table:
-    """Those of ``captures`` that an index named, and no person."""
+    """The rows of ``captures`` that an index named, and no person."""
     rows = pa.Table.from_batches([captures])
     return rows.filter(pc.not_equal(rows["located_by"], GIVEN))
 
 
 def _mask(index: MemberIndex, captures: pa.Table, *, wanted: bool = True) -> pa.Array:
-    """For each capture whether any member of ``index`` takes it (or, unless ``wanted``, none)."""
+    """For each capture, whether any member of ``index`` matches it (or, unless ``wanted``, none does)."""
     return pa.array([bool(index.of(url or "", host)) == wanted for url, host in urls(captures)], pa.bool_())

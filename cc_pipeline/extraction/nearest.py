@@ -1,7 +1,7 @@
-"""The capture of one page that is nearest to a date: from the home where it is stored, else from the source.
+"""Finds the capture of one page that is nearest to a date: in the home if it is stored there, else in the source.
 
-Crawls are asked in the order of their distance to the date, each through the cheapest index there is, until one has the
-page. Nothing is committed, and a home is not needed.
+Crawls are asked in the order of their distance to the date, each through its cheapest index, until one has the page.
+Nothing is committed, and no home is needed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from cc_pipeline.workspace.workspace import Workspace
 
 Row = Mapping[str, Any]
 
-#: What is read of the columnar index: enough to choose a capture, to fetch and to verify it.
+#: Columns read from the columnar index: enough to choose, fetch and verify a capture.
 COLUMNS = ("url", "url_host_name", "url_surtkey", "fetch_time", "fetch_status", "content_digest", "content_mime_type",
            "content_mime_detected", "content_languages", "content_charset", "content_truncated", "warc_filename",
            "warc_record_offset", "warc_record_length", "warc_segment")  # fmt: skip
-#: Bytes that differ from what the index promises are asked for once more: they may have been damaged on the way.
+#: Bytes that differ from what the index predicts are fetched once more: they may have been damaged on the way.
 _TRIES = 2
 _DAY_SECONDS = 86_400
 _GOOD = range(200, 300)
@@ -44,8 +44,8 @@ _GOOD = range(200, 300)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A crawl that was asked: how many captures of the page it has, and what is to be said about it, if anything.
-    ``announced``: it is in the list of crawls, and nothing of it is published yet."""
+    """The result of asking one crawl: how many captures of the page it has, and a note if there is any. ``announced``:
+    the crawl is in the list of crawls, and nothing of it is published yet."""
 
     crawl: str
     captures: int
@@ -55,9 +55,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """A verified capture. ``row`` has columns of ``captures``; ``member`` are the record's exact bytes as archived.
+    """A verified capture. ``row`` has columns of ``captures``; ``member`` has the exact bytes of the record as
+    archived.
 
-    ``stored`` tells whether the home had it. ``address`` is where it lies at the source.
+    ``stored``: the record was in the home. ``address`` is its address at the source.
     """
 
     row: Row
@@ -81,12 +82,12 @@ def nearest_capture(
     most_crawls: int = 10,
     told: Callable[[Asked], None] = lambda asked: None,
 ) -> Nearest:
-    """The capture of ``target`` (a ``url:``) nearest to ``period``, ``None`` for the newest one.
+    """The capture of ``target`` (a ``url:``) nearest to ``period``; with ``None`` the newest one.
 
-    Of the first crawl that has the page, successes go before other statuses, then the nearest time counts. ``crawls``
-    are those to ask (default: all that are listed, also where these are only announced); at most ``most_crawls`` of
-    them are asked; ``told`` hears of each.
-    Raises ``NotCaptured``, and ``EnvironmentFault`` where the source does not answer.
+    In the first crawl that has the page, successful captures come before others, then the nearest time counts.
+    ``crawls`` are the crawls to ask (default: all listed ones; also these, if those given are only announced); at most
+    ``most_crawls`` of them are asked. ``told`` is called with the result of each.
+    Raises ``NotCaptured``, and ``EnvironmentFault`` if the source does not answer.
     """
     if read_note(workspace.settings.home) is not None:
         blocked(workspace).refuse(target.value)
@@ -114,7 +115,7 @@ def nearest_capture(
         f"no capture of {target.value} was found in {', '.join(missed) or 'any crawl'}",
         f"{left} more crawls can be asked: --most-crawls {len(order)}"
         if left
-        else "Check the spelling of the address. Since 2013 redirects and errors lie apart: --subset crawldiagnostics",
+        else "Check the spelling of the address. Errors and redirects since 2013: --subset crawldiagnostics",
     )
 
 
@@ -124,7 +125,8 @@ def by_distance(crawls: Sequence[Crawl], period: Span | None) -> list[Crawl]:
 
 
 def _stored_without_asking(workspace: Workspace, target: Target, period: Span | None) -> Nearest | None:
-    """The capture, where the home stores one of the nearest crawl, and its own copy of the list tells that it is."""
+    """The capture, if the home stores one of the nearest crawl and the home's copy of the crawl list shows that it is
+    the nearest."""
     copy = workspace.settings.cache_path / "collinfo.json"
     try:
         listed = parse_collinfo(copy.read_bytes(), str(copy))
@@ -155,7 +157,7 @@ def _in_crawl(workspace: Workspace, crawl: str, target: Target, period: Span | N
         got = fetched_record(workspace, row)
         if isinstance(got, Nearest):
             return got, Asked(crawl, len(rows), "; ".join(bad) or None)
-        bad.append(f"the capture at {row['warc_filename']} byte {row['warc_record_offset']} is no good: {got}")
+        bad.append(f"the capture at {row['warc_filename']} byte {row['warc_record_offset']} is not usable: {got}")
     return None, Asked(crawl, len(rows), "; ".join(bad) or None)
 
 
@@ -173,7 +175,7 @@ def _nearest_first(rows: Sequence[Row], period: Span | None) -> list[Row]:
 
 
 def moment_of(row: Row) -> datetime | None:
-    """When a capture was made; of one that the 2012 index names, when its file was begun (aware UTC)."""
+    """The time of a capture (aware UTC). A capture of the 2012 index has the time when its file was begun."""
     if row["fetch_time"] is not None or row["archive_format"] != "arc":
         moment: datetime | None = row["fetch_time"]
         return moment
@@ -184,8 +186,8 @@ def moment_of(row: Row) -> datetime | None:
 
 
 def fetched_record(workspace: Workspace, row: Row) -> Nearest | str:
-    """The record of a capture from the source, or why its bytes are not the record. Raises ``EnvironmentFault`` where
-    the source does not answer."""
+    """Fetches the record of a capture from the source. Returns a text with the problem if the bytes are not the record.
+    Raises ``EnvironmentFault`` if the source does not answer."""
     transport = workspace.archives(row["crawl"])
     key, offset, length = (row[name] for name in ("warc_filename", "warc_record_offset", "warc_record_length"))
     promise = Promise(
@@ -206,11 +208,11 @@ def fetched_record(workspace: Workspace, row: Row) -> Nearest | str:
 
 
 def _stored(workspace: Workspace, crawl: str, target: Target, period: Span | None) -> Nearest | None:
-    """The nearest of the captures that the home's lake stores, if it stores one that can be read."""
-    # whether a condition is so, the index tells
+    """The nearest readable capture that the home's lake stores, if any."""
+    # only the index decides conditions
     if target.where or read_note(workspace.settings.home) is None:
         return None
-    # rows of a B-tree have keys of today in every crawl
+    # rows of a B-tree have current keys in every crawl
     ranges = (keys for rule in KeyRule for keys in target.ranges_by(rule))
     keys = sorted({keys.start.decode("utf-8", "backslashreplace") for keys in ranges})
     rows = workspace.lake.read("records", {"crawl": crawl, "url_surtkey": keys}).to_pylist()

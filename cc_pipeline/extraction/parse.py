@@ -1,7 +1,7 @@
-"""Parsing: from stored records to metadata, text, links and feed items, one pass, four commits.
+"""Parses stored records into metadata, text, links and feed items: one pass, four commits.
 
-``page_metadata`` is committed last. A slice is complete only when all four tables have the same digest. After a run
-was killed between two commits the digests differ, and publishing leaves the slice out (see publish/publish).
+``page_metadata`` is committed last. A slice is complete only when all four tables have the same digest. After a run was
+killed between two commits the digests differ, and publishing leaves the slice out (see publish/publish).
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, engine: Engine = LOCAL) -> StageReport:
-    """Parses the records of ``slugs`` in ``crawl`` into the four page tables, where ``engine`` does; unchanged inputs
-    stay.
+    """Parses the records of ``slugs`` in ``crawl`` into the four page tables, by ``engine``. Slices with unchanged
+    inputs stay.
 
     A page that breaks a parser becomes a metadata row that says so. Raises ``EnvironmentFault`` when the lake cannot be
-    read or written, ``UserInputError`` where other homes on it parse otherwise, and, once the other slices are
-    committed, ``EnvironmentFault`` for slices whose stored bytes are gone: their pages would say of records that were
-    fetched that they are missing. Raises as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
+    read or written, and ``UserInputError`` if other homes on the lake parse with other settings. Raises
+    ``EnvironmentFault`` also for slices whose stored bytes do not exist any more, after the other slices were
+    committed: parsed, their pages would count as missing although they were fetched. Raises as
+    :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
     return planned_again(workspace, crawl, slugs, lambda run: _parse_all(workspace, crawl, slugs, run, engine))
 
@@ -49,7 +50,7 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunI
             raise EnvironmentFault(f"{slug} in {crawl} has not been fetched", "Materialize records first.")
     there = dict.fromkeys((slice_ for slice_ in asked.every if before[slice_].fetched is not None), Wanted(""))
     due = plan(there, before, {}, options_of(settings), (PARSE,)).of(PARSE)
-    # a replay changes records of all subsets; what else is due of those that were not asked for stays due
+    # a refetch changes records of all subsets; other stages of slices that were not requested stay due
     mine = set(asked.slices)
     todo = [slice_ for slice_, why in due.items() if slice_ in mine or why.why in (Why.RECORDS, Why.TORN)]
     lost = {slice_: before[slice_].lost for slice_ in todo if before[slice_].lost}
@@ -85,8 +86,8 @@ def _parse(workspace: Workspace, crawl: str, made_from: Mapping[Slice, str], eng
 
 
 def page_figures(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, Figures]:
-    """``rows:<table>`` and ``version:<table>`` of every page table for each slice: as they were committed. The rows of
-    slices of which the log does not say it are counted."""
+    """``rows:<table>`` and ``version:<table>`` of every page table for each slice, as they were committed. Rows are
+    counted for slices whose count the log does not have."""
     lake = workspace.lake
     figures = PARSE.versions(lake, slices)
     for table in PAGE_TABLES:

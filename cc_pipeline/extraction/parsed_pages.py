@@ -1,5 +1,5 @@
-"""Pages of stored records: those of before that can be kept, and the others, read back, parsed in supervised processes
-and put aside, stretch by stretch. A killed parse goes on behind the last whole one, whose pages are not read again."""
+"""Pages of stored records: unchanged pages are kept, the others are parsed again in supervised processes and spilled to
+disk, in chunks. A killed parse goes on after its last complete chunk, whose pages are not read again."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ OpenPages = Callable[[], Iterator[pa.RecordBatch]]
 #: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
 BATCH_ROWS = 64
 _BATCH_BYTES = 16 << 20
-#: Pages from which on a stretch is whole: what a killed parse loses at most, with those under way.
+#: Pages of a complete chunk: what a killed parse loses at most, with those in progress.
 STRETCH = 2_048
 #: Bytes of a table that are written at once.
 _WRITTEN_AT_ONCE = 1 << 20
-#: Seconds after which nobody comes back for the pages of a killed parse.
+#: Seconds after which pages of a killed parse are deleted.
 _FORGOTTEN = 7 * 24 * 3600
 _SCHEMAS = {spec.name: spec.schema for spec in CORE_TABLES if spec.name in PAGE_TABLES}
 
 
 class PagesBefore:
-    """The pages of slices of sets (of one crawl, about to be parsed again) that can be kept. Of other slices there are
-    none: their captures change only with the index."""
+    """The stored pages that can be kept, of slices of sets (of one crawl) that are about to be parsed again. Slices of
+    other targets have none: their captures change only with the index."""
 
     def __init__(self, workspace: Workspace, slices: Mapping[Slice, str], options: ParseOptions) -> None:
         self._workspace = workspace
@@ -69,8 +69,7 @@ class PagesBefore:
         self._kept: dict[str, PlacesFound] = {}
 
     def take(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of ``records`` that are to be parsed. The pages of the others are kept: of all that were there, those
-        whose records are given here."""
+        """Returns the rows of ``records`` that are to be parsed. The stored pages of the other rows are kept."""
         if not self._there:
             return records
         kept = pc.and_(among_their_targets(records, self._there), pc.equal(records.column("outcome"), "fetched"))
@@ -78,7 +77,7 @@ class PagesBefore:
         return records.filter(pc.invert(kept))
 
     def rows(self, table: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a page table that are kept, in its schema; call it when all records were taken."""
+        """The kept rows of a page table, in its schema. Call it after all records were taken."""
         schema = self._workspace.lake.specs[table].schema
         names = [name for name in schema.names if name != "crawl"]
         kept = {target: places.places() for target, places in self._kept.items()}
@@ -90,11 +89,11 @@ class PagesBefore:
                 yield from whole.combine_chunks().to_batches()
 
     def beside(self) -> dict[str, dict[str, str]]:
-        """Digests to keep with the pages, by table: what they were parsed with."""
+        """Digests to keep with the pages, by table: the parser and options with which they were made."""
         return {PARSE.main_table: {_name(slice_): self._by for slice_ in self._sets}} if self._sets else {}
 
     def _same_parser(self) -> list[str]:
-        """The targets whose pages are whole and were all made with this parser and these options."""
+        """The targets whose pages are complete and were all made with this parser and these options."""
         lake = self._workspace.lake
         by = lake.digests(PARSE.main_table, [_name(slice_) for slice_ in self._sets])
         mine = [slice_ for slice_ in self._sets if by[_name(slice_)] == self._by]
@@ -121,15 +120,15 @@ def _name(slice_: Slice) -> str:
 
 
 def options_of(settings: Settings) -> ParseOptions:
-    """How these settings want pages parsed."""
+    """The parse options of these settings."""
     return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
 
 
 @contextmanager
 def put_aside(workspace: Workspace, made_from: Mapping[Slice, str], rows: int, otherwise: Path) -> Iterator[Path]:
-    """A folder for :func:`spill_pages` in which the pages of a killed parse of the same ``rows`` records are still;
-    deleted when the block ends well. ``otherwise`` is taken where another process is at the same. Raises
-    ``EnvironmentFault``."""
+    """A folder for :func:`spill_pages`. It still has the pages of a killed parse of the same ``rows`` records, and is
+    deleted when the block ends without an error. If another process parses the same records, the folder is
+    ``otherwise``. Raises ``EnvironmentFault``."""
     every = workspace.settings.cache_path / "parsing"
     of = {_name(slice_): digest for slice_, digest in made_from.items()}
     folder = every / input_digest({"made_from": of, "rows": rows})
@@ -154,16 +153,16 @@ def spill_pages(
     parsed: Callable[[int], None],
     more: Callable[[str], Iterable[pa.RecordBatch]] = lambda table: (),
 ) -> dict[str, OpenPages]:
-    """Parses ``records`` (rows of that table, in the same order each time) in so many processes, and gives the rows of
-    each page table.
+    """Parses ``records`` (rows of that table, in the same order each time) in so many processes, and returns functions
+    that open the rows of each page table.
 
-    They lie in stretches in ``folder``, a folder each with an Arrow file a table, so that memory stays flat however
-    many pages there are. Pages of whole stretches that are there already are not read again. ``parsed`` is told the
-    pages so far. ``more`` gives rows of a table to put behind them. Raises ``EnvironmentFault`` where a place does not
-    answer, or no longer has bytes that it had.
+    The pages are chunks in ``folder``: one folder each, with an Arrow file per table, so memory stays flat however many
+    pages there are. Pages of complete chunks that are there already are not read again. ``parsed`` is called with the
+    number of pages so far. ``more`` gives further rows of a table, which follow. Raises ``EnvironmentFault`` if a place
+    does not answer, or lacks bytes that it had.
     """
     with disk_trouble(folder):
-        # named by the pages before each
+        # named by the number of pages before each
         stretches = sorted(path for path in folder.iterdir() if path.name.isdigit())
         done = 0
         if stretches:
@@ -183,10 +182,10 @@ def spill_pages(
 
 
 def _stretch(folder: Path, pages: Iterator[dict[str, pa.RecordBatch]], done: int, parsed: Callable[[int], None]) -> int:
-    """Writes the next stretch, and gives the pages up to its end."""
+    """Writes the next chunk, and returns the number of pages up to its end."""
     most = done + STRETCH
     with folder_written_whole(folder) as beside, ExitStack() as files:
-        # a power cut may leave a name without its bytes, and nobody would write them again
+        # a power cut may leave a name without its bytes, and no process would write them again
         paths = {table: files.enter_context(written_whole(beside / table, durable=True)) for table in _SCHEMAS}
         writers = {}
         for table, schema in _SCHEMAS.items():
@@ -205,7 +204,7 @@ def _stretch(folder: Path, pages: Iterator[dict[str, pa.RecordBatch]], done: int
 
 
 def _behind(records: Iterable[pa.RecordBatch], done: int) -> Iterator[pa.RecordBatch]:
-    """All but the first rows."""
+    """All rows but the first ``done`` ones."""
     for batch in records:
         passed = min(done, batch.num_rows)
         done -= passed
@@ -218,7 +217,7 @@ def _opened(files: Iterable[Path]) -> Iterator[pa.RecordBatch]:
 
 
 def _forget(folder: Path) -> None:
-    """Deletes what killed parses left there long ago."""
+    """Deletes old pages of killed parses."""
     for path in folder.iterdir() if folder.is_dir() else ():
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > _FORGOTTEN:
@@ -235,7 +234,7 @@ def _tasks(records: Iterable[pa.RecordBatch], storage: RecordStorage) -> Iterato
     each = (row for part in parts for row in part.to_pylist())
     for row, found in read_members(each, storage, lambda row: row["outcome"] == "fetched"):
         if isinstance(found, DataFault) and are_gone(found):
-            # since the stage looked, a moment ago
+            # they were there when the stage began
             raise gone(row["crawl"], {Slice(row["crawl"], row["target"]): 1}) from found
         member = found if isinstance(found, bytes) else None
         task.append((row, member))
@@ -252,8 +251,8 @@ _ONE: Final = ("target", *PLACE_NAME)
 
 
 def settled(batches: Mapping[str, pa.RecordBatch]) -> Mapping[str, pa.RecordBatch]:
-    """Rows of the page tables of some records, by table, with ``yes``, ``no`` or ``unknown`` in place of what was to be
-    asked of each page. It stays unknown of pages that did not come or that nobody could read."""
+    """The rows of the page tables of some records, by table, with ``yes``, ``no`` or ``unknown`` in place of conditions
+    on pages. A condition stays unknown for pages without a response and for unreadable pages."""
     metadata = batches[_METADATA]
     asked = [text for text in pc.unique(metadata.column("meant")).to_pylist() if text and text.startswith(OPEN)]
     if not asked:
@@ -270,7 +269,7 @@ def settled(batches: Mapping[str, pa.RecordBatch]) -> Mapping[str, pa.RecordBatc
 
 
 def _as_captures(metadata: pa.RecordBatch, texts: pa.RecordBatch) -> pa.Table:
-    """What pages say of themselves, under the names that an index has for it."""
+    """The metadata of pages under the column names of an index."""
     spoken = dict(zip(_keys(texts), texts.column("content_languages").to_pylist(), strict=True))
     said: dict[str, Any] = {field.name: pa.nulls(metadata.num_rows, field.type) for field in CAPTURE_SCHEMA}
     said |= {name: metadata.column(name) for name in metadata.schema.names if name in said}

@@ -1,13 +1,13 @@
-"""What is to be done, and why: a pure function of what was asked for and how it stands.
+"""Plans the stages of slices: a pure function of the requests and the slice states.
 
-A stage is made from what the one before it *says*, so a change that changes no rows ends there:
+The input of a stage is the *content* of the one before it, so a change that changes no rows ends there:
 
     located from  the version of the target's definition, and the index that was asked
-    fetched from  what the captures say, and how digests are judged
-    parsed from   what the records say, the parser, and how it is asked to parse
+    fetched from  the content of the captures, and the digest policy
+    parsed from   the content of the records, the parser, and its options
 
-Nothing here reads a lake, a clock or the network. A stage behind one that is planned is made ``THEN``: whether it has
-to be is known once the other was made, and the plan is made again.
+Nothing here reads a lake, a clock or the network. A stage after a planned one has the reason ``THEN``: whether it is
+due is known once the earlier one was made, and the plan is made again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOCATED, _FETCHED = "1", "1"
 
 
 class Why(Enum):
-    """Every reason for which a stage of a slice is made, in words for a person; ``{n}`` and ``{since}`` are filled
+    """All reasons for which a stage of a slice is made, in words for a person; ``{n}`` and ``{since}`` are filled
     in."""
 
     NEW = "new"
@@ -63,7 +63,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason, with what is counted and since when, where that is part of it."""
+    """One reason, with a count and a time if they are part of it."""
 
     why: Why
     n: int = 0
@@ -77,8 +77,8 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One slice that somebody asked for: the version of its target's definition, whether that is a set, and the labels
-    of stages that are to be made in any case."""
+    """The request of one slice: the version of its target's definition, whether the target is a set, and the labels of
+    stages that are made in any case."""
 
     version: str
     is_set: bool = False
@@ -87,28 +87,28 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What a subset of a crawl can be located by: the versions of its indexes by kind (``parquet``, ``zipnum``,
-    ``btree``), and whether the holes of the columnar one are allowed."""
+    """The indexes by which a subset of a crawl can be located: their versions by kind (``parquet``, ``zipnum``,
+    ``btree``), and whether the gaps of the columnar one are allowed."""
 
     versions: Mapping[str, str]
     gaps_allowed: bool = True
 
     def version_of(self, by: str, told: str) -> str:
-        """The version of the index ``by``, or of several that answered together: each as it is known here, else what
-        it ``told`` of itself."""
+        """The version of the index ``by``, or of several that answered together. The version ``told`` by an index is
+        used if none is known here."""
         return BOTH.join(self.versions.get(kind, told) for kind in by.split(BOTH))
 
     def has(self, found: Lookup) -> bool:
-        """Whether what a slice was located by is as it was. An index that is not to be had any more, or that nobody
-        identified, says nothing against what it said."""
+        """Whether the index that located the slice is unchanged. An index that is no longer there, or has no known
+        version, counts as unchanged."""
         noted = zip(found.located_by.split(BOTH), found.index.split(BOTH), strict=False)
         return not found.index or all(self.versions.get(kind, version) == version for kind, version in noted)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings. What was
-    lost ``before`` a time may be looked for again; ``None``: it is not."""
+    """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings. Losses
+    found ``before`` a time may be rechecked; ``None``: none is."""
 
     via: str = "auto"
     digest_policy: str = "record"
@@ -119,14 +119,14 @@ class Options:
 
 
 def options_of(settings: Settings, now: datetime | None = None) -> Options:
-    """Those of these settings, with the parser of now."""
+    """The options of these settings, with the current parser."""
     before = None if now is None else now - SECOND_LOOK
     return Options(settings.via, settings.digest_policy, settings.extractor, settings.markdown, PARSER_VERSION, before)
 
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """What is to be done of one slice: why it is to be located, fetched and parsed; ``None`` where it is not."""
+    """The plan of one slice: the reason for which each stage is made; ``None``: the stage is up to date."""
 
     slice_: Slice
     locate: Reason | None = None
@@ -134,19 +134,19 @@ class Todo:
     parse: Reason | None = None
 
     def of(self, stage: Stage) -> Reason | None:
-        """Why one stage is made."""
+        """The reason for which one stage is made."""
         return {LOCATE.label: self.locate, FETCH.label: self.fetch, PARSE.label: self.parse}[stage.label]
 
     @property
     def first(self) -> Reason | None:
-        """Why anything is done at all."""
+        """The reason of the first stage that is made."""
         return self.locate or self.fetch or self.parse
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """About what a stage of one slice costs: requests and bytes of the source, pages to be parsed, and bytes of stored
-    records to be read for them. ``None`` where that is known once the stage before was made."""
+    """The estimated cost of a stage of one slice: requests and bytes of the source, pages to be parsed, and bytes of
+    stored records to be read for them. ``None``: known once the stage before was made."""
 
     requests: int | None = 0
     bytes: int | None = 0
@@ -155,7 +155,7 @@ class Price:
 
 
 def price_of(stands: Standing, stage: Stage, reason: Reason) -> Price:
-    """What one stage of a slice that stands so is likely to cost. That of a look-up depends on its neighbours
+    """The estimated cost of one stage of a slice in this state. The cost of a look-up depends on its neighbours
     (``extraction/shortest.py``)."""
     if stage is LOCATE or reason.why is Why.THEN:
         return Price(None, None, None, None)
@@ -177,13 +177,14 @@ def price_of(stands: Standing, stage: Stage, reason: Reason) -> Price:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The slices of which something is to be done, and those that stay the ``same``, in the order asked for."""
+    """The plans of slices with a stage that is due, and the ``same`` slices, which are up to date, in the order of the
+    requests."""
 
     todos: tuple[Todo, ...] = ()
     same: tuple[Slice, ...] = ()
 
     def of(self, stage: Stage, *, but: Collection[Why] = ()) -> dict[Slice, Reason]:
-        """The slices of which ``stage`` is to be made, with why, without those for one of the reasons ``but``."""
+        """The slices whose ``stage`` is due, with the reason, without those whose reason is one of ``but``."""
         found = {todo.slice_: todo.of(stage) for todo in self.todos}
         return {slice_: why for slice_, why in found.items() if why is not None and why.why not in but}
 
@@ -195,10 +196,10 @@ def plan(
     options: Options,
     stages: Sequence[Stage] = STAGES,
 ) -> Plan:
-    """What is to be done of the slices ``wanted``, as they stand, up to the ``stages`` given.
+    """Plans the requested slices, from their states, up to the ``stages`` given.
 
-    ``indexes`` are by crawl and subset. A slice that has not come to a stage which is not among ``stages`` is planned
-    no further: whoever wants records of what was never located says so.
+    ``indexes`` are by crawl and subset. A slice whose earlier stage is lacking and not among ``stages`` is planned no
+    further: whoever wants records of a slice that was never located reports that.
     """
 
     def of(slice_: Slice, options: Options) -> Todo:
@@ -206,7 +207,7 @@ def plan(
         return _todo(slice_, wanted[slice_], standings[slice_], index, options, stages)
 
     every = {slice_: of(slice_, options) for slice_ in wanted}
-    # they are looked at again another time, and what else is to be done of them is done
+    # their recheck waits, and their other stages are planned
     every |= {slice_: of(slice_, replace(options, before=None)) for slice_ in _beyond(every.values())}
     return Plan(
         tuple(todo for todo in every.values() if todo.first is not None),
@@ -215,7 +216,7 @@ def plan(
 
 
 def _beyond(todos: Iterable[Todo]) -> frozenset[Slice]:
-    """Slices that are looked at again another time: those looked at longest ago come first, a few a command."""
+    """The slices whose recheck waits for another command. Those rechecked longest ago come first, a few a command."""
     perhaps = [(todo.fetch.since, todo.slice_) for todo in todos if todo.fetch and todo.fetch.why is Why.PERHAPS]
     return frozenset(slice_ for _, slice_ in sorted(perhaps)[LOOKS:])
 
@@ -231,7 +232,7 @@ def _todo(
         (FETCH, lambda: _why_fetch(stands, options)),
         (PARSE, lambda: _why_parse(stands, options)),
     ]
-    # what is here of it stays as it is, also where a stage is lacking
+    # a blocked site keeps its rows, so no stage may run
     stays = is_all_blocked(asked.version) and stands.located is not None and stands.lookup is not None
     why: dict[str, Reason | None] = {}
     for stage, rule in rules:
@@ -242,27 +243,28 @@ def _todo(
 
 
 def located_from(crawl: str, version: str, kind: str, index: str) -> str:
-    """The digest of a slice of a target's ``version`` that is located by the index of this kind and version."""
+    """The input digest of a located slice: the ``version`` of its target's definition, and the kind and version of the
+    index."""
     return LOCATE.digest(version=_LOCATED, crawl=crawl, index=[kind, index], target=version)
 
 
 def fetched_from(captures: str, policy: str) -> str:
-    """The digest of a slice that is fetched whole from what its captures say."""
+    """The input digest of a completely fetched slice: the content digest of its captures, and the digest policy."""
     return FETCH.digest(version=_FETCHED, digest_policy=policy, located=captures)
 
 
 def with_open(digest: str) -> str:
-    """The digest of a slice of which captures are open: never that of the whole answer."""
+    """The input digest of a slice with pending captures. It differs from that of the complete slice."""
     return input_digest({"incomplete": digest})
 
 
 def parsed_from(records: str, parser: str, extractor: str, markdown: bool) -> str:
-    """The digest of a slice that is parsed from what its records say."""
+    """The input digest of a parsed slice: the content digest of its records, the parser and its options."""
     return PARSE.digest(parser=parser, main_content=main_content(extractor, markdown), fetched=records)
 
 
 def main_content(extractor: str, markdown: bool) -> str:
-    """How main content is made, for digests: a word more only where Markdown is asked for."""
+    """The options of main content as text for digests. It mentions Markdown only if that is on."""
     return f"{extractor} markdown" if markdown else extractor
 
 
@@ -317,7 +319,7 @@ def _why_parse(stands: Standing, options: Options) -> Reason | None:
     here, records = stands.parsed.made_from, stands.fetched.says
     if here == parsed_from(records, options.parser, options.extractor, options.markdown):
         return None
-    # what it was made from instead is found by trying: what has to be noted for that is nothing
+    # the former options are found by trying, so they need not be stored
     otherwise = {(*each,): parsed_from(records, options.parser, *each) for each in product(EXTRACTORS, (False, True))}
     if here in otherwise.values():
         return Reason(Why.OPTIONS)

@@ -1,7 +1,8 @@
-"""The gate before a fetch: a price above what the settings allow is told, with what allows it, and nothing is fetched.
+"""Checks the estimated cost before a fetch. Above the limit in the settings nothing is fetched, and the message says
+which setting allows it.
 
-What was located stays, so whoever then allows the price goes on from there. A command that fetches many partitions is
-counted as a whole: those of which it learns when the limit is reached are refused, the others are done.
+Located captures stay, so the next command with a higher limit goes on from there. A command that fetches many
+partitions is counted as a whole: partitions after the limit is reached are refused, the others are fetched.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from cc_pipeline.workspace.workspace import Workspace, rate_now
 
 
 def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> None:
-    """Raises ``UserInputError`` where fetching all captures of these slices would cost more than the settings allow:
-    those of one target, or, where a command is one question, what all its targets have that is not here yet.
+    """Raises ``UserInputError`` if fetching all captures of these slices would cost more than the settings allow: those
+    of one target, or, where a command is one question, all captures of its targets that are not stored yet.
 
-    What was noted when the slices were located is counted; rows are read only where that is too much, because
-    neighbours in several slices of a target are read together.
+    The costs noted at the look-ups are summed. Rows are read only if that sum is too high, because neighbours in
+    several slices of a target are fetched together.
     """
     settings = workspace.settings
     wholes: dict[Slice, list[Slice]] = {}
@@ -50,7 +51,7 @@ def refuse_dear(workspace: Workspace, standings: Mapping[Slice, Standing]) -> No
 
 
 def _of_what_lacks(price: FetchPrice, standings: Sequence[Standing]) -> FetchPrice:
-    """The share of a price that is for captures which were not fetched before: the others are held."""
+    """The share of a cost that is for captures which were not fetched before."""
     held = sum(one.fetch.fetched for one in standings if one.fetch is not None)
     share = max(0.0, 1 - held / price.captures) if price.captures else 0.0
     return FetchPrice(
@@ -83,7 +84,8 @@ def _refuse(workspace: Workspace, price: FetchPrice, what: str) -> None:
 
 
 def price_of_slices(workspace: Workspace, slices: Sequence[Slice]) -> FetchPrice:
-    """What fetching all captures of slices of one target in one crawl costs, with memory for few of their places."""
+    """The cost of fetching all captures of slices of one target in one crawl. Memory is bounded, whatever their
+    number."""
     where = {"crawl": slices[0].crawl, "target": [slice_.target for slice_ in slices]}
     with workspace.scratch_folder("price") as scratch:
         places = OrderedRows(pa.schema([CAPTURES_SCHEMA.field(name) for name in PLACE]), PLACE_NAME, scratch)

@@ -1,8 +1,9 @@
-"""An index that lists fewer captures than it did is doubted, as a source is that has lost many records.
+"""Decides whether captures that their index no longer lists are removed. A shorter index is distrusted, like a source
+that lost many records.
 
-Of captures that their index no longer lists, few of many are believed to be gone: they leave with their records and
-pages. All others stay until a person accepts it: where the index lists fewer files than before, where a target would
-have none left, and above the share of a target's captures that may be lost (``CC_PIPELINE_MAX_LOST``).
+A few of many unlisted captures are removed, with their records and pages. All others stay until a person accepts the
+removal: if the index lists fewer files than before, if a target would have no captures left, or if more than
+``CC_PIPELINE_MAX_LOST`` of a target's captures would go.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from cc_pipeline.lake.slice import Slice, targets_by_crawl
 
 _ADVICE: Final = (
     "They stay, with their records and pages. Check the index of the source, harvest it again (cc-pipeline index "
-    "harvest), and run it again: it looks whether they are listed by now. To accept that they are gone, add "
+    "harvest), and run it again: it checks whether they are listed now. To accept that they are gone, add "
     "--accept-losses {number} to the run"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What the last look-up noted of a slice: by which index, how long the list of its files was (``None``: not
-    known), how many captures it no longer listed, and a number for which (:data:`NOTHING`: none)."""
+    """The note of a slice's last look-up: its index, the length of the list of index files (``None``: not known), the
+    number of captures that it no longer listed, and a digest of these (:data:`NOTHING`: none)."""
 
     located_by: str = ""
     size: int | None = None
@@ -56,7 +57,7 @@ def noted_listings(lake: Lake, slices: Collection[Slice]) -> dict[Slice, Listing
 
 
 def together_listed(listings: Collection[Listing]) -> Listing:
-    """What several notes say of the one index that they are of; nothing of several indexes."""
+    """The notes of several slices as one, if they are of one index; an empty note if they are of several."""
     by = {one.located_by for one in listings}
     sizes = [one.size for one in listings if one.size is not None]
     return Listing(by.pop() if len(by) == 1 else "", max(sizes, default=None), sum(one.unlisted for one in listings))
@@ -67,8 +68,8 @@ _NOTED: Final = ("located_by", "index_size", "unlisted", "removal")
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What the look-up of a slice would take away: its captures ``before``, those that would be ``left`` (new ones
-    among them), and what was noted of its index ``then`` and is ``now``."""
+    """The captures that a look-up would take away from a slice: the numbers of captures ``before`` and ``left`` after
+    it (with new ones), and the listings of its index ``then`` and ``now``."""
 
     before: int
     left: int
@@ -82,10 +83,10 @@ def doubted(
     allowed: float,
     accepted: Collection[str],
 ) -> set[Slice]:
-    """The slices with captures that stay although their index no longer lists them.
+    """The slices whose unlisted captures stay.
 
-    A target is judged by all its slices: ``others`` are those that were not looked up now, with their captures and
-    notes. ``allowed`` is the share that may go, ``accepted`` are numbers that a person accepted.
+    A target is assessed by all its slices: ``others`` are those that were not looked up now, with their captures and
+    notes. ``allowed`` is the share that may be removed, ``accepted`` are the numbers that a person accepted.
     """
     found: set[Slice] = set()
     by_target = _by_target(others)
@@ -106,8 +107,8 @@ def doubted(
 
 
 def refused_removals(standing: Mapping[Slice, tuple[int, Listing]], asked: Collection[str]) -> NotGiven | None:
-    """The error to raise where captures of any of the targets ``asked`` stay in doubt: each target with its number.
-    ``standing`` has captures and notes by slice. The error's ``report`` is not set yet."""
+    """The error to raise if unlisted captures of any of the targets ``asked`` stay unconfirmed. It has each target with
+    its number. ``standing`` has captures and notes by slice. The error's ``report`` is not set yet."""
     each: dict[str, Incomplete] = {}
     for whole, own in _by_target(standing).items():
         unlisted = sum(standing[slice_][1].unlisted for slice_ in own)
@@ -115,7 +116,7 @@ def refused_removals(standing: Mapping[Slice, tuple[int, Listing]], asked: Colle
             captures = sum(standing[slice_][0] for slice_ in own)
             what = (
                 f"the index of {whole.crawl} no longer lists {unlisted:,} of {captures:,} captures "
-                f"({share(unlisted, captures)}) of {whole.target}, which is doubted"
+                f"({share(unlisted, captures)}) of {whole.target}, which is not confirmed"
             )
             each[whole.target] = Doubted(what, _ADVICE.format(number=number_of(standing[one][1] for one in own)))
     if not each:
@@ -128,12 +129,12 @@ def refused_removals(standing: Mapping[Slice, tuple[int, Listing]], asked: Colle
 
 
 def number_of(listings: Iterable[Listing]) -> str:
-    """The number by which a person accepts what the slices of a target lack."""
+    """The number by which a person accepts the removals from the slices of a target."""
     return together(one.removal for one in listings)
 
 
 def numbers_of_losses(lake: Lake) -> tuple[set[str], list[str]]:
-    """The numbers that a person may accept: of all losses there are, and of those that are doubted."""
+    """The numbers that a person may accept: of all losses, and of the unconfirmed ones."""
     known: set[str] = set()
     doubted_now: set[str] = set()
     fetches = lake.read("fetches", columns=["crawl", "target", "losses", "losses_doubted"]).to_pylist()

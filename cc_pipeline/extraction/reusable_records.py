@@ -1,5 +1,5 @@
-"""No record is fetched twice: what the lake holds of the captures that a stage wants, whichever targets had them
-fetched, and which slices lost bytes that they had."""
+"""Finds stored records that a fetch can use again, whichever target they were fetched for, so that no record is fetched
+twice; and slices whose stored bytes were lost."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their places); the
-    stored files that they name; and how many were left out, because their bytes are gone or are not trusted."""
+    """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their locations); the
+    stored files that they name; and the number of rows left out because their bytes do not exist or are not trusted."""
 
     rows: OrderedRows
     files: frozenset[str]
@@ -54,14 +54,14 @@ def held_rows(
     scratch: Path,
     distrusted: Collection[Place] = (),
 ) -> Held:
-    """The rows of ``crawl`` that ``captures`` of ``targets``, which are all of ``places``, can take over; each stored
-    file they name is looked at once.
+    """The rows of ``crawl`` that ``captures`` of ``targets``, at ``places``, can take over. Each stored file is looked
+    at once.
 
-    Only targets whose key ranges overlap can share captures, so only their rows are read. That a record is lost is
-    believed of another target for a day; then who lacks it asks for it.
+    Only targets whose key ranges overlap can share captures, so only their rows are read. A loss noted for another
+    target is believed for a day; then the target that lacks the record asks for it again.
 
-    ``distrusted`` are captures whose stored bytes are there and wrong. Read them under a lease. Raises
-    ``EnvironmentFault`` where the lake's place does not say what it has.
+    ``distrusted`` are captures whose stored bytes exist and are wrong. Read them under a lease. Raises
+    ``EnvironmentFault`` if the lake's store cannot be listed.
     """
     where = {"crawl": crawl, "target": overlapping(workspace, targets)}
     sizes = StoredSizes(workspace.storage, crawl)
@@ -95,7 +95,7 @@ def held_rows(
 
 
 class _Losses:
-    """Rows of targets that say that a record is lost: for how long that is believed of other targets too."""
+    """Rows of targets with lost records: decides how long another target believes them."""
 
     def __init__(self, lake: Lake, where: Mapping[str, str | Sequence[str]]) -> None:
         self._lake, self._where = lake, where
@@ -103,7 +103,8 @@ class _Losses:
         self._asked_lately: pa.Array | None = None
 
     def are_old(self, rows: pa.RecordBatch) -> pa.Array:
-        """Which rows say so and are not believed any more: they, or their target, were not asked for lately."""
+        """For each row, whether it is a loss that is too old to be believed: it, or its target, was not asked for
+        lately."""
         lost = pc.and_(pc.not_equal(rows.column("outcome"), "fetched"), pc.fill_null(rows.column("settled"), False))
         if not pc.any(lost).as_py():
             return lost
@@ -118,10 +119,10 @@ class _Losses:
 
 
 def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
-    """Slugs of all targets that can have captures of ``slugs``: these themselves, and others. Parts of sets are
+    """The slugs of all targets that can share captures with ``slugs``, these themselves included. Parts of sets are
     targets of their own here.
 
-    Targets that nobody defined are not among them. Raises ``EnvironmentFault`` when the lake cannot be read.
+    Targets without a definition are not among them. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     known = _ranges(workspace.lake)
     found = set(slugs)
@@ -134,9 +135,9 @@ def overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
 
 
 def sharing(lake: Lake) -> set[str]:
-    """Slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``.
+    """The slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``.
 
-    Where the tables have captures of a target without a definition, nobody knows whose they are too: all can.
+    If the tables have captures of a target without a definition, all targets may share them.
     """
     ranges = _ranges(lake)
     defined, located = set(_defined(lake)), _located(lake)
@@ -159,7 +160,8 @@ def _defined(lake: Lake) -> list[str]:
 
 
 def _located(lake: Lake) -> set[str]:
-    """The slugs, without subsets, of all slices that were ever located; nothing but the log is read, where it tells."""
+    """The slugs, without subsets, of all slices that were ever located. Only the log is read, unless it does not
+    tell."""
     try:
         found: set[str] = set()
         for names in lake.batches_of_names(LOCATE.main_table, LOCATE.names_begin, but=GONE):
@@ -182,7 +184,7 @@ def _ranges(lake: Lake) -> list[_Range]:
 def slices_that_lost(
     workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()
 ) -> dict[Slice, int]:
-    """Those of ``slices`` that have rows whose bytes are gone (or are not trusted), and how many."""
+    """The slices with rows whose bytes do not exist (or are not trusted), each with how many."""
     lost: Counter[Slice] = Counter()
     for crawl, rows in lost_rows(workspace, slices, distrusted):
         for row in rows.group_by("target").aggregate([([], "count_all")]).to_pylist():
@@ -191,8 +193,8 @@ def slices_that_lost(
 
 
 def note_superseded(workspace: Workspace, slices: Sequence[Slice], new: Collection[str], now: float) -> None:
-    """Writes down the stored files that ``slices`` of one crawl name and that the rows which are to replace theirs do
-    not: those name ``new``. Call it before the commit. Raises ``EnvironmentFault``."""
+    """Notes the stored files that ``slices`` of one crawl name now and that their new rows do not: those name ``new``.
+    Call it before the commit. Raises ``EnvironmentFault``."""
     for crawl, targets in targets_by_crawl(slices).items():
         old: set[str | None] = set()
         where = {"crawl": crawl, "target": targets}
@@ -202,9 +204,9 @@ def note_superseded(workspace: Workspace, slices: Sequence[Slice], new: Collecti
 
 
 def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()) -> None:
-    """Has the pages of ``slices`` parsed again that failed while the bytes of their records were gone.
+    """Marks pages of ``slices`` to be parsed again that failed while the bytes of their records were lost.
 
-    Pages that were parsed before that are left alone. Raises ``EnvironmentFault``.
+    Pages that were parsed before that stay. Raises ``EnvironmentFault``.
     """
     by_crawl: dict[str, list[pa.Table]] = {}
     for crawl, rows in lost_rows(workspace, slices, distrusted):
@@ -223,25 +225,28 @@ def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrus
 
 
 def lost_note(lost: Mapping[Slice, int]) -> tuple[str, ...]:
-    """What a fetch says of the slices that had lost bytes."""
+    """The note of a fetch on slices that had lost bytes."""
     count = sum(lost.values())
-    return (f"the bytes of {count:,} stored records were gone or wrong, so they were fetched again",) if count else ()
+    return (
+        (f"the bytes of {count:,} stored records were missing or wrong, so they were fetched again",) if count else ()
+    )
 
 
 def gone(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
-    """The fault that says what is gone and what brings it back."""
+    """The fault for stored records whose bytes do not exist, with the command that fetches them again."""
     targets = sorted({slice_.whole.target for slice_ in lost})
     named = ", ".join(targets[:5]) + (" …" if len(targets) > 5 else "")
     return EnvironmentFault(
-        f"the bytes of {sum(lost.values()):,} stored records of {named} in {crawl} are gone from the lake's place",
-        "Fetch them again: cc-pipeline run for these targets, or cc-pipeline doctor --repair for all that is lost.",
+        f"the bytes of {sum(lost.values()):,} stored records of {named} in {crawl} are missing from the lake's place",
+        "Fetch them again: cc-pipeline run for these targets, or cc-pipeline doctor --repair for all lost records.",
     )
 
 
 def lost_rows(
     workspace: Workspace, slices: Collection[Slice], distrusted: Collection[Place] = ()
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Part by part, crawls and rows of ``slices`` whose bytes are gone or not trusted: target, place, stored file."""
+    """Yields crawls and rows of ``slices`` whose bytes do not exist or are not trusted: target, location, stored
+    file."""
     for crawl, targets in targets_by_crawl(slices).items():
         sizes = StoredSizes(workspace.storage, crawl)
         columns = ["target", *PLACE_NAME, *STORED]

@@ -1,5 +1,5 @@
-"""A second look at what is lost, or has another payload: a few ranges ask whether that is over, before all of it is
-asked for again."""
+"""Rechecks lost captures and digest mismatches: a few ranges tell whether the source gives them now, before all of them
+are fetched again."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _COLUMNS: Final = [*RECORD_KEY_NAMES, *_JUDGED[2:]]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The slices of which something is there by now, those that were asked for in vain, and how many requests it
-    took. Others were not asked for."""
+    """The slices whose records the source gives again (``back``), those asked for in vain, and the number of requests.
+    Other slices were not asked for."""
 
     back: frozenset[Slice]
     in_vain: frozenset[Slice]
@@ -37,11 +37,11 @@ class Looked:
 
 
 def look_again(workspace: Workspace, crawl: str, looks: Mapping[Slice, int]) -> Looked:
-    """Asks for one lost record, or one with another payload, each of at most ``LOOKS`` archive files, of slices of a
-    crawl. ``looks`` is how often each was looked at before: those looked at least come first, with other files each
-    time.
+    """Asks for one lost record, or one with another payload, in each of at most ``LOOKS`` archive files, for slices of
+    a crawl. ``looks`` is how often each slice was rechecked before: those rechecked least come first, with other files
+    each time.
 
-    Raises ``RangeFault`` where the source answers nothing.
+    Raises ``RangeFault`` if the source answers nothing.
     """
     where = {"crawl": crawl, "target": [slice_.target for slice_ in looks]}
     lost: dict[str, Counter[str]] = {}
@@ -56,7 +56,7 @@ def look_again(workspace: Workspace, crawl: str, looks: Mapping[Slice, int]) -> 
     seen: set[tuple[str, str]] = set()
     for batch in stream_rows(workspace.lake, "records", where | {"warc_filename": chosen}, _COLUMNS) if chosen else ():
         for row in _wrong(batch).to_pylist():
-            # the first record of a file, for each target that lacks it
+            # the first record of a file, for each target that lost it
             if row["warc_filename"] in chosen and (row["target"], row["warc_filename"]) not in seen:
                 seen.add((row["target"], row["warc_filename"]))
                 place = (row["warc_filename"], row["warc_record_offset"])
@@ -71,7 +71,7 @@ def _wrong(batch: pa.RecordBatch) -> pa.Table:
 
 
 def _turned(files: Counter[str], looks: int) -> list[str]:
-    """Files that lost most first, turned on by as many as were asked each time before."""
+    """The files with the most losses first, rotated by as many as were asked for in earlier rechecks."""
     names = sorted(files, key=lambda name: (-files[name], name))
     start = looks * LOOKS % len(names)
     return names[start:] + names[:start]
@@ -93,7 +93,7 @@ def _asked(
     back: set[Slice] = set()
     in_vain: set[Slice] = set()
     unknown: RangeFault | None = None
-    # of a record that nobody said the length of, and that did not come, no length is known
+    # a failed record without a known length has none here either
     lengths = {place: row["warc_record_length"] for place, row in wanted.items()}
     sizes = {place: length or FIRST_READ for place, length in lengths.items()}
     while sizes:
@@ -126,7 +126,7 @@ def _is_right(verdict: Examined, row: Mapping[str, Any]) -> bool:
 
 
 def promise_of(row: Mapping[str, Any]) -> Promise:
-    """What the index says of the capture in a row of ``records``."""
+    """The record that the index predicts for a row of ``records``."""
     return Promise(
         crawl=row["crawl"],
         archive_format=row["archive_format"],

@@ -1,6 +1,6 @@
-"""By which way a crawl that was not harvested is asked: the one with the fewest requests, or seconds.
+"""Chooses the index for a crawl that was not harvested: the one with the fewest requests, or seconds.
 
-A harvest of 300 footers answers everything from then on, a few targets are found in the URL index with some requests.
+A harvest of 300 footers answers all later look-ups; a few targets are found in the URL index with some requests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MEMBERS: Final = 2
 #: Targets that are not one host's or domain's, and the share of a crawl that such a target has.
 _WIDE_KINDS: Final = ("tld", "suffix")
 _WIDE: Final = 0.01
-#: Letters of a label that name few of a suffix's domains; a label that may go on after one letter names many.
+#: Letters of a label that match few of a suffix's domains; a label of one letter, which may go on, matches many.
 _TELLING: Final = 2
 _ALL_MEMBERS: Final = 1_000_000
 #: Of S3 and folders: seconds before an answer, answers at the same time, bytes a second.
@@ -54,9 +54,9 @@ _FEW: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a question can be answered: ``kind`` is ``zipnum`` or ``harvest`` (of the wanted subsets' footers, then the
-    columnar index). ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates.
-    ``why`` says it as a part of a sentence."""
+    """An index option: ``kind`` is ``zipnum`` or ``harvest`` (of the footers of the wanted subsets, then the columnar
+    index). ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates. ``why`` describes it as
+    a part of a sentence."""
 
     kind: str
     requests: int
@@ -66,7 +66,7 @@ class Way:
 
 
 def zipnum_way(targets: Sequence[Target]) -> Way:
-    """Through ``cluster.idx``, of which a place is searched for each target."""
+    """The cost through ``cluster.idx``, which is searched for each target."""
     narrow, wide = _counted(targets)
     probes = min(_PROBES * (narrow + wide), ceil(_CLUSTER_BYTES / WHOLE))
     size = wide * int(_WIDE * _ALL_MEMBERS) * _MEMBER_BYTES
@@ -81,7 +81,8 @@ def zipnum_way(targets: Sequence[Target]) -> Way:
 
 
 def harvest_way(targets: Sequence[Target], *, files: int | None = None) -> Way:
-    """The footers of the ``files`` of the wanted subsets (``None``: not known yet), then the columnar index."""
+    """The cost of the footers of the ``files`` of the wanted subsets (``None``: not known yet) and of the columnar
+    index."""
     footers = _FILES if files is None else files
     requests, size = _pages(targets, files)
     said = f"{footers:,} footers and {{}} in the columnar index"
@@ -93,19 +94,19 @@ def harvest_way(targets: Sequence[Target], *, files: int | None = None) -> Way:
 
 
 def cheapest(ways: Iterable[Way], *, over_http: bool) -> Way:
-    """Over HTTP the way with the fewest requests, where ``REQUEST_BYTES`` count as one more; on S3 and in folders the
-    one that takes the fewest seconds. Raises ``ValueError`` where there is no way."""
+    """Over HTTP the option with the fewest requests, where ``REQUEST_BYTES`` count as one more; on S3 and in folders
+    the one with the fewest seconds. Raises ``ValueError`` if there is no option."""
     return min(ways, key=lambda way: way.requests + way.bytes / REQUEST_BYTES if over_http else way.seconds)
 
 
 def choice(chosen: Way, ways: Iterable[Way]) -> str:
-    """What was chosen and instead of what, for people: ``7 requests through the URL index instead of …``."""
+    """The chosen option and its alternatives, for people: ``7 requests through the URL index instead of …``."""
     others = [way.why for way in ways if way.kind != chosen.kind]
     return f"{chosen.why} instead of {' or '.join(others)}" if others else chosen.why
 
 
 def _counted(targets: Sequence[Target]) -> tuple[int, int]:
-    """Targets of one host or domain, and wider ones; members of sets are targets."""
+    """The numbers of targets of one host or domain, and of wider ones; members of sets are targets."""
     every = [one for target in targets for one in target.members or (target,)]
     wide = sum(map(_is_wide, every))
     return len(every) - wide, wide
@@ -133,7 +134,7 @@ def _pages(targets: Sequence[Target], files: int | None) -> tuple[int, int]:
 
 
 def _way(kind: str, requests: int, size: int, said: str, in_turn: int) -> Way:
-    """``in_turn`` requests wait for each other."""
+    """Builds an option. ``in_turn`` of its requests wait for each other."""
     seconds = in_turn * _LATENCY + requests * _LATENCY / _ABREAST + size / _SPEED
     return Way(kind, requests, size, seconds, said.format(f"{requests:,} request{'' if requests == 1 else 's'}"))
 
@@ -141,10 +142,9 @@ def _way(kind: str, requests: int, size: int, said: str, in_turn: int) -> Way:
 def short_ways(
     workspace: Workspace, looks: Iterable[CrawlPlan], targets: Sequence[Target], *, refused: bool = False
 ) -> dict[str, str]:
-    """The crawls that need no harvest for what is planned of ``targets``, and why, in words for a person (empty where
-    the columnar index is not needed at all). It costs two requests a crawl at most: for its path list, and to learn
-    whether it has a URL index. ``refused``: the source refused the harvest, so that any way with fewer requests than
-    that will do.
+    """The crawls that need no harvest for the planned ``targets``, each with the explanation for a person (empty if the
+    columnar index is not needed at all). It costs at most two requests a crawl: for its path list, and to learn whether
+    it has a URL index. ``refused``: the source refused the harvest, so any option with fewer requests will do.
 
     Raises ``EnvironmentFault`` when the source does not say.
     """
@@ -164,7 +164,7 @@ def _short_way(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Ta
     if not has_subsets(crawl) or harvested >= {slice_.subset for slice_ in crawl_plan.asked.slices}:
         return None
     if not lacking:
-        # what was located another way needs no harvest now, nor does another spelling of its keys
+        # slices located by another index need no harvest now, nor does another spelling of their keys
         return ""
     if via != "auto":
         return None if via == "parquet" else ""
@@ -191,7 +191,7 @@ def _without_harvest(workspace: Workspace, crawl_plan: CrawlPlan, targets: Seque
 
 
 def lacking(looks: Iterable[CrawlPlan], ways: Mapping[str, str]) -> set[str]:
-    """The crawls of which something is to be located, and that neither were harvested nor are among ``ways``."""
+    """The crawls with slices to be located that were not harvested and are not among ``ways``."""
     return {
         look.asked.crawl
         for look in looks
@@ -200,7 +200,7 @@ def lacking(looks: Iterable[CrawlPlan], ways: Mapping[str, str]) -> set[str]:
 
 
 def _lookups(crawl_plan: CrawlPlan) -> list[Slice]:
-    """What an index has to be asked for."""
+    """The slices to be looked up in an index."""
     return [one for one in crawl_plan.plan.of(LOCATE) if not is_given(one.target)]
 
 
@@ -209,11 +209,11 @@ def _is_harvested(crawl_plan: CrawlPlan) -> bool:
 
 
 def _wanted(crawl_plan: CrawlPlan, targets: Sequence[Target]) -> list[Target]:
-    """Those of ``targets`` that have to be located."""
+    """The targets that have to be located."""
     slugs = {one.whole.target for one in crawl_plan.plan.of(LOCATE) if not is_given(one.target)}
     return [target for target in targets if target.slug in slugs]
 
 
 def said(ways: Mapping[str, str]) -> list[str]:
-    """A sentence for each crawl of which there is something to say."""
+    """A sentence for each crawl with an explanation."""
     return [f"{crawl}: {why}" for crawl, why in ways.items() if why]

@@ -1,8 +1,8 @@
-"""How what a fetch brought is judged: when that is an error, what of it is believed, and when to ask again.
+"""The policy on losses: when an incomplete fetch is an error, which losses are believed, and when to ask again.
 
-What is unsettled is an error above a share of a target's captures. What is lost, or has another payload than the index
-names, is doubted above a share of all that a command asked for: a source may lie the same way twice. It is believed
-when a person accepts it, or, of payloads, when the same came once more.
+Pending captures are an error above a share of a target's captures. Losses and digest mismatches are doubted above a
+share of all captures of a command: a source may give the same wrong answer twice. They are believed when a person
+accepts them, or, for payloads, when the same bytes came once more.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from cc_pipeline.extraction.fetch_counts import Brought, Fetch, Shortfall, of_ta
 from cc_pipeline.lake.slice import Slice, StageReport
 from cc_pipeline.records.check import KNOWN_BAD_DIGESTS
 
-#: Before schedules ask again for what is open or doubted: so long after the first time, then twice as long each time,
-#: up to the longest.
+#: Wait of schedules before they retry pending or doubted captures: this long after the first time, then twice as long
+#: each time, up to the maximum.
 _FIRST_DISTANCE: Final = timedelta(minutes=30)
 _LONGEST_DISTANCE: Final = timedelta(days=2)
-#: Before anybody looks again whether a file that was lost is there by now; schedules wait twice as long each time.
+#: Wait before a lost file is rechecked; schedules wait twice as long each time.
 SECOND_LOOK: Final = timedelta(days=1)
-#: Files that one look asks for one record each, of all slices together.
+#: Files of which one recheck fetches one record each, of all slices together.
 LOOKS: Final = 20
 _LONGEST_SECOND_LOOK: Final = timedelta(days=64)
 #: Shares are taken of at least so many captures, so that one of a few is no failure.
 LEAST_CAPTURES: Final = 100
-#: So many captures, and none of them here, are doubted whatever the share.
+#: So many losses without a fetched capture are doubted, whatever the share.
 MANY: Final = 10
-#: The share of payloads with another digest above which they are doubted: none of 441 records of Common Crawl that we
-#: have, and two of 793 real records of all archives, are so.
+#: The share of payloads with another digest above which they are doubted. Of 441 records of Common Crawl that we have
+#: none is one, of 793 real records of all archives two are.
 MISMATCHED: Final = 0.05
 #: Columns of ``fetches`` that are fields of ``Brought``.
 _NOTED: Final = tuple(name for name in Brought.__slots__ if name != "stored")
 
 
 class NotGiven(Incomplete):
-    """Targets lack more than they may. ``each`` says it of every one of them by slug, ``reasons`` are why most of their
-    captures did not come. ``report`` is of all targets that were fetched together: what came is committed."""
+    """Targets lack more captures than they may. ``each`` has the error of each of them by slug, ``reasons`` are the
+    most frequent reasons. ``report`` is of all targets that were fetched together: their fetched records are
+    committed."""
 
     each: dict[str, Incomplete]
     reasons: set[str | None]
@@ -51,7 +52,7 @@ class NotGiven(Incomplete):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is believed of what a slice lacks; see the columns of ``fetches``."""
+    """The assessment of a slice's losses; see the columns of ``fetches``."""
 
     losses_accepted: str | None = None
     losses_doubted: bool = False
@@ -61,12 +62,12 @@ class Judged:
 
     @property
     def doubted(self) -> bool:
-        """Whether anything of it is."""
+        """Whether any losses or mismatches are doubted."""
         return self.losses_doubted or self.mismatches_doubted
 
 
 class Command:
-    """What the fetches of one command brought, slice by slice, as sums: a source is judged by all of it."""
+    """The totals of all fetches of one command, slice by slice: a source is judged by all of them."""
 
     def __init__(self) -> None:
         self._each: dict[Slice, tuple[int, int, int, int]] = {}
@@ -75,7 +76,7 @@ class Command:
         self._lost_in: Counter[str] = Counter()
 
     def take(self, slice_: Slice, short: Shortfall, believed: Judged) -> None:
-        """Counts a slice, in the place of what it was counted as before."""
+        """Counts a slice, in place of its earlier count."""
         now = (short.planned, short.fetched, _lost(short, believed), _odd(short, believed))
         before = self._each.get(slice_, (0, 0, 0, 0))
         self._each[slice_] = now
@@ -88,9 +89,9 @@ class Command:
             self._lost_in[short.lost_file] += short.lost_in_one
 
     def too_lost(self, allowed: float) -> bool:
-        """Whether more than the share ``allowed`` is lost, or many captures and none is here."""
+        """Whether more than the share ``allowed`` is lost, or many captures are and none was fetched."""
         planned, fetched, lost, _ = self._sums
-        # what one archive file lost is one accident, however much of a few files that is
+        # losses in one archive file are one accident, whatever their share
         accident = max(self._lost_in.values(), default=0)
         return (lost >= MANY and not fetched) or lost - accident > allowed * max(planned, LEAST_CAPTURES)
 
@@ -109,11 +110,11 @@ def judged(
     accepted: Collection[Slice],
     asked_twice: Collection[Slice],
 ) -> dict[Slice, Judged]:
-    """How the slices of ``found`` are judged, among all that the ``command`` fetched, which is told of them. What was
-    doubted ``before`` and is the same stays so, however little a command asks for.
+    """Assesses the losses of the slices in ``found``, among all that the ``command`` fetched, and adds them to it.
+    Unchanged losses that were doubted ``before`` stay doubted, however few captures a command asks for.
 
     ``allowed`` is the share of captures that may be lost. A person accepts the losses of the slices ``accepted``; the
-    payloads of the slices ``asked_twice`` were asked for once more.
+    payloads of the slices ``asked_twice`` were fetched once more.
     """
     believed = {
         slice_: _believed(short, before.get(slice_), slice_ in accepted, slice_ in asked_twice)
@@ -148,14 +149,14 @@ def _lost(short: Brought, one: Judged) -> int:
 
 
 def _odd(short: Shortfall, one: Judged) -> int:
-    # nobody here has seen what digests the CDX of the ARC years have
+    # the digests in the CDX of the ARC years were never checked
     excepted = short.slice_.crawl in KNOWN_BAD_DIGESTS or short.slice_.crawl in ARC_CRAWLS
     confirmed = one.mismatches_confirmed == short.mismatches
     return 0 if excepted or confirmed else short.mismatched
 
 
 def too_much(short: Brought, allowed: float) -> bool:
-    """Whether more is unsettled than the share ``allowed``, or all that could be had is."""
+    """Whether more than the share ``allowed`` is unsettled, or every capture that the source could give."""
     if not short.unsettled:
         return False
     return not short.fetched or short.unsettled > allowed * max(short.planned, LEAST_CAPTURES)
@@ -164,8 +165,8 @@ def too_much(short: Brought, allowed: float) -> bool:
 def refused(
     found: Mapping[Slice, Shortfall], judgement: Mapping[Slice, Judged], allowed: float, source: str
 ) -> NotGiven | None:
-    """The error to raise where targets lack more than the share ``allowed``, or what they lack is doubted, with the
-    figure and what to do. Its ``report`` is not set yet."""
+    """The error to raise if targets lack more than the share ``allowed``, or their losses are doubted, with the numbers
+    and the advice. Its ``report`` is not set yet."""
     targets = of_targets(found.values())
     over = [one for one in targets if too_much(one, allowed)]
     lost = {slice_.whole for slice_, one in judgement.items() if one.losses_doubted}
@@ -190,13 +191,14 @@ def refused(
 
 
 def _said(over: Sequence[Shortfall], allowed: float, source: str) -> tuple[str, str]:
-    """What is wrong with these, and what to do."""
+    """The problem and the advice for targets with too many pending captures."""
     worst = max(over, key=lambda one: one.unsettled / max(1, one.planned))
     many = _many(over, "captures", lambda one: (one.unsettled, one.planned))
     return (
         f"{source} did not give {many}; mostly {worst.reason}, e.g. {worst.example}",
-        "What came is kept. Check the source and the network (cc-pipeline doctor), then run it again: only what is "
-        f"missing is asked for. To go on without it, allow a larger share: CC_PIPELINE_MAX_UNSETTLED (now {allowed:g})",
+        "Fetched records are kept. Check the source and the network (cc-pipeline doctor), then run it again: only "
+        "missing captures are asked for. To go on without them, allow a larger share: CC_PIPELINE_MAX_UNSETTLED "
+        f"(now {allowed:g})",
     )
 
 
@@ -205,23 +207,23 @@ def _said_lost(doubted: Sequence[Shortfall], source: str) -> tuple[str, str]:
     many = _many(doubted, "captures", lambda one: (one.settled, one.planned))
     numbers = " ".join(f"--accept-losses {one.losses}" for one in doubted[:3])
     return (
-        f"{source} has lost {many}, it says, mostly {worst.lost_reason}, which is too many to be believed at once",
-        "What came is kept. Check the source (cc-pipeline doctor), and run it again: it looks whether they are there "
-        f"by now. To accept that they are gone, add {numbers} to the run",
+        f"{source} reports {many} as lost, mostly {worst.lost_reason}: too many to be believed at once",
+        "Fetched records are kept. Check the source (cc-pipeline doctor), and run it again: it checks whether they are "
+        f"back. To accept that they are gone, add {numbers} to the run",
     )
 
 
 def _said_odd(doubted: Sequence[Shortfall], source: str) -> tuple[str, str]:
     many = _many(doubted, "records", lambda one: (one.mismatched, one.fetched))
     return (
-        f"{many} that {source} gave have another payload than the index names",
-        "They are kept. Check the source, and run it again: they are asked for once more, and where the same comes it "
-        "is believed",
+        f"{many} from {source} have another payload than the index names",
+        "They are kept. Check the source, and run it again: they are fetched once more, and an identical payload is "
+        "accepted",
     )
 
 
 def _many(some: Sequence[Shortfall], what: str, counted: Callable[[Shortfall], tuple[int, int]]) -> str:
-    """How many are meant: ``3 of 20 captures (15 %) of example.com in CC-MAIN-2024-22``."""
+    """The number of captures in question: ``3 of 20 captures (15 %) of example.com in CC-MAIN-2024-22``."""
     few, total = (sum(column) for column in zip(*map(counted, some), strict=True))
     names = ", ".join(f"{one.slice_.target} in {one.slice_.crawl}" for one in some[:3])
     more = f" and {len(some) - 3:,} more" if len(some) > 3 else ""
@@ -234,7 +236,7 @@ def fetch_rows(
     silent_runs: Mapping[Slice, int],
     judgement: Mapping[Slice, Judged] = MappingProxyType({}),
 ) -> dict[Slice, dict[str, object]]:
-    """The row of each slice in the table ``fetches``, and ``asked``: how often all that is unsettled was asked for."""
+    """The row of each slice in the table ``fetches``; ``asked`` is how often all unsettled captures were asked for."""
     now = datetime.now(UTC)
     return {
         slice_: {
@@ -253,14 +255,13 @@ def stored_files(one: Brought) -> list[dict[str, object]]:
 
 
 def due_at(rounds: int, silent_runs: int, asked_at: datetime) -> datetime:
-    """When schedules ask again for what is open: the distance doubles with each run that asked in vain."""
+    """The time at which schedules retry pending captures: the wait doubles with each run that asked in vain."""
     tries = min(rounds + silent_runs, 16)
     return asked_at + min(_LONGEST_DISTANCE, _FIRST_DISTANCE * 2 ** max(0, tries - 1))
 
 
 def looked_for_at(note: Fetch) -> datetime | None:
-    """When schedules look again whether what a slice lost, or has of doubtful payloads, is there by now; ``None``:
-    never."""
+    """The time at which schedules recheck the losses and mismatches of a slice; ``None``: never."""
     looks = min(note.second_looks, 16)
     if note.losses_doubted or note.mismatches_doubted:
         return due_at(looks + 1, 0, note.asked_at)
@@ -270,7 +271,6 @@ def looked_for_at(note: Fetch) -> datetime | None:
 
 
 def may_be_back(note: Fetch) -> bool:
-    """Whether a slice lost something that nobody accepted, or has so many payloads of another digest that they were
-    doubted, and came twice alike."""
+    """Whether a slice has losses that nobody accepted, or mismatches that were doubted and came twice alike."""
     lost = note.settled > 0 and note.lost_in_one > 0 and note.losses_accepted != note.losses
     return lost or (note.mismatched > 0 and note.mismatches_confirmed == note.mismatches)

@@ -1,6 +1,6 @@
-"""The door of the stages: targets become slices, and what was done of slices becomes what was done of targets.
+"""Maps targets to slices before a stage, and reports of slices to reports of targets after it.
 
-A large set is many slices, and each subset of a crawl is another; nothing between here and the end of a stage knows.
+A large set is many slices, and each subset of a crawl is another. No stage needs to know.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from cc_pipeline.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The slices of targets in one crawl, by the target's slug: those that were asked for, and ``beside`` them
-    those of other subsets that are there."""
+    """The slices of targets in one crawl, by the target's slug: the requested ones, and, in ``beside``, stored ones of
+    other subsets."""
 
     crawl: str
     for_: Mapping[str, tuple[Slice, ...]]
@@ -47,16 +47,17 @@ class Asked:
 
     @property
     def slices(self) -> list[Slice]:
-        """What was asked for."""
+        """The requested slices."""
         return [slice_ for own in self.for_.values() for slice_ in own]
 
     @property
     def every(self) -> list[Slice]:
-        """All that the targets have."""
+        """All slices of the targets."""
         return [*self.slices, *(slice_ for own in self.beside.values() for slice_ in own)]
 
     def folded(self, report: StageReport, whole: Mapping[str, Figures] = MappingProxyType({})) -> StageReport:
-        """A report of slices as one of targets: each the sum of its slices', but for what is said of the ``whole``."""
+        """A report of slices as one of targets. The metrics of a target are the sums over its slices, except those in
+        ``whole``."""
         own = {
             slug: summed(
                 [
@@ -107,7 +108,7 @@ def expand(
 
 
 def _given(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The subsets of which captures were given one by one in a crawl."""
+    """The subsets in which captures of each target were named one by one in a crawl."""
     slices = {(slug, one): Slice(crawl, given_slug(with_subset(slug, one))) for slug in slugs for one in SUBSETS}
     here = GIVEN.made_from(workspace.lake, slices.values()) if slices else {}
     found = {slug: tuple(one for one in SUBSETS if here[slices[slug, one]] not in (None, GONE)) for slug in slugs}
@@ -115,8 +116,8 @@ def _given(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, 
 
 
 def part_slices(workspace: Workspace, partitions: Collection[Slice]) -> list[Slice]:
-    """The slices of whole targets: those of a divided set's parts, and of the subsets that are there. What was never
-    located is there as ``warc``."""
+    """The slices of whole targets: of a divided set's parts, and of all stored subsets. A target that was never located
+    has ``warc``."""
     found: list[Slice] = []
     for crawl, slugs in targets_by_crawl(dict.fromkeys(partitions)).items():
         asked = expand(workspace, crawl, slugs, (PLAIN,))
@@ -127,8 +128,8 @@ def part_slices(workspace: Workspace, partitions: Collection[Slice]) -> list[Sli
 
 
 def wishes(workspace: Workspace, slices: Iterable[Slice], block: Blocked | None = None) -> dict[Slice, Wanted]:
-    """What is wanted of each slice, and what is ``block``ed of it (default: what is now). Keys that nobody defined are
-    defined on the way; raises ``UserInputError`` for those that cannot be."""
+    """Builds the request of each slice, with the blocks of ``block`` (default: the current blocklist). Keys without a
+    definition are defined; raises ``UserInputError`` for keys that cannot be."""
     slices = list(slices)
     versions = definitions.versions(workspace.lake, list(dict.fromkeys(slice_.defined for slice_ in slices)))
     versions = (blocked(workspace) if block is None else block).versions(versions, workspace.targets)
@@ -138,8 +139,8 @@ def wishes(workspace: Workspace, slices: Iterable[Slice], block: Blocked | None 
 def retire_others(
     workspace: Workspace, stage: Stage, asked: Asked, beside: str = "", only: Collection[str] | None = None
 ) -> None:
-    """Empties the slices of ``stage`` that sets were divided into before, in the subsets asked for, and their rows in
-    ``beside``; of the sets ``only``, where they are named. Call it when those of now are there. Raises
+    """Empties slices of ``stage`` that belong to an earlier division of a set, in the requested subsets, and their rows
+    in the table ``beside``. ``only`` limits it to these sets. Call it after the current slices are committed. Raises
     ``EnvironmentFault``."""
     lake = workspace.lake
     for slug, own in asked.for_.items():
@@ -155,8 +156,8 @@ def retire_others(
 
 
 def left_over(workspace: Workspace, stage: Stage, slug: str, own: Sequence[Slice]) -> list[Slice]:
-    """The slices of ``stage`` that the set ``slug`` had before and has no longer, and that still have rows: its slices
-    are ``own`` now, of the subsets asked for. None for other targets."""
+    """The slices of ``stage`` that the set ``slug`` had before, no longer has, and that still have rows. ``own`` are
+    its current slices of the requested subsets. Empty for other targets."""
     if not slug.startswith(SET_SLUG) or not own:
         return []
     subsets = {slice_.subset for slice_ in own}
@@ -167,7 +168,7 @@ def left_over(workspace: Workspace, stage: Stage, slug: str, own: Sequence[Slice
 
 
 def _note_files(workspace: Workspace, crawl: str, left: Sequence[Slice], own: Sequence[Slice]) -> None:
-    """Notes the stored files that only slices which go name."""
+    """Notes the stored files that only obsolete slices name."""
     named = []
     for slices in (left, own):
         where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
@@ -177,8 +178,8 @@ def _note_files(workspace: Workspace, crawl: str, left: Sequence[Slice], own: Se
 
 
 def summed(several: Sequence[Figures]) -> Figures:
-    """Numbers added up; what the parts' rows say, if that is known of all; of other texts, which say what is so of each
-    part, the first that says more than the others."""
+    """Sums the metrics of slices. Content digests are combined if every slice has one. Of other texts the longest is
+    kept."""
     named = {name for own in several for name in own if name.startswith(VERSION)}
     found: Figures = {
         name: together(str(own[name]) for own in several) for name in named if all(name in own for own in several)

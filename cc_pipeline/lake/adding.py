@@ -1,7 +1,7 @@
-"""Files of a table that workers write, and that one commit of a driver puts in the place of the slices they make.
+"""Adds files that workers wrote to a table: one commit of a driver puts them in the place of the slices that they make.
 
-A worker needs the place of the lake and no more: it reads no log, so any number of them write at the same time. What it
-wrote does not count before :func:`commit_added` names it; files that no commit named go with upkeep's vacuum, a week
+A worker needs the place of the lake and no more: it reads no log, so any number of workers write at the same time.
+Their files count only once :func:`commit_added` names them. Upkeep's vacuum deletes files that no commit named, a week
 after they were written.
 """
 
@@ -36,25 +36,25 @@ from cc_pipeline.lake.replacing import opened_apart, replace_files, schema_of_fi
 from cc_pipeline.lake.row_counts import SliceKey, count_in_files, slice_key
 from cc_pipeline.lake.streaming import stream_table
 
-#: Bytes of rows, not packed, that are sorted together: a file or two. Bounds the memory of a worker.
+#: Bytes of rows, uncompressed, that are sorted together: a file or two. Bounds the memory of a worker.
 _SORTED_TOGETHER: Final = 64 << 20
 #: Commits in a row that may meet another process's.
 _TRIES: Final = 20
-#: Files that are looked at at the same time.
+#: Files that are read in parallel.
 _AHEAD: Final = 16
-#: Rows of a narrow column that are looked at together.
+#: Rows of a narrow column in one batch.
 _NARROW_ROWS: Final = 1 << 16
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-#: A row group that was written: its rows, and by target what they say and how many they are.
+#: A row group that was written: its rows, and by target their content digest and number.
 _Group: TypeAlias = tuple[int, dict[str, str], Counter[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
     """A file that a worker wrote for ``table``: its path below the table's folder, its crawl, bytes and rows, and the
-    first and last slice in it. By target what its rows say as a number (``lake/digests/digest.py``), and how many they
-    are; both are empty for tables whose slices are whole crawls. Plain values: it can be pickled, and is JSON by
-    :meth:`plain`."""
+    first and last slice in it. ``contents`` has the content digest of each target's rows (``lake/digests/digest.py``),
+    ``counts`` their number; both are empty for tables whose slices are whole crawls. All values are plain: the object
+    can be pickled, and is JSON by :meth:`plain`."""
 
     table: str
     path: str
@@ -67,7 +67,7 @@ class Added:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """As values that JSON has."""
+        """The fields as values that JSON has."""
         return asdict(self)
 
 
@@ -79,10 +79,10 @@ def write_rows(
     batches: Iterable[pa.RecordBatch],
     name: str,
 ) -> list[Added]:
-    """Writes rows of ``crawl``, in the table's schema, to files that :func:`commit_added` can add; no log is read.
+    """Writes rows of ``crawl``, in the table's schema, to files that :func:`commit_added` can add; reads no log.
 
-    ``name`` goes into the files' names, for people. Rows are sorted as the spec says, some 64 MB at a time, and those
-    of a slice stay in their order else. Memory is bounded, as long as single batches are small.
+    ``name`` goes into the files' names, for people. Rows are sorted as the spec says, some 64 MB at a time; rows with
+    equal sort keys keep their order. Memory is bounded, as long as single batches are small.
     Raises ``ValueError`` for rows of other crawls and for names that no file should have, ``EnvironmentFault`` when the
     place cannot be written.
     """
@@ -100,7 +100,7 @@ def write_rows(
         for number, run in enumerate(_sorted_runs(spec, crawl, batches)):
             contents: deque[_Group] = deque()
             groups = _noting(spec, whole_row_groups(run.to_batches(), spec.schema), contents)
-            # a name of our own beside the caller's: a driver that starts again counts its tasks from the beginning
+            # unique beside the caller's name: a driver that starts again numbers its tasks from the beginning
             for file in write_files(lake, spec, schema, like, groups, f"{name}-{number:03}-{uuid4()}"):
                 own = _of_rows(contents, file.rows)
                 bounds = (file.first, file.last)
@@ -136,7 +136,8 @@ def _sorted_runs(spec: TableSpec, crawl: str, batches: Iterable[pa.RecordBatch])
 
 
 def _noting(spec: TableSpec, groups: Iterable[pa.Table], contents: deque[_Group]) -> Iterator[pa.Table]:
-    """``groups`` as they are stored; what each says goes to ``contents`` before."""
+    """``groups`` as they are stored. The content digests of each group are appended to ``contents`` before it is
+    yielded."""
     by_target = "target" in spec.slice_columns
     for group in groups:
         said = content_versions(group.to_batches(), "target", (*spec.apart, "crawl")) if by_target else {}
@@ -145,13 +146,14 @@ def _noting(spec: TableSpec, groups: Iterable[pa.Table], contents: deque[_Group]
 
 
 def _values(rows: pa.Table | pa.RecordBatch, column: str) -> Counter[str]:
-    """How many rows have each value of a column."""
+    """The number of rows with each value of a column."""
     found = pc.value_counts(rows.column(column))
     return Counter(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
 
 
 def _of_rows(contents: deque[_Group], rows: int) -> tuple[dict[str, str], dict[str, int]]:
-    """What the first row groups of ``contents`` say, as many as have ``rows``; they are taken out."""
+    """Takes the first row groups with together ``rows`` rows out of ``contents``. Returns their content digests and row
+    counts by target."""
     found: list[dict[str, str]] = []
     counts: Counter[str] = Counter()
     while rows > 0:
@@ -163,7 +165,7 @@ def _of_rows(contents: deque[_Group], rows: int) -> tuple[dict[str, str], dict[s
 
 
 def contents_of(found: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The number of each target's rows from those of several files."""
+    """The content digest of each target's rows from those of several files."""
     by_target: dict[str, list[str]] = defaultdict(list)
     for said in found:
         for target, number in said.items():
@@ -175,12 +177,12 @@ def commit_added(
     lake: Lake, table: str, added: Sequence[Added], slices: Sequence[Mapping[str, str]], digests: Mapping[str, str]
 ) -> int:
     """Replaces the rows of ``slices`` by those of the files ``added``, in one commit with ``digests``, as
-    :meth:`Lake.commit` does with rows; gives the rows added.
+    :meth:`Lake.commit` does with rows. Returns the number of rows added.
 
-    Files that hold other slices too are written anew without these. Nothing happens where the commit was made before.
-    Anybody may read, commit and merge meanwhile; it is tried again then. Raises ``ValueError`` for files of another
-    table, or with rows of none of ``slices``, ``EnvironmentFault`` when a file is not there as it was written, and when
-    the lake cannot be read or written; nothing was changed then.
+    Files that also hold other slices are rewritten without these. Nothing happens if the commit was made before. Other
+    processes may read, commit and merge meanwhile; the commit is tried again then. Raises ``ValueError`` for files of
+    another table, or with rows of none of ``slices``, ``EnvironmentFault`` when a file is not there as it was written,
+    and when the lake cannot be read or written; nothing was changed then.
     """
     spec = lake.specs[table]
     files = _checked(spec, added, slices)
@@ -207,7 +209,7 @@ def commit_added(
                 replace_files(lake, spec, handle, gone, [*new, *rest], digests, counts)
                 return rows
             except CommitFailedError as error:
-                # files that this takes out were replaced meanwhile, or one of these slices was committed: look again
+                # files that this removes were replaced meanwhile, or one of these slices was committed: look again
                 if left == 0:
                     raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
     except (OSError, DeltaError, pa.ArrowException) as error:
@@ -223,12 +225,12 @@ def put_rows(
     batches: Iterable[pa.RecordBatch],
     digests: Mapping[str, str],
 ) -> None:
-    """One try to put rows, in the schema and order of a table at the version of ``handle``, in the place of the slices
-    that ``replacing`` names, in one commit with ``digests``; memory is bounded, whatever is replaced.
+    """Tries once to replace the slices that ``replacing`` names by rows, in one commit with ``digests``. The rows have
+    the schema and order of the table at the version of ``handle``. Memory is bounded, whatever is replaced.
 
-    Raises ``ValueError`` for rows of other slices; ``CommitFailedError`` where another process changed what was looked
-    at, and nothing was changed; ``EnvironmentFault`` when the lake cannot be read, ``OSError`` or ``DeltaError`` when
-    it cannot be written, and what ``batches`` raises.
+    Raises ``ValueError`` for rows of other slices; ``CommitFailedError``, with nothing changed, if another process
+    changed files that were looked at; ``EnvironmentFault`` when the lake cannot be read, ``OSError`` or ``DeltaError``
+    when it cannot be written, and any error of ``batches``.
     """
     counts: Counter[SliceKey] = Counter()
     new = [*_written(lake, spec, schema_of_files(spec, handle, handle.metadata().partition_columns), batches, counts)]
@@ -297,7 +299,7 @@ def _checked(spec: TableSpec, added: Sequence[Added], slices: Sequence[Mapping[s
 
 
 def _look_for(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
-    """Raises ``EnvironmentFault`` where one of ``files`` is not there whole: the log would take it all the same."""
+    """Raises ``EnvironmentFault`` if one of ``files`` is missing or incomplete: the log would name it all the same."""
     system = lake.file_system()
 
     def is_whole(file: StoredFile) -> bool:
@@ -308,15 +310,15 @@ def _look_for(lake: Lake, table: str, files: Sequence[StoredFile]) -> None:
         lacking = [file.path for file, whole in zip(files, pool.map(is_whole, files), strict=True) if not whole]
     if lacking:
         raise EnvironmentFault(
-            f"{len(lacking)} of {len(files)} files that were written for {table} are not there, or not whole: "
+            f"{len(lacking)} of {len(files)} files that were written for {table} are missing or incomplete: "
             f"{lacking[0]}",
             "Nothing was changed. Upkeep deletes such files after a week; run it again.",
         )
 
 
 class Replacing:
-    """Which files hold rows of some slices (none: of the whole table), and what is left of them: looked at and written
-    once, however often a commit is tried."""
+    """The files that hold rows of some slices (no slices: the whole table), and the rewritten files with their other
+    rows. Files are looked at and rewritten once, however often a commit is tried."""
 
     def __init__(self, lake: Lake, spec: TableSpec, slices: Sequence[Mapping[str, str]]) -> None:
         self._lake, self._spec = lake, spec
@@ -335,7 +337,7 @@ class Replacing:
     def plan(
         self, handle: DeltaTable, here: Sequence[StoredFile], but: set[str]
     ) -> tuple[list[StoredFile], list[StoredFile]]:
-        """The files of ``here`` that have to go, and those with the rows of them that stay.
+        """The files of ``here`` that have to go, and the new files with the rows of them that stay.
 
         ``but`` are paths of the files that are added.
         """
@@ -349,7 +351,7 @@ class Replacing:
         mixed = [file for file in near if self._held[file.path] == (True, True)]
         rest: list[StoredFile] = []
         for crawl in self._named:
-            # files of a run follow each other, so what is left of them does
+            # files of a run do not overlap, so neither do the rewritten ones
             for run in runs_of([file for file in mixed if _crawl_of(file) == crawl]):
                 key = tuple(file.path for file in run)
                 if key not in self._rest:
@@ -358,7 +360,7 @@ class Replacing:
         return [*whole, *mixed], rest
 
     def counts(self, found: Mapping[SliceKey, int], gone: Sequence[StoredFile]) -> dict[SliceKey, int]:
-        """The new rows of each slice that is replaced, of which ``found`` has those with any; ``gone`` are the files of
+        """The new number of rows of each replaced slice. ``found`` has the slices with any; ``gone`` are the files of
         :meth:`plan`. Raises ``ValueError`` for rows of other slices."""
         if self._is_whole:
             keys = count_in_files(self._lake, self._spec, gone) if self._spec.slice_columns else [()]
@@ -378,7 +380,7 @@ class Replacing:
         return place < len(named) and named[place] <= file.last
 
     def _holds(self, file: StoredFile) -> tuple[bool, bool]:
-        """Whether the file has rows of the slices, and whether it has others."""
+        """Whether the file has rows of the slices, and whether it has other rows."""
         if self._clustered is None or (file.first is not None and file.first == file.last):
             return True, False
         ours = others = False
@@ -397,7 +399,7 @@ class Replacing:
         return pc.is_in(values, value_set=pa.array(self._named[crawl], pa.string()))
 
     def _left_of(self, handle: DeltaTable, crawl: str, files: Sequence[StoredFile]) -> list[StoredFile]:
-        """Files, written here, with the rows of ``files`` that are of no slice that is replaced."""
+        """Writes files with the rows of ``files`` that belong to no replaced slice."""
         lake, spec, clustered = self._lake, self._spec, self._clustered
         schema = schema_of_files(spec, handle, handle.metadata().partition_columns)
         addresses = tuple(f"{lake.address(spec.name)}/{file.path}" for file in files)
@@ -418,7 +420,7 @@ class Replacing:
         if seen != pinned.rows:
             raise EnvironmentFault(
                 f"files of {lake.address(spec.name)} have other rows than the table's log says",
-                "Nothing was changed. Look whether somebody wrote there.",
+                "Nothing was changed. Check whether something else wrote there.",
             )
         return written
 

@@ -1,6 +1,6 @@
 """Merges files of a table into one sorted run of files of a bounded size, with flat memory.
 
-A merge is one commit that takes files out and puts others in (``replacing.py``), whoever commits or merges meanwhile.
+A merge is one commit that removes files and adds others (``replacing.py``), while other processes commit or merge.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from cc_pipeline.lake.streaming import stream_files, stream_small_files
 _MEMORY: Final = "400MB"
 #: Bytes of rows up to which they are sorted without it.
 _SORTED_IN_MEMORY: Final = 32 << 20
-#: Bytes of a file from which its rows may be more than that, however few they are.
+#: Bytes of a file from which its rows may take more than that, however few they are.
 _MAY_BE_LARGE: Final = 1 << 20
-#: The place of a row among all that are merged, so that rows of a slice stay in their order.
+#: The position of a row among all that are merged, so that rows of a slice keep their order.
 _PLACE: Final = "_place"
-#: Files that are rewritten in one commit where they are large, or may be.
+#: Files that are rewritten in one commit if they are or may be large.
 _AT_ONCE: Final = 8
 #: Footers that are read at the same time.
 _AHEAD: Final = 8
@@ -53,8 +53,8 @@ _AHEAD: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is merged: of which crawls (more than ``few_files`` small ones), at most ``most_bytes`` in one go, and
-    nothing begun after ``until`` (``time.monotonic()``)."""
+    """The limits of merging: crawls with more than ``few_files`` small files are merged, at most ``most_bytes`` in one
+    go, and no merge begins after ``until`` (``time.monotonic()``)."""
 
     few_files: int = field(default_factory=lambda: FEW_FILES)
     most_bytes: int | None = None
@@ -70,9 +70,9 @@ def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
 
 
 def merge_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
-    """Merges what ``layout.due`` says, within ``bounds``; gives how many files were replaced.
+    """Merges the files that are due by ``layout.due``, within ``bounds``. Returns how many files were replaced.
 
-    Anybody may read, commit and merge meanwhile; what another process has replaced in the end is left to the next time.
+    Other processes may read, commit and merge meanwhile; files that one of them replaced are left to the next time.
     Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     spec = lake.specs[table]
@@ -89,10 +89,10 @@ def merge_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
 
 
 def even_out(lake: Lake, table: str, scratch: Path, bounds: Bounds, most_files: int | None = None) -> int:
-    """Writes files anew that lack columns added since, so that readers need not look into all; gives how many.
+    """Rewrites files that lack columns added since, so that readers need not look into all. Returns how many.
 
-    It opens the footer of every file, of ``most_files`` at most; and does nothing where more bytes than
-    ``bounds.most_bytes`` are in question. Raises ``EnvironmentFault`` when the lake cannot be read or written.
+    It opens the footer of every file, of ``most_files`` at most, and does nothing if more than ``bounds.most_bytes``
+    would be rewritten. Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     replaced = 0
     while time.monotonic() < bounds.until:
@@ -132,12 +132,12 @@ def _lacking(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredF
 
 
 def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile], scratch: Path) -> bool:
-    """Replaces ``files``, which lie in one partition, by sorted ones with the same rows; whether it did.
+    """Replaces ``files``, which lie in one partition, by sorted ones with the same rows. Returns whether it did.
 
-    ``handle`` is one of :func:`opened_apart`, at the version that the files were read from. ``scratch`` is a folder
-    for what does not fit into memory. ``False``, and nothing changed, where another process replaced some of them
-    meanwhile. Old files stay until they are vacuumed, as do those that a killed merge has written.
-    Raises ``EnvironmentFault`` when the lake cannot be read or written.
+    ``handle`` is one of :func:`opened_apart`, at the version that the files were read from. ``scratch`` is a folder for
+    rows that do not fit into memory. ``False``, and nothing changed, if another process replaced some of the files
+    meanwhile. Old files stay until they are vacuumed, as do files of a killed merge. Raises ``EnvironmentFault`` when
+    the lake cannot be read or written.
     """
     spec = lake.specs[table]
     schema = schema_of_files(spec, handle, files[0].partition)
@@ -146,11 +146,11 @@ def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile
         if sum(action.rows for action in added) != sum(file.rows for file in files):
             raise EnvironmentFault(
                 f"merging files of {lake.address(table)} would change how many rows there are",
-                "Nothing was changed. The files disagree with the table's log: look whether somebody wrote there.",
+                "Nothing was changed. The files disagree with the table's log: check whether something wrote there.",
             )
         replace_files(lake, spec, handle, files, added)
     except CommitFailedError:
-        return False  # some of the files were replaced meanwhile; the next time merges what is left
+        return False  # some of the files were replaced meanwhile; the next time merges the rest
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not merge files of {lake.address(table)}", error) from error
     return True
@@ -159,7 +159,7 @@ def merge(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile
 def _write_run(
     lake: Lake, spec: TableSpec, schema: pa.Schema, files: Sequence[StoredFile], scratch: Path
 ) -> list[StoredFile]:
-    """The new files, in their order. The log does not name them yet."""
+    """Writes the new files and returns them in their order. The log does not name them yet."""
     clustered = clustered_by(spec)
     order = [name for name in dict.fromkeys([clustered or "", *spec.sort_by]) if name in schema.names]
     with _faults_of(lake, spec):
@@ -210,7 +210,7 @@ def _is_run(lake: Lake, spec: TableSpec, schema: pa.Schema, group: Sequence[Stor
 
 
 def _places(rows: pa.Table, order: Sequence[str]) -> pa.Array:
-    """The rows' places in their order; those that do not differ in it stay in theirs."""
+    """The row numbers in sorted order; rows with equal keys keep their order."""
     return pc.sort_indices(rows, [(name, "ascending") for name in order])
 
 
@@ -222,7 +222,7 @@ def _are_sorted(places: pa.Array) -> bool:
 def _in_order(
     rows: Iterator[pa.RecordBatch], schema: pa.Schema, order: Sequence[str], scratch: Path
 ) -> Iterator[pa.RecordBatch]:
-    """``rows`` sorted; those that do not differ in ``order`` stay in theirs."""
+    """``rows`` sorted; rows with equal keys keep their order."""
     held: deque[pa.RecordBatch] = deque()
     size = 0
     for batch in rows:

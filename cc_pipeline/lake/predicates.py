@@ -1,4 +1,4 @@
-"""Conditions on slices, in the SQL of the Delta library's engine, and in Arrow where they name many.
+"""Conditions on slices, in the SQL of the Delta library's engine, and in Arrow if they name many.
 
 A condition has a bounded number of terms, however many slices it is about: the engine's work grows with their square,
 and 40,000 end the process.
@@ -54,7 +54,7 @@ def _equal(name: str, value: str | Sequence[str]) -> str:
     among = f"{name} IN ({', '.join(map(quoted, value))})"
     if len(value) <= _LIST_USED:
         return among
-    # the engine leaves files out by bounds, not by a long list; the parts of a set lie side by side
+    # the engine skips files by bounds, not by a long list; the parts of a set are neighbours
     return f"({_between(name, value)} AND {among})"
 
 

@@ -1,9 +1,9 @@
-"""Opens a published DuckDB file read-only, with what DuckDB needs to read its lake, wherever that lies now. The file
-may have been published elsewhere, before its home was moved, or over S3.
+"""Opens a published DuckDB file read-only, with the access that DuckDB needs to read its lake, wherever the lake is
+now. The file may have been published elsewhere, before its home was moved, or over S3.
 
 DuckDB reads S3 by its extension ``httpfs``, which is no part of its wheel. It is taken from a Python package or from
-where DuckDB keeps installed ones, and never fetched from the internet. The credentials live as long as the connection:
-no file holds them.
+DuckDB's folder of installed extensions, and never fetched from the internet. The credentials live as long as the
+connection: no file holds them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PACKAGE = "duckdb_extension_httpfs"
 
 #: What DuckDB may hold in memory for a long question.
 _MEMORY: Final = "1GB"
-#: Another process may be publishing, which would settle it too.
+#: Seconds to wait for another process that publishes, which would rewrite the views too.
 _PATIENCE: Final = 60.0
 #: The first file that a view of the schema ``lake`` names, as root and the rest; the tables lie in ``<root>/tables``.
 _NAMED: Final = r"'((?:[^']|'')*)(/tables/{table}/(?:[^']|'')*)'"
@@ -49,7 +49,7 @@ class S3Place:
 
 
 def s3_place(settings: Settings) -> S3Place | None:
-    """The settings' lake, or ``None`` where it is a folder."""
+    """The settings' lake, or ``None`` if it is a folder."""
     if scheme_of(settings.lake) != "s3":
         return None
     return S3Place(settings.lake, settings.s3_region, settings.lake_endpoint)
@@ -57,10 +57,11 @@ def s3_place(settings: Settings) -> S3Place | None:
 
 @contextmanager
 def open_published(path: Path, lake: S3Place | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """``path`` read-only, times in UTC, for the length of the block; ``lake`` is what its views read, if on S3.
+    """``path`` read-only, times in UTC, for the length of the block; ``lake`` is the lake that its views read, if on
+    S3.
 
     Raises ``duckdb.Error`` when the file cannot be opened; ``EnvironmentFault`` without the extension or credentials,
-    for a file that needs them. One that holds the rows itself needs neither.
+    for a file that needs them. A file that holds the rows itself needs neither.
     """
     with connect(path, read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -72,14 +73,14 @@ def open_published(path: Path, lake: S3Place | None) -> Iterator[duckdb.DuckDBPy
 def let_read(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
     """Lets ``connection`` read the files of ``lake``, as long as it is open.
 
-    Raises ``EnvironmentFault`` where there is no ``httpfs`` for this DuckDB, and where there are no credentials.
+    Raises ``EnvironmentFault`` if there is no ``httpfs`` for this DuckDB, or if there are no credentials.
     """
     _load_extension(connection)
     _make_secret(connection, lake)
 
 
 def check_views(settings: Settings) -> None:
-    """Raises ``EnvironmentFault`` if publication will fail because the settings want views over S3 and this DuckDB has
+    """Raises ``EnvironmentFault`` if publication would fail because the settings want views over S3 and this DuckDB has
     no ``httpfs``. A run that asks first does not fetch for hours and then fail. Sends no request."""
     if settings.publish == "views" and s3_place(settings) is not None:
         check_extension()
@@ -129,9 +130,9 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
     try:
         connection.execute(f"CREATE TEMPORARY SECRET lake (TYPE s3, {named}{flags})", list(values.values()))
     except duckdb.Error as error:
-        # its own words may hold what was to be kept
+        # DuckDB's message may hold the credentials
         raise EnvironmentFault(
-            f"DuckDB does not take the credentials for {lake.root} ({type(error).__name__})",
+            f"DuckDB rejected the credentials for {lake.root} ({type(error).__name__})",
             "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and CC_PIPELINE_LAKE_ENDPOINT.",
         ) from None
 
@@ -154,15 +155,15 @@ def quoted_name(name: str) -> str:
 
 
 def unended(query: str) -> str:
-    """The text of one statement without its semicolon, and what stands behind it. It may end in a comment: put a line
-    break before whatever follows it."""
+    """The text of one statement without its semicolon and the text after that. It may end in a comment: put a line
+    break before any text that follows it."""
     while (last := last_token(query)) is not None and query[last] == ";":
         query = query[:last]
     return query
 
 
 def last_token(text: str) -> int | None:
-    """Where the last token of SQL begins that is no comment; ``None`` where there is none."""
+    """The position of the last token of SQL that is no comment; ``None`` if there is none."""
     # offsets count bytes
     data = text.encode()
     starts = [start for start, kind in duckdb.tokenize(text) if kind != duckdb.token_type.comment]
@@ -171,7 +172,7 @@ def last_token(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where views look for the lake: its root, and one file below it that they name."""
+    """The location that views name: the root of the lake, and one file below it."""
 
     root: str
     file: str
@@ -181,7 +182,7 @@ class _Place:
 def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     """The home's published file, read-only, wherever the home was when it was published.
 
-    Raises ``EnvironmentFault`` where there is none, and as :func:`settled` and ``open_published`` do.
+    Raises ``EnvironmentFault`` if there is none, and as :func:`settled` and ``open_published`` do.
     """
     path = settings.published_path
     if not path.exists():
@@ -195,10 +196,10 @@ def open_settled(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def open_bounded(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The same for long questions: DuckDB holds a gigabyte at most, and puts what needs more into the home's scratch
-    folder."""
+    """The same for long queries: DuckDB uses a gigabyte of memory at most, and the home's scratch folder beyond
+    that."""
     with open_settled(settings) as connection:
-        # a folder of this name is cleared away should the process be killed
+        # a folder of this name is deleted if the process is killed
         own = settings.home / "scratch" / this_process()
         own.mkdir(parents=True, exist_ok=True)
         try:
@@ -213,10 +214,10 @@ def open_bounded(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The home's cc.duckdb, read-only, for the length of the block; DuckDB's errors inside become ours.
+    """The home's cc.duckdb, read-only, for the length of the block. DuckDB's errors inside it become faults.
 
-    Raises ``EnvironmentFault`` where nothing was published or a file cannot be read, ``UserInputError`` for a
-    statement that DuckDB refuses.
+    Raises ``EnvironmentFault`` if nothing was published or a file cannot be read, ``UserInputError`` for a statement
+    that DuckDB refuses.
     """
     with explained(settings.published_path), open_settled(settings) as connection:
         yield connection
@@ -224,7 +225,7 @@ def open_answers(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns DuckDB's errors inside the block, on the file ``path``, into ours."""
+    """Turns DuckDB's errors inside the block, on the file ``path``, into faults."""
     try:
         yield
     except duckdb.HTTPException as error:
@@ -237,7 +238,7 @@ def explained(path: Path) -> Iterator[None]:
             raise EnvironmentFault(f"the disk is full: {error}", "Free some space, then run it again.") from error
         raise EnvironmentFault(
             f"{path}, or a file that it shows, cannot be read: {error}",
-            "Files of the tables are there again after the next publication: repeat a cc-pipeline run of before.",
+            "The next publication brings files of the tables back: repeat an earlier cc-pipeline run.",
         ) from error
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
@@ -253,9 +254,9 @@ def explained(path: Path) -> Iterator[None]:
 def settled(path: Path, lake: str) -> Iterator[Path]:
     """The file to open instead of ``path`` for the length of the block: ``path`` itself, as a rule.
 
-    Where its views name files that now lie in the folder ``lake``, it is written anew first; in a folder that cannot be
-    written, a copy for this block alone. Raises ``EnvironmentFault`` where the files are neither there nor where the
-    views say; ``duckdb.Error`` where ``path`` cannot be opened.
+    If its views name files that are in the folder ``lake`` now, it is rewritten first; in a read-only folder, as a copy
+    for this block alone. Raises ``EnvironmentFault`` if the files are neither there nor where the views say;
+    ``duckdb.Error`` if ``path`` cannot be opened.
     """
     place = None if scheme_of(lake) else _named_place(path)
     if place is None or place.root == lake:
@@ -268,7 +269,7 @@ def settled(path: Path, lake: str) -> Iterator[Path]:
                 "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish again: "
                 "cc-pipeline run … --crawl …",
             )
-        # the file was handed on, and its lake is where it was
+        # the file was copied elsewhere, and its lake is still in its place
         yield path
         return
     with _written_anew(path, place.root, lake) as anew:
@@ -276,7 +277,7 @@ def settled(path: Path, lake: str) -> Iterator[Path]:
 
 
 def _named_place(path: Path) -> _Place | None:
-    """``None`` where no view names a file in a folder."""
+    """``None`` if no view names a file in a folder."""
     with connect(path, read_only=True) as connection:
         views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
         for (table,) in connection.execute(views).fetchall():
@@ -310,7 +311,7 @@ def _written_anew(path: Path, root: str, lake: str) -> Iterator[Path]:
 
 
 def _rewrite(path: Path, to: Path, root: str, lake: str) -> None:
-    """Copies a published file; its views then name the files below ``lake`` that they named below ``root``."""
+    """Copies a published file. The views of the copy name files below ``lake`` instead of ``root``."""
     shutil.copyfile(path, to)
     before, after = (quoted(f"{place}/tables/").removesuffix("'") for place in (root, lake))
     with connect(to) as connection:

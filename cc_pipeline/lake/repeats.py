@@ -1,5 +1,5 @@
-"""Captures that a slice has more than once in a table. Each is there once, in every table about captures: a slice in
-which one repeats would be counted and shown twice."""
+"""Finds captures that a slice has more than once in a table. Each table about captures has each capture once: a slice
+with a repeated one would be counted and shown twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def repeating(lake: Lake, table: str, slices: Collection[Slice] | None = None) -
     """The slices of ``table`` (default: of all) that have a capture more than once. Pages of files that were read whole
     are passed over.
 
-    Memory grows by 12 bytes a capture of one crawl: places are compared as numbers of 64 bits. Raises
+    Memory grows by 12 bytes a capture of one crawl: locations are compared as numbers of 64 bits. Raises
     ``EnvironmentFault`` when the lake cannot be read.
     """
     found: set[Slice] = set()
@@ -41,7 +41,7 @@ def repeating(lake: Lake, table: str, slices: Collection[Slice] | None = None) -
 
 def changed_slices(lake: Lake, table: str, before: int, commit_id: str) -> set[Slice] | None:
     """The slices of a table whose rows were committed after the version ``before``, which was the commit ``commit_id``;
-    ``None`` where that is not known, also because the log is another. Raises ``EnvironmentFault``."""
+    ``None`` if that is not known, also because the log is another. Raises ``EnvironmentFault``."""
     now = lake.version(table)
     if before > now or lake.commit_id(table, before) != commit_id:
         return None
@@ -50,7 +50,7 @@ def changed_slices(lake: Lake, table: str, before: int, commit_id: str) -> set[S
 
 
 def _repeating_targets(lake: Lake, table: str, where: dict[str, str | list[str]]) -> set[str]:
-    """The slugs of slices of one crawl in which a place comes twice."""
+    """The slugs of slices of one crawl with a repeated location."""
     slugs: dict[str, int] = {}
     targets, places = [np.zeros(0, np.int32)], [np.zeros(0, np.uint64)]
     for batch in _rows(lake, table, where):
@@ -68,7 +68,7 @@ def _repeating_targets(lake: Lake, table: str, where: dict[str, str | list[str]]
 
 
 def _rows(lake: Lake, table: str, where: dict[str, str | list[str]]) -> Iterator[pa.RecordBatch]:
-    """A row for each capture of a table, with its target and place."""
+    """A row for each capture of a table, with its target and location."""
     number, kind = _NUMBERED.get(table), "source_kind" if table in PAGE_TABLES else None
     columns = ["target", "warc_filename", "warc_record_offset", *filter(None, (number, kind))]
     for batch in stream_rows(lake, table, where, columns):

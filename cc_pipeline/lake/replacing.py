@@ -1,7 +1,7 @@
-"""Files of a table written anew and put in the place of others, in one commit that conflicts with every commit that
-takes out one of the same files, and with no other: no row gets lost, and none is there twice.
+"""Replaces files of a table by others in one commit. The commit conflicts with every commit that removes one of the
+same files, and with no other: no row is lost, and none is there twice.
 
-What merging, moving and adding rows have in common.
+Merging, moving and adding rows build on it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _AT_ONCE: Final = 8
 _MANY_REMOVED: Final = 200
 #: How the files of tables are packed.
 _PACKED: Final = {"compression": "ZSTD", "compression_level": 3}
-#: The same for a few rows, until they are merged: what costs then is what each column costs, to write and to read. It
-#: is half of that without a dictionary, and where to unpack needs no state; files are smaller.
+#: The same for a few rows, until they are merged: the cost is then that of each column, to write and to read. Without a
+#: dictionary it is half of that, and unpacking needs no state in advance; files are smaller.
 _PACKED_QUICKLY: Final = {"compression": "SNAPPY", "use_dictionary": False}
 #: Bytes of rows up to which they are few.
 _FEW_BYTES: Final = 2 << 20
@@ -52,7 +52,7 @@ _TRIES: Final = 20
 
 
 def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
-    """A handle that stays at the version of now, whatever other threads do; ``None`` where there is no table."""
+    """A handle that stays at the current version, whatever other threads do; ``None`` if there is no table."""
     spec = lake.specs[table]
     lake.look_again(table, always=True)
     handle = lake.handle(spec)
@@ -60,7 +60,7 @@ def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
 
 
 def schema_of_files(spec: TableSpec, handle: DeltaTable, partition: Iterable[str]) -> pa.Schema:
-    """The columns that files of a table have: those it has itself, without those in the names of folders."""
+    """The columns that the files of a table have: its own, without those in the names of folders."""
     here = {field.name for field in handle.schema().fields} - set(partition)
     return pa.schema([field for field in spec.schema if field.name in here])
 
@@ -76,19 +76,19 @@ def replace_files(
     *,
     is_balanced: bool = True,
 ) -> None:
-    """Commits that ``added`` stand in the place of ``gone``, with ``digests`` by name and the row counts of the slices
-    that have other rows afterwards.
+    """Commits ``added`` in the place of ``gone``, with ``digests`` by name and the row counts of the slices whose rows
+    change.
 
-    ``handle`` stays at the version that the files were read from. Raises ``CommitFailedError`` where another process
-    took out one of them meanwhile, or committed a digest of one of these names; then nothing was changed. Raises
-    ``RowsOutOfBalance``, and nothing was changed, where the table would not have the rows that it had, without those
-    of the slices, and with ``counts``; not where ``is_balanced`` is false, for who takes out a file that is broken.
+    ``handle`` stays at the version that the files were read from. Raises ``CommitFailedError``, with nothing changed,
+    if another process removed one of them meanwhile, or committed a digest of one of these names. Raises
+    ``RowsOutOfBalance``, with nothing changed, if the table would not have its former rows, without those of the
+    slices, and with ``counts``; not if ``is_balanced`` is false, for callers that remove a broken file.
     """
     new = counts or {}
     if is_balanced:
         check_balance(lake, spec, handle, gone, added, new)
     now = int(time.time() * 1_000)
-    # as changes of data, which merges are not: otherwise two merges of the same files both get through
+    # marked as changes of data, which merges are not: otherwise two merges of the same files would both succeed
     actions: list[AddAction | RemoveAction] = [
         *(RemoveAction(file.path, True, now, file.size, dict(file.partition)) for file in gone),
         *(
@@ -108,12 +108,12 @@ def change_rows(
     values: pa.Array,
     change: Callable[[pa.RecordBatch], pa.RecordBatch],
 ) -> int:
-    """Writes the files of ``crawl`` anew that have rows whose ``column`` is one of ``values``; gives how many.
+    """Rewrites the files of ``crawl`` that have rows whose ``column`` is one of ``values``. Returns how many.
 
     ``change`` takes batches of such a file, rows with other values among them, and gives as many rows in the same
-    columns; afterwards none has one of ``values``. Anybody may read, commit and merge meanwhile: what others replace
-    is looked at again, until no row of the table's newest version has any of them. The old files stay until they are
-    vacuumed. Raises ``EnvironmentFault``.
+    columns; afterwards none has one of ``values``. Other processes may read, commit and merge meanwhile: files that
+    they write are looked at again, until no row of the table's newest version has any of the values. The old files stay
+    until they are vacuumed. Raises ``EnvironmentFault``.
     """
     spec = lake.specs[table]
     changed, tries = 0, _TRIES
@@ -169,7 +169,7 @@ def _changed(
     if sum(one.rows for one in added) != file.rows:
         raise EnvironmentFault(
             f"changing rows of {lake.address(spec.name)} would change how many there are",
-            "Nothing was changed. The files disagree with the table's log: look whether somebody wrote there.",
+            "Nothing was changed. The files disagree with the table's log: check whether something wrote there.",
         )
     return added
 
@@ -177,7 +177,7 @@ def _changed(
 def whole_row_groups(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, most_rows: int = ROW_GROUP_ROWS
 ) -> Iterator[pa.Table]:
-    """Rows in their order, put together to as many as a row group has."""
+    """Rows in their order, joined to tables of the size of a row group."""
     held: list[pa.Table] = []
     rows = size = 0
     for whole in _together(batches, schema):
@@ -195,8 +195,8 @@ def whole_row_groups(
 
 
 def _together(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """``batches`` in ``schema``; small ones are copied into one, as each column of each costs as much as some hundred
-    rows."""
+    """``batches`` in ``schema``. Small ones are copied into one, since each column of each costs as much as some
+    hundred rows."""
     few: list[pa.Table] = []
     size = 0
     for batch in batches:
@@ -219,10 +219,10 @@ def write_files(
     *,
     quick: bool = False,
 ) -> Iterator[StoredFile]:
-    """Writes files beside ``like``; gives each once it is whole. The log does not name them yet.
+    """Writes files beside ``like``, and yields each once it is complete. The log does not name them yet.
 
-    ``name`` is in the files' names, and nobody else's. ``quick``: a few rows are packed for a quick look, until they
-    are merged.
+    ``name`` is in the files' names, and must be unique. ``quick``: a few rows are packed quickly, until they are
+    merged.
     """
     folder, clustered, run = like.path.rpartition("/")[0], clustered_by(spec), name or uuid4()
     system = lake.file_system()
@@ -257,7 +257,8 @@ def write_files(
 
 
 def statistics_of(spec: TableSpec, file: StoredFile) -> str:
-    """What the log says of a file: its rows and, as for other files, bounds of the columns that make slices."""
+    """The statistics of a file for the log: its rows and, as for other files, bounds of the columns that make
+    slices."""
     clustered = clustered_by(spec)
     known = {"numRecords": file.rows}
     if clustered is None or file.first is None:

@@ -1,7 +1,7 @@
-"""The number of rows that each slice of a table was committed with, kept beside its digests.
+"""Keeps the number of rows that each slice of a table was committed with, beside its digests.
 
-The count of a slice is a Delta application transaction of the commit that wrote its rows. So "as many rows are there
-as were committed" can be asked without a scan, and two commits of one slice always meet in the log.
+The count of a slice is a Delta application transaction of the commit that wrote its rows. So the question "are as many
+rows there as were committed" needs no scan, and two commits of one slice always meet in the log.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from cc_pipeline.lake.layout import StoredFile, clustered_by
 #: The values of a table's slice columns, in their order.
 SliceKey: TypeAlias = tuple[str, ...]
 
-#: What the names of counts begin with; the key of the slice follows.
+#: The prefix of the names of counts; the key of the slice follows.
 COUNT_NAMES: Final = "rows:"
-#: Stands for the count of a slice that is to be made again: whatever rows are there are replaced then.
+#: In place of the count of a slice that is to be made again: its rows are replaced then.
 NOT_COUNTED: Final = digest_from_int((1 << 60) - 1)
 #: Entries of a log that are read for what changed, at most.
 _MOST_ENTRIES: Final = 5_000
 #: Slices that a message names.
 _NAMED: Final = 3
-#: Files that are looked at at the same time.
+#: Files that are read in parallel.
 _AHEAD: Final = 8
-#: Rows of a narrow column that are looked at together.
+#: Rows of a narrow column in one batch.
 _NARROW_ROWS: Final = 1 << 16
 
 
@@ -51,7 +51,7 @@ def count_name(key: SliceKey) -> str:
 
 
 def key_of(spec: TableSpec, name: str) -> SliceKey | None:
-    """The slice whose row count is committed under ``name``; ``None`` where it is no name of a count."""
+    """The slice whose row count is committed under ``name``; ``None`` if the name is not that of a count."""
     if not name.startswith(COUNT_NAMES):
         return None
     if not spec.slice_columns:
@@ -61,9 +61,9 @@ def key_of(spec: TableSpec, name: str) -> SliceKey | None:
 
 
 class RowsOutOfBalance(EnvironmentFault):
-    """A commit to ``table`` that would not leave the rows it should; nothing was committed.
+    """A commit to ``table`` would not leave the rows it should; nothing was committed.
 
-    ``slices`` has, by key, the rows that a slice was committed with (``None``: not known) and those that are there.
+    ``slices`` has, by key, the rows that a slice was committed with (``None``: not known) and those that are stored.
     """
 
     table: str
@@ -78,7 +78,7 @@ def _out_of_balance(table: str, numbers: str, slices: Mapping[SliceKey, tuple[in
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     fault = RowsOutOfBalance(
         f"{table}: {numbers} ({'; '.join(named[:_NAMED])}{more})",
-        "Nothing was committed. Have these slices made again: cc-pipeline doctor --repair",
+        "Nothing was committed. Make these slices again: cc-pipeline doctor --repair",
     )
     fault.table, fault.slices = table, dict(slices)
     return fault
@@ -87,7 +87,7 @@ def _out_of_balance(table: str, numbers: str, slices: Mapping[SliceKey, tuple[in
 def committed_counts(
     lake: Lake, table: str, keys: Collection[SliceKey], version: int | None = None
 ) -> dict[SliceKey, int | None]:
-    """The number of rows that each slice was committed with, as of ``version`` (default: now); ``None`` where it is not
+    """The number of rows that each slice was committed with, as of ``version`` (default: now); ``None`` if it is not
     known. No rows are read. Raises ``EnvironmentFault``."""
     names = {key: count_name(key) for key in keys}
     found = lake.digests(table, [*names.values()], version)
@@ -106,10 +106,10 @@ def check_balance(
     added: Sequence[StoredFile],
     new: Mapping[SliceKey, int],
 ) -> None:
-    """Raises ``RowsOutOfBalance`` where a commit that puts ``added`` in the place of ``gone``, with ``new`` rows of
-    each slice that it replaces, would take away or leave other rows than those.
+    """Raises ``RowsOutOfBalance`` if a commit that puts ``added`` in the place of ``gone``, with ``new`` rows of each
+    replaced slice, would remove or leave other rows than those.
 
-    Only slices of which no count was committed are read, and they count as what is there.
+    Only slices without a committed count are read, and their stored rows count.
     """
     before, after, written = _rows(gone), _rows(added), sum(new.values())
     said = committed_counts(lake, spec.name, new, handle.version())
@@ -137,7 +137,8 @@ def count_in_files(
     lake: Lake, spec: TableSpec, files: Iterable[StoredFile], among: Sequence[str] | None = None
 ) -> Counter[SliceKey]:
     """The rows of each slice in some files of a table; with ``among``, sorted values of the last slice column, at least
-    of those. The log says it of files of one slice; of others their bounds do by row group, or one column is read.
+    of those. The log has the count for files of one slice. For others the bounds of row groups are used, or one column
+    is read.
 
     Raises ``EnvironmentFault``.
     """
@@ -158,7 +159,7 @@ def count_in_files(
 def _counted(
     lake: Lake, spec: TableSpec, file: StoredFile, column: str, among: Sequence[str] | None
 ) -> Iterator[tuple[str, int]]:
-    """Values of a column of a file, each with a number of rows; a value may come again."""
+    """Values of a column of a file, each with a number of rows; a value may be repeated."""
     address = f"{lake.address(spec.name)}/{file.path}".removeprefix("s3://")
     try:
         with lake.file_system().open_input_file(address) as source:
@@ -192,8 +193,8 @@ class Miscounted:
     """Slices of a table that have other rows than they were committed with.
 
     ``slices`` has, by key, the rows that were committed (``None``: the slice is to be made again) and those that are
-    there. ``broken`` are the files (paths below the table's folder) that are lacking or not whole; none of their rows
-    is there.
+    stored. ``broken`` are the files (paths below the table's folder) that are missing or incomplete; none of their rows
+    counts.
     """
 
     table: str
@@ -204,11 +205,12 @@ class Miscounted:
 def find_miscounted(
     lake: Lake, table: str, keys: Collection[SliceKey] | None = None, version: int | None = None
 ) -> Miscounted:
-    """Which of the slices ``keys`` (default: all) have other rows at ``version`` (default: now) than their commits say.
+    """Finds the slices among ``keys`` (default: all) that have other rows at ``version`` (default: now) than they were
+    committed with.
 
-    It looks at the sizes of the files that may hold them and, where ``keys`` are named, at their footers. Rows are not
-    read, but for one column of files of several slices. A slice of which no count was committed is passed over. Raises
-    ``EnvironmentFault`` where the log, or a whole file, cannot be read.
+    It looks at the sizes of the files that may hold them and, if ``keys`` are given, at their footers. Rows are not
+    read, except one column of files of several slices. A slice without a committed count is passed over. Raises
+    ``EnvironmentFault`` if the log, or a complete file, cannot be read.
     """
     if keys is not None and not keys:
         return Miscounted(table)
@@ -225,7 +227,7 @@ def find_miscounted(
     for crawl, own in (named or every).items():
         found = _compared(lake, spec, files[crawl], own, pinned.version, footers=named is not None)
         if found.broken and named is not None:
-            # a broken file has rows of others too
+            # a broken file has rows of other slices too
             rest = {*own, *_counted_keys(lake, spec, crawl)}
             found = _compared(lake, spec, files[crawl], rest, pinned.version, footers=True)
         slices |= found.slices
@@ -234,9 +236,9 @@ def find_miscounted(
 
 
 def changed_slices(lake: Lake, table: str, before: int, now: int) -> set[SliceKey] | None:
-    """The slices that commits after version ``before``, up to ``now``, changed or may have changed; ``None`` where the
-    log does not say. Of a commit that names no slice, a merge or a stranger's, these are those in the bounds of its
-    files. No rows are read. Raises ``EnvironmentFault``."""
+    """The slices that commits after version ``before``, up to ``now``, changed or may have changed; ``None`` if the log
+    does not tell. A commit that names no slice, a merge or a foreign one, may have changed all slices within the bounds
+    of its files. No rows are read. Raises ``EnvironmentFault``."""
     spec = lake.specs[table]
     if now - before > _MOST_ENTRIES:
         return None
@@ -261,8 +263,8 @@ def changed_slices(lake: Lake, table: str, before: int, now: int) -> set[SliceKe
 
 
 def _of_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[str, str | None, str | None]]]:
-    """The slices that an entry of a log counts; and of its files the crawl, with the first and last slice. Nobody says
-    which slices were in files that are only taken out."""
+    """The slices that an entry of a log counts; and for each of its files the crawl, with the first and last slice. The
+    slices of files that are only removed are not known."""
     keys: set[SliceKey] = set()
     added: list[tuple[str, str | None, str | None]] = []
     removed: set[str] = set()
@@ -292,8 +294,8 @@ def _by_crawl(spec: TableSpec, keys: Iterable[SliceKey]) -> dict[str, list[Slice
 
 
 def _counted_keys(lake: Lake, spec: TableSpec, crawl: str = "") -> list[SliceKey]:
-    """The slices of a crawl (default: all) of which a count was committed. Where the log does not tell, those that have
-    rows are looked at: whether they were counted is seen then."""
+    """The slices of a crawl (default: all) that have a committed count. If the log does not tell, the slices with
+    stored rows: whether they have a count is seen later."""
     only = len(spec.slice_columns) > 1
     try:
         names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and only else ''}")
@@ -312,7 +314,8 @@ def _compared(
     *,
     footers: bool,
 ) -> Miscounted:
-    """The slices of one crawl, or of a table without crawls, compared with what their commits say."""
+    """Compares the stored rows of the slices of one crawl, or of a table without crawls, with their committed
+    counts."""
     names = {key: count_name(key) for key in keys}
     digests = lake.digests(spec.name, [*names.values()], version)
     said = {key: digests[name] for key, name in names.items() if digests[name] is not None}
@@ -332,7 +335,7 @@ def _holds_any(file: StoredFile, among: Sequence[str]) -> bool:
 def _sound(
     lake: Lake, spec: TableSpec, files: Sequence[StoredFile], *, footers: bool
 ) -> tuple[list[StoredFile], list[str]]:
-    """The files that are there whole, and the paths of the others."""
+    """The complete files, and the paths of the others."""
     system, address = lake.file_system(), lake.address(spec.name).removeprefix("s3://")
 
     def is_whole(file: StoredFile) -> bool:

@@ -1,9 +1,9 @@
-"""Readers keep the published file open for days while runs go on. So it is a snapshot that they open read-only and
-writers never open again, and the versions it names are pinned.
+"""Builds the published file: a snapshot that names pinned versions of tables. Readers keep it open for days while runs
+go on, so they open it read-only and writers never open it again.
 
-It is built under another name and renamed over the old file, so a reader that has the old file open can read all of
-it. Views name explicit Parquet files of fixed table versions (docs/architecture.md, decision 3). A copy holds the rows
-of those versions itself, and needs neither the lake nor a network.
+It is built under another name and renamed over the old file, so a reader that has the old file open can read all of it.
+Views name explicit Parquet files of fixed table versions (docs/architecture.md, decision 3). A copy holds the rows of
+those versions itself, and needs neither the lake nor a network.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cc_pipeline.locks import has_come
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
-#: How long the files behind a published file of another home are kept, counted from its publication.
+#: How long the files of another home's published file are kept, counted from its publication.
 KEPT: Final = timedelta(days=30)
 _FOLDER: Final = "published/"
 _LONGEST: Final = 1 << 20
@@ -40,7 +40,7 @@ _OF_TWO_LOGS: Final = "of two logs"
 
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
 _COPY_MEMORY: Final = "1GB"
-#: What it may hold while it looks for rows that several targets have.
+#: The same while it looks for captures of several targets.
 _VIEWS_MEMORY: Final = "400MB"
 #: Files and rows of all tables together up to which views are counted by reading them.
 _FEW_FILES: Final = 200
@@ -60,12 +60,12 @@ _PUBLICATION_NOTES: Final = {
     "published_rows": "Rows of the view of that name; null where nobody counted",
     "made_as": "Digest of how this file was made: version of the program, settings, place of the tables",
 }
-#: Made only where something was left out.
+#: Made only if something was left out.
 _LEFT_OUT: Final = "lake.left_out"
 
-#: Answers a query about the file that is being built.
+#: Runs a query on the file that is being built.
 Ask: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
-#: A query, or what makes one from what is in the file up to then.
+#: A query, or a function that builds one from the file so far.
 Sql: TypeAlias = str | Callable[[Ask], str]
 
 
@@ -87,15 +87,15 @@ def unpin(lake: Transport, home: Path) -> None:
 
 
 def pinned_versions(lake: Transport) -> dict[str, dict[int, str]] | None:
-    """By table, the versions that published files name, with the ids of their commits; ``None`` where a note does not
-    say which: then none may go. Notes that count no more are deleted."""
+    """By table, the versions that published files name, with the ids of their commits; ``None`` if a note cannot be
+    read: then no version may be deleted. Expired notes are deleted."""
     found: dict[str, dict[int, str]] | None = {}
     for listed in lake.listing(_FOLDER):
         if unfinished(listed.key.rpartition("/")[2]):
             continue
         noted = _noted(lake, listed.key)
         now = time.time()
-        # one without a time, or with one that has not come, counts from when the place got it
+        # a note without a time, or with a future one, counts from when it was stored
         times = [listed.modified] if noted is None else [noted.published_at, listed.modified]
         at = next((one for one in times if has_come(one, now)), None)
         if at is None or now - at >= KEPT.total_seconds():
@@ -106,14 +106,14 @@ def pinned_versions(lake: Transport) -> dict[str, dict[int, str]] | None:
             for name, commits in noted.versions.items():
                 of_table = found.setdefault(name, {})
                 for version, commit in commits.items():
-                    # two notes of one number may mean two commits: then one of them is not of this log
+                    # two notes of one version may mean two commits: then one of them is not of this log
                     of_table[version] = commit if of_table.get(version, commit) == commit else _OF_TWO_LOGS
     return found
 
 
 def pins_another_log(lake: Lake, table: str, pinned: Mapping[int, str]) -> bool:
     """Whether any of the ``pinned`` versions of a table is a commit that its log does not have any more, as after a
-    restored backup. Nobody knows then which files its readers need. Raises ``EnvironmentFault``."""
+    restored backup. The files that its readers need are not known then. Raises ``EnvironmentFault``."""
     try:
         return any(lake.commit_id(table, version) != commit for version, commit in pinned.items())
     except EnvironmentFault:
@@ -122,8 +122,8 @@ def pins_another_log(lake: Lake, table: str, pinned: Mapping[int, str]) -> bool:
 
 
 def published_elsewhere(lake: Transport, home: Path) -> dict[str, datetime]:
-    """The other homes whose published files name versions of this lake (as keys of their notes), and when each
-    published last."""
+    """The other homes whose published files name versions of this lake (as keys of their notes), each with the time of
+    its last publication."""
     found = {}
     for listed in lake.listing(_FOLDER):
         if listed.key != _key(home) and _versions(lake, listed.key):
@@ -141,13 +141,13 @@ class _Pins:
 
 
 def _versions(lake: Transport, key: str) -> Mapping[str, Mapping[int, str]]:
-    """What a note pins; nothing where there is none, it is too old, or it does not say."""
+    """The versions that a note pins; empty if it does not exist, is too old, or cannot be read."""
     noted = _noted(lake, key)
     return noted.versions if noted is not None and time.time() - noted.published_at < KEPT.total_seconds() else {}
 
 
 def _noted(lake: Transport, key: str) -> _Pins | None:
-    """What a note says, which pins nothing where there is none; ``None`` for one that cannot be understood."""
+    """Reads a note. A missing note pins nothing; ``None`` for a note that cannot be understood."""
     try:
         noted = json.loads(lake.read_all(key, _LONGEST).data)
         versions = {
@@ -171,10 +171,10 @@ def _key(home: Path) -> str:
 class ViewSpec:
     """A published name and the SQL behind it, which may use every pinned table under ``lake.<name>``.
 
-    A name without a schema is published in ``main``; ``lake.<name>`` is for helpers that other views use.
-    ``sql`` may depend on what is in the file before it. ``all_but`` says what the view shows, so that it need not be
-    read to be counted: the rows of a lake table, without those that a query gives the number of. Views without it are
-    counted only while the tables are small. ``notes`` say in a line what each column holds.
+    A name without a schema is published in ``main``; ``lake.<name>`` is for helpers that other views use. ``sql`` may
+    depend on the content of the file before it. ``all_but`` counts the view without reading it: the rows of a lake
+    table, minus the result of a query. Views without it are counted only while the tables are small. ``notes`` describe
+    each column in a line.
     """
 
     name: str
@@ -187,11 +187,11 @@ class ViewSpec:
 
 @dataclass(frozen=True, slots=True)
 class MacroSpec:
-    """A question that can be called in the published file: ``name(parameters)``.
+    """A macro that can be called in the published file: ``name(parameters)``.
 
-    ``sql`` is a query (a macro that is read like a table), or an expression where ``scalar``. When it is made, DuckDB
-    looks at the names in it, as for a view, and at no row. ``parameters`` are names, ``name := value`` where there is
-    a default.
+    ``sql`` is a query (a macro that is read like a table), or an expression if ``scalar``. When it is made, DuckDB
+    looks at the names in it, as for a view, and at no row. ``parameters`` are names, ``name := value`` if there is a
+    default.
     """
 
     name: str
@@ -203,7 +203,7 @@ class MacroSpec:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What somebody else adds to a published file, by ``name``: all of it, or nothing."""
+    """The views and macros that an extension adds to a published file, by ``name``: all of them, or none."""
 
     name: str
     views: Sequence[ViewSpec] = ()
@@ -212,7 +212,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What was published: row counts by name (of views that were counted) and bytes of the file. ``left_out`` are
+    """The result of publishing: row counts by name (of views that were counted) and bytes of the file. ``left_out`` are
     additions that could not be made, by name, each with the reason."""
 
     path: Path
@@ -224,7 +224,8 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """How a copy is made. ``scratch`` is a folder for what does not fit into memory; it is made, and removed again.
+    """The options of a copy. ``scratch`` is a folder for rows that do not fit into memory; it is made, and removed
+    again.
 
     ``rows`` opens the rows of a table. Without it DuckDB reads the files itself, which a folder allows.
     """
@@ -249,10 +250,10 @@ def publish(
 
     ``lake.<table>`` is a view over the pinned files, or with ``copying`` a table of their rows; each of ``views``
     becomes ``main.<name>``, a table when ``materialized``, and each of ``macros`` a macro there. ``additions`` follow;
-    one that fails, or has a name that is taken, is left out, and noted beside ``left_out``, those that were left out
-    before, each with the reason. ``s3`` is where the files are, if on S3. ``made_as`` is kept in the file, for whoever
-    asks whether it would be made otherwise now. Raises ``EnvironmentFault`` when the file cannot be built; the old one
-    then stays.
+    one that fails, or has a name that is taken, is left out, and noted with ``left_out``, those that were left out
+    before, each with the reason. ``s3`` is the location of the files, if on S3. ``made_as`` is kept in the file, to be
+    compared with the digest of a later publication. Raises ``EnvironmentFault`` when the file cannot be built; the old
+    one then stays.
     """
     problems = dict(left_out or {})
     try:
@@ -278,7 +279,7 @@ def publish(
                 kind = "VIEW" if copying is None else "TABLE"
                 comment = f"Rows of {pinned.spec.name} as the stages wrote them: version {pinned.version}."
                 connection.execute(f"COMMENT ON {kind} lake.{pinned.spec.name} IS {quoted(comment)}")
-            # what follows are hundreds of small statements, and each transaction is a write to the disk
+            # the rest is hundreds of small statements, and each transaction is a write to the disk
             connection.execute("BEGIN")
             rows = _make_views(connection, ask, tables, views)
             make_macros(connection, macros)
@@ -306,7 +307,7 @@ def publish(
 def _make_views(
     connection: duckdb.DuckDBPyConnection, ask: Ask, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
 ) -> dict[str, int]:
-    """Makes ``views``, with their comments; gives how many rows those in ``main`` have that were counted."""
+    """Makes ``views``, with their comments. Returns the row counts of counted views in ``main``."""
     for view in views:
         kind = "TABLE" if view.materialized else "VIEW"
         connection.execute(f"CREATE {kind} {_qualified(view)} AS {_resolved(view.sql, ask)}")
@@ -318,7 +319,7 @@ def _make_views(
 def _add(
     connection: duckdb.DuckDBPyConnection, ask: Ask, tables: Sequence[PinnedTable], addition: Addition
 ) -> dict[str, int]:
-    """Makes an addition in a transaction of its own, and gives the rows of its views. Raises whatever is wrong."""
+    """Makes an addition in a transaction of its own. Returns the row counts of its views. Raises any error of it."""
     connection.execute("BEGIN")
     try:
         named = "SELECT lower(table_schema || '.' || table_name) FROM information_schema.tables"
@@ -375,7 +376,7 @@ def _bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
     scratch.mkdir(parents=True, exist_ok=True)
     connection.execute(f"SET temp_directory = {quoted(str(scratch))}")
     connection.execute(f"SET memory_limit = '{_COPY_MEMORY}'")
-    # rows are read in no order anyway, and to keep one DuckDB has to hold back what comes too early
+    # rows are read in no order anyway, and to keep one DuckDB would hold back early rows
     connection.execute("SET preserve_insertion_order = false")
 
 
@@ -443,7 +444,7 @@ def _select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
 
 
 def _where(pinned: PinnedTable) -> str:
-    """The condition on a table's rows, where slices are left out."""
+    """The condition on a table's rows if slices are left out."""
     *above, last = pinned.spec.slice_columns or ("",)
     groups: dict[tuple[str, ...], list[str]] = {}
     for key in pinned.left_out:

@@ -1,5 +1,5 @@
-"""A run is given partition keys and no more, so what each key means is in the lake: one row a target, of a large set
-one row a part."""
+"""Definitions of targets in the lake, since a run gets only partition keys: one row a target, of a large set one row a
+part."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from cc_pipeline.lake.lake import Lake
 _TABLE: Final = "targets"
 #: Definitions written in one commit, and so into one file: changing one member later rewrites no more than these.
 _TOGETHER: Final = 64
-#: Definitions taken away in one commit.
+#: Definitions deleted in one commit.
 _FORGOTTEN_TOGETHER: Final = 1_000
 #: Members that the row of a divided set names.
 _NAMED: Final = 3
 
 
 def register(lake: Lake, targets: Sequence[Target]) -> None:
-    """Writes the definitions of ``targets`` down; those that are there already, unchanged, cost a look.
+    """Writes the definitions of ``targets``. Definitions that are stored already, unchanged, cost one look.
 
-    The parts of a set come before the set itself: where a process is killed between them, the next one goes on. Raises
-    ``UserInputError`` for a set whose name differs from one that is there in capital letters alone.
+    The parts of a set are written before the set itself: if a process is killed between them, the next one goes on.
+    Raises ``UserInputError`` for a set whose name differs from a stored one only in capital letters.
     """
     asked = {target.slug: target for target in targets}
     known = _rows(lake, [*asked])
@@ -56,9 +56,9 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
 
 
 def read(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
-    """The targets behind partition keys and behind parts of sets; a divided set has all its members.
+    """The targets of partition keys and of parts of sets; a divided set has all its members.
 
-    A key without a definition (a person made it in the UI) is defined as the target that its text means. Raises
+    A key without a definition (a person made it in the UI) is defined as the target of its text. Raises
     ``UserInputError`` for text that is not a target, or whose target has another key.
     """
     known = _rows(lake, slugs)
@@ -76,27 +76,26 @@ def read(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
 
 
 def parts_of(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
-    """The slugs that have a definition of what each of ``slugs`` means: those of its parts for a divided set, else its
-    own."""
+    """The slugs with a definition for each of ``slugs``: those of its parts for a divided set, else its own."""
     sets = [slug for slug in slugs if slug.startswith(SET_SLUG) and SEPARATOR not in slug]
     known = _rows(lake, sets, ["slug", "parts"])
     return {slug: part_slugs(slug, (known[slug]["parts"] or 1) if slug in known else 1) for slug in slugs}
 
 
 def meant(lake: Lake, targets: Sequence[Target]) -> dict[str, list[Target]]:
-    """What has a slice of its own of each target, were it registered now; nothing is written."""
+    """The parts with slices of their own of each target, as if it were registered now; nothing is written."""
     known = _rows(lake, [target.slug for target in targets if target.kind == "set"], ["slug", "parts"])
     return {target.slug: divided(target, _parts_for(target, known.get(target.slug))) for target in targets}
 
 
 def versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
-    """The version of each definition; keys that nobody defined are defined as in :func:`read`. Raises as that does."""
+    """The version of each definition. Keys without a definition are defined as in :func:`read`. Raises as that does."""
     known = {slug: row["version"] for slug, row in _rows(lake, slugs, ["slug", "version"]).items()}
     return known | {slug: one.version for slug, one in read(lake, [s for s in slugs if s not in known]).items()}
 
 
 def known_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
-    """The versions of those of ``slugs``, and of the parts they are divided into, that have a definition; nothing is
+    """The versions of the stored definitions of ``slugs`` and of the parts they are divided into; nothing is
     written."""
     named = [one for own in parts_of(lake, slugs).values() for one in own]
     return {
@@ -106,7 +105,7 @@ def known_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
 
 
 def definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
-    """The written definitions of those of ``slugs`` that have one; read ``part_from`` them only when needed."""
+    """The stored texts of the definitions of ``slugs``; read ``part_from`` them only when needed."""
     return {slug: row["definition"] for slug, row in _rows(lake, slugs, ["slug", "definition"]).items()}
 
 
@@ -117,23 +116,23 @@ def slugs_of(lake: Lake, slugs: Collection[str]) -> list[str]:
 
 
 def forget(lake: Lake, targets: Collection[str]) -> None:
-    """Takes the definitions of targets away, and those of their parts. Raises ``EnvironmentFault``."""
+    """Deletes the definitions of targets and of their parts. Raises ``EnvironmentFault``."""
     slugs = slugs_of(lake, targets)
     empty = lake.specs[_TABLE].schema.empty_table()
-    # the target itself last: where a process is killed between them, the next one goes on
+    # the target itself last: if a process is killed in between, the next one goes on
     for first in range(0, len(slugs), _FORGOTTEN_TOGETHER):
         some = sorted(slugs, reverse=True)[first : first + _FORGOTTEN_TOGETHER]
         lake.commit(_TABLE, empty, [{"slug": one} for one in some], {})
 
 
 def note_purge(lake: Lake, slugs: Collection[str]) -> None:
-    """Writes down that targets are about to be purged, for runs to see. Raises ``EnvironmentFault``."""
+    """Notes that targets are about to be purged, for runs to see. Raises ``EnvironmentFault``."""
     lake.prepare(_TABLE)
     lake.commit_digests(_TABLE, {_purge_name(slug): input_digest({"purged": slug}) for slug in slugs})
 
 
 def was_purged(lake: Lake, slugs: Collection[str]) -> bool:
-    """Whether any of these targets was ever purged, or is at this moment: a look at the log alone."""
+    """Whether any of these targets was ever purged, or is being purged: a look at the log alone."""
     return any(digest is not None for digest in lake.digests(_TABLE, [_purge_name(slug) for slug in slugs]).values())
 
 
@@ -142,8 +141,8 @@ def _purge_name(slug: str) -> str:
 
 
 def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
-    """The version of each target by its slug, were it registered now; that of given captures says which they are.
-    Raises ``UserInputError`` for a name under which nobody gave any."""
+    """The version of each target by its slug, as if it were registered now; the version of named captures depends on
+    the captures. Raises ``UserInputError`` for a name under which nobody added any."""
     targets = list(targets)
     added = {target.slug: target.slug.partition(WHERE_SLUG)[0] for target in targets if target.kind == GIVEN_KIND}
     known = _rows(lake, sorted({*added.values()}), ["slug", "version"]) if added else {}
@@ -163,8 +162,7 @@ def meant_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
 
 
 def define_given(lake: Lake, target: Target, version: str) -> None:
-    """Writes down that the captures given as ``target`` are those of a ``version``, and that what they are with
-    conditions changed with them."""
+    """Notes the current ``version`` of the captures named as ``target``. Targets with conditions on them change too."""
     before = _rows(lake, [target.slug]).get(target.slug)
     if before is None or before["version"] != version:
         _commit(lake, [_row(target, before, 1, version)])
@@ -224,12 +222,12 @@ def _parts_for(target: Target, before: Mapping[str, Any] | None) -> int:
 
 
 def _divided_version(target: Target) -> str:
-    """Of the members alone, whatever their order: of a divided set none is kept."""
+    """The version of a divided set: it depends on the members alone, whatever their order."""
     return version_of("\n".join(sorted(member.written for member in target.members)))
 
 
 def _outline(target: Target) -> str:
-    """What a person sees of a divided set: its line where that names a file, else how it begins."""
+    """The text that a person sees of a divided set: its line if that names a file, else its first members."""
     if target.file:
         return target.definition
     some = ", ".join(member.written for member in target.members[:_NAMED])
@@ -248,7 +246,7 @@ def _whole(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
 
 
 def _with_before(own: Iterable[KeyRange], row: Mapping[str, Any] | None) -> list[dict[str, bytes | None]]:
-    """The target's key ranges, and those of its definition before: rows of that one may still be in the tables."""
+    """The target's key ranges, and those of its former definition: rows of that one may still be in the tables."""
     before = [] if row is None else [KeyRange(one["start"], one["end"]) for one in row["ranges"]]
     return [{"start": one.start, "end": one.end} for one in merge_ranges([*own, *before])]
 

@@ -1,8 +1,8 @@
-"""Files of a table that are not whole: what a power cut, a full disk or a person leaves of a commit.
+"""Finds damaged files of a table: incomplete files that a power cut, a full disk or a person left of a commit.
 
-A commit is an entry of the table's log and the files that it names. An empty entry says nothing, so that the library
-takes it for a commit without changes; half of one, or of a checkpoint, stops whoever opens the table. Which of these
-can be taken back: ``upkeep/torn_tables.py``.
+A commit is an entry of the table's log and the files that it names. An empty entry has no content, so the library takes
+it for a commit without changes; half an entry, or half a checkpoint, stops every process that opens the table.
+``upkeep/torn_tables.py`` decides which of these can be taken back.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ ENTRY: Final = "entry"
 CHECKPOINT: Final = "checkpoint"
 HINT: Final = "hint"
 ROWS: Final = "rows"
-#: What a Parquet file ends with.
+#: The last bytes of a Parquet file.
 _MAGIC: Final = b"PAR1"
-#: Files that are looked at at the same time.
+#: Files that are read in parallel.
 _AHEAD: Final = 8
 REPAIR: Final = "cc-pipeline doctor --repair"
-#: What an error of reading a table advises that may be of a torn file.
+#: The advice of read errors that may come from a damaged file.
 IF_TORN: Final = "See whether a file of it is torn: cc-pipeline doctor."
 
 
 class TornTable(EnvironmentFault):
-    """A table of which a file is not whole."""
+    """A table has an incomplete file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Torn:
     """A file of a table that is ``missing``, ``empty``, ``cut`` or ``unreadable`` (``state``): its ``kind`` and
-    address. ``version`` is that of an entry or a checkpoint, and the table's where ``rows`` are gone. ``later`` is how
-    many later commits there are."""
+    address. ``version`` is that of an entry or a checkpoint, and the table's if ``rows`` are lost. ``later`` is the
+    number of later commits."""
 
     table: str
     kind: str
@@ -59,17 +59,17 @@ class Torn:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the file held what later commits were built on, so that nothing can be put in its place."""
+        """Whether later commits were built on the file, so that nothing can replace it."""
         return self.kind == ENTRY and bool(self.version) and self.state != "empty" and self.later > 0
 
     @property
     def is_harmless(self) -> bool:
-        """Whether the table is read all the same, as if the file were not there."""
+        """Whether the table can be read as if the file were not there."""
         return self.kind == HINT or (self.kind == ENTRY and bool(self.version) and not self.is_lost and self.later > 0)
 
     @property
     def text(self) -> str:
-        """What is so, for a person."""
+        """The problem, for a person."""
         if self.kind == CHECKPOINT:
             return f"a checkpoint of {self.table} is torn: {self.path} is {self.state}"
         if self.kind == HINT:
@@ -82,7 +82,7 @@ class Torn:
 
     @property
     def advice(self) -> str:
-        """What a person can do."""
+        """The advice for a person."""
         if self.is_lost:
             folder = self.path.partition("/_delta_log/")[0]
             return (
@@ -94,7 +94,7 @@ class Torn:
         return f"{REPAIR} takes it back"
 
     def fault(self) -> TornTable:
-        """The error of whoever meets the file."""
+        """The fault for a process that reads the file."""
         return TornTable(self.text, f"{self.advice[0].upper()}{self.advice[1:]}.")
 
 
@@ -104,8 +104,8 @@ def log_of(folder: str) -> str:
 
 
 def torn_in_log(files: FileSystem, folder: str, table: str, *, read: bool = True) -> list[Torn]:
-    """The files of a table's log that are not whole, the newest first: entries that the newest whole checkpoint does
-    not cover, checkpoints, and the hint that names one. Without ``read`` only their sizes count. Raises ``OSError``."""
+    """The incomplete files of a table's log, the newest first: entries that the newest complete checkpoint does not
+    cover, checkpoints, and the hint that names one. Without ``read`` only their sizes count. Raises ``OSError``."""
     entries: dict[int, FileInfo] = {}
     checkpoints: dict[int, FileInfo] = {}
     hint = None
@@ -144,7 +144,7 @@ def _state_of_entry(files: FileSystem, entry: FileInfo, *, read: bool) -> str | 
 
 
 def parsed_lines(data: bytes) -> list[dict[str, object] | None]:
-    """The actions of a log's entry, ``None`` for what is none."""
+    """The actions of a log's entry, ``None`` for a line that is none."""
     found: list[dict[str, object] | None] = []
     for line in data.splitlines():
         try:
@@ -183,8 +183,8 @@ def _state_of_hint(files: FileSystem, hint: FileInfo) -> str | None:
 
 
 def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
-    """The files that the newest version of a table names, and that are not there as it says. ``read_ends`` looks at the
-    last bytes of each too. Raises ``EnvironmentFault`` and ``OSError``."""
+    """The files that the newest version of a table names, and that do not match it. ``read_ends`` looks at the last
+    bytes of each too. Raises ``EnvironmentFault`` and ``OSError``."""
     spec = lake.specs[table]
     handle = lake.handle(spec)
     named = [] if handle is None else stored_files(spec, handle)
@@ -192,7 +192,7 @@ def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
 
 
 def _torn_of(lake: Lake, table: str, version: int, named: Sequence[StoredFile], *, read_ends: bool) -> list[Torn]:
-    """Those of the files ``named`` by a version of a table that are not there as it says."""
+    """The files among those ``named`` by a version of a table that do not match it."""
     folder = lake.address(table).removeprefix("s3://")
     files = lake.file_system()
     sizes = _sizes(lake, table)
@@ -219,8 +219,8 @@ def _torn_of(lake: Lake, table: str, version: int, named: Sequence[StoredFile], 
 
 
 def torn_paths(lake: Lake, table: str) -> list[str]:
-    """The paths, below the folder of a table, of its files that are not there as it says: one look a file. None of a
-    place on S3, where an object is there whole or not at all. Raises ``EnvironmentFault`` and ``OSError``."""
+    """The paths, below the folder of a table, of its files that do not match the log: one look a file. Empty for a
+    place on S3, where an object is complete or missing. Raises ``EnvironmentFault`` and ``OSError``."""
     if "://" in lake.root:
         return []
     pinned = lake.pin(table)
@@ -264,13 +264,13 @@ def _added(actions: list[dict[str, object] | None]) -> Iterator[str]:
 
 
 def find_torn(lake: Lake, table: str) -> list[Torn]:
-    """The files of a table that are not whole: of its log, and where that can be read, of its rows.
+    """The incomplete files of a table: of its log, and, if that can be read, of its rows.
 
-    Raises ``EnvironmentFault`` where the place does not say.
+    Raises ``EnvironmentFault`` if the place does not say.
     """
     is_folder = "://" not in lake.root
     try:
-        # an object of a bucket is there whole or not at all, so that reading each would be for nothing
+        # an object of a bucket is complete or missing, so reading each would be for nothing
         found = torn_in_log(lake.file_system(), lake.address(table), table, read=is_folder)
         if all(one.is_harmless for one in found):
             found += torn_rows(lake, table, read_ends=is_folder)

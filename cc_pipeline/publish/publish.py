@@ -1,4 +1,4 @@
-"""Publishing: the lake as it stands now, as one DuckDB snapshot; and how far the published one is behind."""
+"""Publishes the current lake as one DuckDB snapshot, and finds how far the published file lags behind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 _LOG: Final = logging.getLogger(__name__)
 
-#: Seconds for which nobody has touched what is left, where nobody can know whether its process still lives.
+#: Seconds without a change after which a leftover is deleted if the end of its process cannot be known.
 _UNTOUCHED = 86_400
 #: In the home; held by whoever publishes.
 _LOCK: Final = "publish.lock"
@@ -52,9 +52,9 @@ _LOCK: Final = "publish.lock"
 def publish_warehouse(workspace: Workspace) -> Publication:
     """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host.
 
-    By the setting ``publish`` it holds views over the lake's files, or their rows. Slices that have other rows than
-    they were committed with are left out (``workspace/miscounts.py``). Raises ``EnvironmentFault`` where
-    it cannot be built; the file of before then stays. Raises ``UserInputError`` in a home that publishes nothing.
+    By the setting ``publish`` it holds views over the lake's files, or their rows. Slices with other rows than they
+    were committed with are left out (``workspace/miscounts.py``). Raises ``EnvironmentFault`` if it cannot be built;
+    the old file then stays. Raises ``UserInputError`` in a home that publishes nothing.
     """
     settings, lake = workspace.settings, workspace.lake
     if settings.publish == "none":
@@ -68,14 +68,14 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         lake.look_again()  # whoever had the lock may have committed, or purged
         pinned = [lake.pin(name) for name in _shown_tables(workspace)]
         pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
-        # a stage may commit while this pins one table after the other, so judge by the pinned versions
+        # a stage may commit while tables are pinned one after the other, so the pinned versions decide
         torn = interrupted_slices(workspace, {table.spec.name: table.version for table in pinned})
         held_back = dict.fromkeys([*torn, *_slices_being_purged(workspace)], False)
         held_back |= dict.fromkeys(repeating_slices(workspace), True)
         remote = s3_place(settings) if any(table.files for table in pinned) else None
         rows = None if remote is None else lambda table: stream_table(lake, table)
         shared = settings.lake_is_apart
-        # targets that can share captures, in whatever subset; of files that were read whole, rows may be of any page
+        # targets that can share captures, in any subset; files that were read whole may have rows of any page
         overlapping = {with_subset(slug, subset) for slug in sharing(lake) for subset in SUBSETS}
         read_whole = {file.crawl for file in registered(workspace).values() if file.crawl}
         additions, left_out = _find_additions()
@@ -107,7 +107,7 @@ def publish_warehouse(workspace: Workspace) -> Publication:
 
 
 def is_being_published(settings: Settings) -> bool:
-    """Whether a process of this host publishes ``cc.duckdb`` now. Raises ``OSError`` where the home has no locks."""
+    """Whether a process of this host is publishing ``cc.duckdb``. Raises ``OSError`` if the home has no locks."""
     try:
         with locked(settings.home / _LOCK, 0):
             return False
@@ -116,7 +116,7 @@ def is_being_published(settings: Settings) -> bool:
 
 
 def _find_additions() -> tuple[list[Addition], dict[str, str]]:
-    """The views and macros of each extension that has any, and what is wrong with those that cannot say."""
+    """The views and macros of each extension that has any, and the problems of extensions that raise."""
     additions, problems = [], {}
     for extension in extensions():
         try:
@@ -131,8 +131,8 @@ def _find_additions() -> tuple[list[Addition], dict[str, str]]:
 
 
 def made_as(workspace: Workspace) -> str:
-    """A digest of how :func:`publish_warehouse` makes the file, whatever is in the tables: by which version of this
-    program, which extensions and which settings, and of tables that lie where."""
+    """A digest of how :func:`publish_warehouse` builds the file, whatever the tables hold: the version of this program,
+    the extensions, the settings, and the place of the tables."""
     settings = workspace.settings
     return input_digest(
         {
@@ -163,7 +163,7 @@ def _described(views: Sequence[ViewSpec]) -> list[list[object]]:
 def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:
     """Slices whose page tables are not from one run, as of ``versions`` by table (default: now).
 
-    A run that is killed between two commits leaves such slices. Their rows are not published until it has run again.
+    A run that is killed between two commits leaves such slices. Their rows are not published until the next run.
     """
     at = versions or {}
     files = [Slice(file.crawl, slug) for slug, file in registered(workspace).items()]
@@ -171,7 +171,7 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
     if names is not UNKNOWN:
         mixed = sorted(slice_ for slice_ in map(PARSE.slice_of, names) if slice_ is not None)
     else:
-        # the logs do not tell: the rows do, and the captures of what was never parsed
+        # the logs do not tell: read the rows, and the captures of slices that were never parsed
         rows = [count_rows(workspace.lake, table, {}) for table in ("captures", *PARSE.tables)]
         mixed = PARSE.torn(workspace.lake, sorted({Slice(*key) for one in rows for key in one}), at)
     return mixed + READ_FILES.torn(workspace.lake, files, at)
@@ -179,10 +179,10 @@ def interrupted_slices(workspace: Workspace, versions: Mapping[str, int] | None 
 
 def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     """Slices that have a capture more than once, with the tables in which they do. They are not published until they
-    were made again: ``cc-pipeline doctor --repair`` does that.
+    are made again by ``cc-pipeline doctor --repair``.
 
-    What was found is kept with the commits it was found at, so that only slices that were committed since are read.
-    Where a table's rows cannot be read, what was found before counts. Raises ``EnvironmentFault`` for a log.
+    The result is cached with the commits it is about, so that only slices that were committed since are read. If a
+    table's rows cannot be read, its cached result counts. Raises ``EnvironmentFault`` for a log.
     """
     lake, kept = workspace.lake, workspace.settings.cache_path / "repeating.json"
     before: dict[str, Any] = {}
@@ -191,7 +191,7 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
     after: dict[str, Any] = {}
     found: dict[Slice, tuple[str, ...]] = {}
     for table in PER_CAPTURE:
-        # before the look: what is committed meanwhile is looked at the next time
+        # pinned before the look: later commits are looked at the next time
         pinned = lake.pin(table)
         version, commit = pinned.version, pinned.commit_id
         if version < 0:
@@ -208,7 +208,7 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
         try:
             own = repeating(lake, table, slices) if slices is None or slices else set()
         except EnvironmentFault:
-            # a file that is not whole: its slices are left out anyway, and the next look begins where this one did
+            # a damaged file: its slices are left out anyway, and the next look begins where this one did
             after |= {table: before[table]} if table in before else {}
         else:
             keys = sorted((slice_.crawl, slice_.target) for slice_ in own)
@@ -223,7 +223,7 @@ def repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
 def _slices_being_purged(workspace: Workspace) -> list[Slice]:
     """Parsed slices of targets that are being purged, by whatever home: some of their tables may be empty already.
 
-    Raises ``EnvironmentFault`` for the lease of a purge that does not say whose targets it is about: it may be any.
+    Raises ``EnvironmentFault`` for a purge whose lease does not name its targets: it may be about any.
     """
     slugs: set[str] = set()
     for purge in leases_of(workspace.storage, PURGES)[0]:
@@ -238,12 +238,12 @@ def _slices_being_purged(workspace: Workspace) -> list[Slice]:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What the published file does not show.
+    """The lag of the published file behind the lake.
 
-    ``commits`` has the id of the newest commit of each table that the file shows otherwise, or not at all. ``fault``
-    says why the file itself cannot be read, if it cannot. With neither, other settings or another version of this
-    program made it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is how
-    long ago the file was published; ``None`` where there is none that can be read.
+    ``commits`` has the id of the newest commit of each table that the file shows otherwise, or not at all. ``fault`` is
+    the error if the file itself cannot be read. With neither, other settings or another version of this program made
+    it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is the age of the
+    published file; ``None`` if there is none that can be read.
     """
 
     state: str
@@ -257,9 +257,8 @@ class Behind:
 
 
 def behind(workspace: Workspace) -> Behind | None:
-    """How far the published file is behind the lake; ``None`` where it shows all there is, and where there is nothing.
-    One that another version of this program made, or other settings, is behind too. ``None`` in a home that publishes
-    nothing.
+    """The lag of the published file; ``None`` if it shows everything, and if there is nothing to show. A file that
+    another version of this program made, or other settings, lags too. ``None`` in a home that publishes nothing.
 
     Tables are compared by the ids of their commits, so that one whose log was restored counts as another. It reads each
     table's log and no data. Raises ``EnvironmentFault``.
@@ -277,9 +276,9 @@ def behind(workspace: Workspace) -> Behind | None:
     except FileNotFoundError:
         fault = f"{settings.published_path} is not there"
     except (OSError, duckdb.Error) as error:
-        # one that nobody can read: another takes its place
+        # an unreadable file is replaced
         since, fault = None, f"{settings.published_path} cannot be read: {error}"
-    # what the last publication showed, or all there is
+    # the tables of the last publication, or all
     names = [name for name in shown if name in lake.specs] or [*lake.specs]
     now = {name: lake.commit_id(name) for name in names}
     if not any([*now.values(), *shown.values()]):
@@ -292,8 +291,9 @@ def behind(workspace: Workspace) -> Behind | None:
 
 
 def _shown(settings: Settings) -> list[tuple[str, str, str | None]]:
-    """The tables that the published file shows, with the id of the commit, and as what it was made. That is kept in
-    words too: servers ask each minute, and need not hold DuckDB for it. Raises ``OSError`` and ``duckdb.Error``."""
+    """The tables in the published file, each with the id of its commit and the digest of how the file was built. They
+    are cached as JSON: servers ask each minute, and need not open DuckDB for it. Raises ``OSError`` and
+    ``duckdb.Error``."""
     path, kept = settings.published_path, settings.cache_path / "published.json"
     found = path.stat()
     mark = [found.st_ino, found.st_size, found.st_mtime_ns]
@@ -309,10 +309,10 @@ def _shown(settings: Settings) -> list[tuple[str, str, str | None]]:
 
 
 def clear_debris(settings: Settings) -> int:
-    """Deletes what processes that are gone left in the home; gives how many files and folders.
+    """Deletes files and folders that ended processes left in the home. Returns how many.
 
-    What belongs to processes of other machines and containers, or to versions that wrote a bare process id, goes once
-    it has not been touched for a day. What cannot be deleted stays.
+    Files of processes on other machines and in containers, or of versions that wrote a bare process id, are deleted
+    once they were not touched for a day. Files that cannot be deleted stay.
     """
     cleared = 0
     for path, mark in _left(settings):

@@ -1,11 +1,11 @@
-"""The SQL of the questions that come again and again: pure text, over whatever rows the caller means.
+"""The SQL of frequent questions: pure text, over the rows that the caller chooses.
 
-Each function takes a :data:`Scope`: what stands behind FROM for a published table. So the macros of ``cc.duckdb`` ask
-for a domain that is named when they are called, and the report of a target for that target's captures, with one SQL.
+Each function takes a :data:`Scope`: the text behind FROM for a published table. So the macros of ``cc.duckdb`` ask for
+a domain that is named when they are called, and the report of a target for that target's captures, with one SQL.
 
-**Eras are compared by what they all keep.** Crawls since 2013 have errors, redirects and robots.txt in subsets of
-their own, which are not located unless asked for; those before have all in one. So only *comparable* captures count:
-status 200 to 299, and no robots.txt. What is left out has a column where there is something to say about it.
+**Eras are compared by the captures that all of them have.** Crawls since 2013 have errors, redirects and robots.txt in
+subsets of their own, which are located only on request; older crawls have all in one. So only *comparable* captures
+count: status 200 to 299, and no robots.txt. Other captures are counted in a column of their own where that is useful.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final, TypeAlias
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 
-#: What stands behind FROM for a published table, or for one that is named with its schema (``lake.captures``).
+#: Gives the text behind FROM for a published table, or for one that is named with its schema (``lake.captures``).
 Scope: TypeAlias = Callable[[str], str]
 
 _KEY: Final = ", ".join(CAPTURE)
-#: The order of captures in time; the place makes it a total one.
+#: The order of captures in time; the location makes it a total one.
 _WHEN: Final = "(fetch_time, warc_filename, warc_record_offset)"
 #: Values of ``content_minhash`` in a band: texts are compared that agree in one of 16.
 _BAND: Final = 4
-#: Texts of a band that the others of it are compared with, so that ten thousand like ones are not ten thousand squared.
+#: Texts of a band with which its other texts are compared, so that ten thousand like ones are not ten thousand squared.
 _OF_A_BAND: Final = 200
 #: Labels of the longest registered domain (``k12.ma.us`` is a suffix).
 _LABELS: Final = 6
@@ -36,20 +36,21 @@ def named(table: str) -> str:
 
 
 def comparable(status: str = "fetch_status", url: str = "url") -> str:
-    """Whether a capture counts in every era. The pattern is only looked for where the words are."""
+    """Whether a capture counts in every era. The pattern is applied only to URLs with these words."""
     robots = f"(contains({url}, '/robots.txt') AND regexp_matches({url}, '^[^/]*//[^/]*/robots\\.txt(\\?|$)'))"
     return f"({status} BETWEEN 200 AND 299 AND NOT {robots})"
 
 
 def bare(url: str) -> str:
-    """A URL without what says the same page elsewhere: scheme, ``www.``, fragment; its host in lower case."""
+    """A URL without the parts in which addresses of the same page differ: scheme, ``www.``, fragment; its host in lower
+    case."""
     named = f"regexp_replace({url}, '^\\s*(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:[wW][wW][wW]\\.)?([^#]*)(?s:.*)$', '\\1')"
     path = f"regexp_extract({named}, '/.*$')"
     return f"(lower(regexp_extract({named}, '^[^/]*')) || CASE WHEN {path} = '' THEN '/' ELSE {path} END)"
 
 
 def todays_key(key: str) -> str:
-    """The SURT key of today for the column ``key``, as ``commoncrawl.surt.todays_key`` gives it."""
+    """The current SURT key for the column ``key``, as ``commoncrawl.surt.todays_key`` gives it."""
     plain = f"regexp_replace({key}, '%25([89a-f][0-9a-f])', '%\\1', 'g')"
     query = f"regexp_extract({plain}, '\\?(.*)$', 1)"
     parameter = "{'name': split_part(one, '=', 1), 'has_value': contains(one, '='), 'whole': one}"
@@ -75,12 +76,12 @@ def _of_page(page: str) -> tuple[str, str]:
     """Conditions for captures of a URL as it was crawled, whatever its scheme, with and without ``www.``; and for all
     captures of its domain.
 
-    Nothing here depends on rows, so DuckDB works it out first and skips row groups by it. The domain is one of the
-    ends of the host, and says best which row groups there are to read.
+    Nothing here depends on rows, so DuckDB evaluates it first and skips row groups by it. The domain is one of the ends
+    of the host, and selects best the row groups to read.
     """
     rest = bare(page)
     host = _host(rest)
-    # of www.com the www is the name
+    # in www.com the www is the name
     ends = [
         host,
         f"'www.' || {host}",
@@ -91,7 +92,7 @@ def _of_page(page: str) -> tuple[str, str]:
 
 
 def captures_of(page: str, of: Scope) -> str:
-    """All captures of a page, those that are not comparable too: every capture whose key a form of ``page`` has."""
+    """All captures of a page, also those that are not comparable: every capture whose key a form of ``page`` has."""
     asked, there = _of_page(page)
     return f"""
         WITH keys AS (SELECT DISTINCT url_surtkey FROM {of("captures")} WHERE {asked})
@@ -106,9 +107,9 @@ def captures_of(page: str, of: Scope) -> str:
 
 
 def timeline(of: Scope) -> str:
-    """A row for each crawl that has captures: what was captured, what of it for the first time, what does not count.
+    """A row for each crawl that has captures: the numbers of captures, of new pages, and of captures that do not count.
 
-    Crawls follow each other by their ids. One record with a wrong clock would put its whole crawl elsewhere.
+    Crawls follow each other by their ids. One record with a wrong clock would move its whole crawl.
     """
     return f"""
         WITH here AS (
@@ -132,8 +133,8 @@ def timeline(of: Scope) -> str:
 
 
 def page_versions(page: str, of: Scope) -> str:
-    """The distinct contents of a page, each with when it was first and last seen. The content is the main text; of
-    captures without one the payload."""
+    """The distinct contents of a page, each with its first and last time. The content is the main text; the payload for
+    captures without one."""
     asked, there = _of_page(page)
     return f"""
         WITH keys AS (SELECT DISTINCT url_surtkey FROM {of("captures")} WHERE {asked}),
@@ -163,10 +164,10 @@ def page_versions(page: str, of: Scope) -> str:
 def changes_between(before: str, after: str, of: Scope) -> str:
     """A row for each page that one of two crawls has: ``new``, ``gone``, ``same`` or ``changed``.
 
-    A page changed where its main text did, whatever became of the template; what has no main text is judged by its
-    payload. Where two parser versions found the texts, and both text and payload differ, it is ``not compared``. Of
-    several captures in a crawl the last counts. Pages are left out that only a target asked for which was not located
-    in both crawls: nobody looked for them in the other. The two texts cost nothing where they are not asked for.
+    A page changed if its main text did, whatever happened to the template; a page without a main text is judged by its
+    payload. If two parser versions made the texts, and both text and payload differ, it is ``not compared``. Of several
+    captures in a crawl the last counts. Pages are left out if only a target that was not located in both crawls asked
+    for them: they were never looked for in the other. The two texts cost nothing if they are not selected.
     """
     both = f"({before}, {after})"
     target = f"split_part(target, '{SEPARATOR}', 1)"
@@ -216,8 +217,8 @@ def changes_between(before: str, after: str, of: Scope) -> str:
 
 
 def with_moves(changes: str) -> str:
-    """The rows of ``changes``, texts only of changed pages. A page that is gone, and whose payload or main text a new
-    page has, is ``moved``, and the new page has no row of its own."""
+    """The rows of ``changes``, with texts only for changed pages. A page that is gone is ``moved`` if a new page has
+    its payload or main text; the new page then has no row of its own."""
     arrived = "arg_min(struct_pack(url, after_time, after_title, url_surtkey), url) AS new FROM found"
     return f"""
         WITH found AS (
@@ -300,10 +301,10 @@ def feeds_advertised(of: Scope) -> str:
 
 
 def link_graph(leaving: Scope, arriving: Scope | None = None) -> str:
-    """A row for each crawl and pair of registered domains of which one links to the other: links that a reader can
-    click (``a`` and ``area``) of comparable pages, feeds' items aside.
+    """A row for each crawl and pair of registered domains with links from one to the other: links that a reader can
+    click (``a`` and ``area``) of comparable pages, without feeds' items.
 
-    ``leaving`` are the pages whose links count; ``arriving`` further ones, from elsewhere.
+    ``leaving`` are the pages whose links count; ``arriving`` further ones, from other sites.
     """
 
     def rows(of: Scope) -> str:
@@ -322,11 +323,11 @@ def link_graph(leaving: Scope, arriving: Scope | None = None) -> str:
 
 
 def near_duplicates(crawl: str, least: str, least_words: str, of: Scope) -> str:
-    """Pages of a crawl that say the same, exact ones first.
+    """Pages of a crawl with the same or nearly the same text, exact ones first.
 
-    ``exact``: the same main text; each page beside the first of them. ``near``: texts of at least ``least_words``
-    words that share at least ``least`` of their five-word runs, by estimate. Compared are texts that agree in a band
-    of four of 64 values: a pair with 0.8 in common is missed once in 5,000 times, one with 0.5 once in three.
+    ``exact``: the same main text; each page beside the first of them. ``near``: texts of at least ``least_words`` words
+    that share at least ``least`` of their five-word runs, by estimate. Only texts that agree in a band of four of 64
+    values are compared: a pair with 0.8 in common is missed once in 5,000 times, one with 0.5 once in three.
     """
     return f"""
         WITH pages AS (

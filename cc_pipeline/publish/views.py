@@ -39,10 +39,10 @@ _LANGUAGES = "string_split(nullif(content_languages, ''), ',') AS content_langua
 class _CaptureTable:
     """A table with rows per capture and target, and how its view shows each capture once.
 
-    ``order`` chooses the target where several have the same capture. ``distinct`` are columns in which ``order`` is
-    given, beside the capture's. ``shown_as`` replaces a column that a reader wants in another form than the lake has;
-    DuckDB makes it only where the column is asked for. Tables ``of_pages`` are committed together by one stage. Rows
-    ``from_files`` may come from files read whole, and then have their rows of ``page_metadata`` elsewhere.
+    ``order`` chooses the target if several have the same capture. ``distinct`` are the columns of ``order``, beside the
+    capture's. ``shown_as`` replaces a column that a reader wants in another form than the lake has; DuckDB computes it
+    only if the column is selected. Tables ``of_pages`` are committed together by one stage. Rows ``from_files`` may
+    come from files read whole, and then have their rows of ``page_metadata`` elsewhere.
     """
 
     name: str
@@ -114,11 +114,11 @@ _BY_CAPTURE = (
 _CAPTURES, _RECORDS, *_ = _BY_CAPTURE
 _PAGE_METADATA = _BY_CAPTURE[2]
 
-#: The target that a slice belongs to: of a part of a set the set.
+#: The target of a slice: for a part of a set the set.
 WHOLE_TARGET = f"split_part(target, '{SEPARATOR}', 1)"
 #: Which pages are shown: those that a condition rules out stay in the lake.
 _NOT_RULED_OUT = "meant IS DISTINCT FROM 'no'"
-#: What is so of a target, from the rows of its slices.
+#: Values of a target, from the rows of its slices.
 _LOOKUPS = {
     "located_by": "max(located_by)",
     "subsets": "list_sort(list_distinct(flatten(list(subsets))))",
@@ -150,8 +150,8 @@ _FETCHES = {
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Where repeats can be: rows of these targets, which share keys with others; and all of these crawls, of which
-    files were read whole."""
+    """The rows that may be repeats: of these targets, which share keys with others; and of these crawls, which have
+    files that were read whole."""
 
     targets: tuple[str, ...]
     crawls: tuple[str, ...]
@@ -168,15 +168,15 @@ class Sharing:
 
 
 def publication_views(held_back: Sequence[tuple[str, str, bool]], sharing: Sharing) -> tuple[ViewSpec, ...]:
-    """The published views, in an order in which each finds what it names.
+    """The published views, in an order in which each finds the names that it uses.
 
-    Captures that several targets have are looked for where ``sharing`` says that there can be any.
+    Captures of several targets are looked for only where ``sharing`` says that there may be any.
 
-    ``held_back`` names slices (crawl, target) of which the views leave out the pages, because a run was killed between
-    the commits of their tables; or all rows (the third value), because a capture of them is there twice.
+    ``held_back`` names slices (crawl, target) that are left out: their pages, because a run was killed between the
+    commits of their tables; or all rows (the third value), because a capture of them is there twice.
 
-    A view over millions of rows is as quick as its table only where it neither leaves out rows nor joins any. So each
-    is written by what this publication found to leave out, and compares keys only in rows of targets that have some.
+    A view over millions of rows is as quick as its table only if it neither leaves out rows nor joins any. So each is
+    written for this publication, and compares keys only in rows of targets with repeats.
     """
     repeats = tuple(_repeats(table, sharing.sql) for table in _BY_CAPTURE)
     return (
@@ -269,7 +269,8 @@ def _plain(table: str, comment: str, columns: Sequence[Column], order: str = "")
 
 
 def _of_catalog(table: str, others: str, comment: str, columns: Sequence[Column]) -> ViewSpec:
-    """A table of the catalog, whose rows all lie in one; ``others`` are those of the other tables."""
+    """A table of the catalog, whose rows are all in one table; ``others`` is the condition for rows of the other
+    tables."""
     all_but = ("row_groups", f"SELECT count(*) FROM lake.row_groups WHERE {others}")
     return ViewSpec(table, table_query(table, "lake.row_groups"), comment, all_but=all_but, notes=notes_of(columns))
 
@@ -284,19 +285,19 @@ def is_part(column: str) -> str:
 
 
 def _folded(table: str) -> str:
-    """The query for how many rows of a table its view leaves out because it shows those of a target's slices as
+    """The query for the number of rows of a table that its view leaves out because it shows the slices of a target as
     one."""
     return f"SELECT count(*) - count(DISTINCT (crawl, {WHOLE_TARGET})) FROM lake.{table}"
 
 
 def _of_targets(table: str, columns: Mapping[str, str]) -> str:
-    """A table with a row for each slice, those of a target's parts and subsets as one."""
+    """A table with a row for each slice, as a query with a row for each target."""
     summed = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
     return f"SELECT crawl, {WHOLE_TARGET} AS target, {summed} FROM {_of_slices(table)} GROUP BY ALL"
 
 
 def _of_slices(table: str) -> str:
-    """A table with a row for each slice, one also where it has two by mistake: their numbers are added up."""
+    """A table with a row for each slice, one row also if a slice has two by mistake: numbers are summed over slices."""
     return f"(SELECT DISTINCT ON (crawl, target) * FROM lake.{table} ORDER BY crawl, target)"
 
 
@@ -308,7 +309,7 @@ def _repeats(table: _CaptureTable, among: str) -> ViewSpec:
         found = (
             f"SELECT {_KEY}, target FROM (SELECT {columns}, "
             f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {table.order}) AS place "
-            # texts read from whole files have no offset: nothing says of which capture they are
+            # texts from files read whole have no offset, so their capture is not known
             f"FROM (SELECT DISTINCT {columns} FROM {whole} WHERE warc_record_offset IS NOT NULL AND {among})) "
             "WHERE place > 1"
         )
@@ -325,7 +326,7 @@ def _repeats(table: _CaptureTable, among: str) -> ViewSpec:
 
 
 def _once(table: _CaptureTable, ask: Ask) -> str:
-    """Each capture once. Rows of targets that have nothing to leave out are not looked at."""
+    """Each capture once. Rows of targets without repeats are not looked at."""
     whole = _whole(table, ask)
     hidden = _targets_with_repeats(table, ask)
     shown = [table.shown_as] if table.shown_as else []
@@ -333,7 +334,7 @@ def _once(table: _CaptureTable, ask: Ask) -> str:
         shown.append(f"{todays_key('url_surtkey')} AS url_surtkey")
     replaced = f" REPLACE ({', '.join(shown)})" if shown else ""
     whole = _with_status(table, whole, ask)
-    # whether a capture is meant is so of a target
+    # ``meant`` depends on the target
     plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', meant'}){replaced} FROM {whole}"
     if hidden is None:
         return plain
@@ -342,14 +343,14 @@ def _once(table: _CaptureTable, ask: Ask) -> str:
 
 
 def _has_older_keys(table: _CaptureTable, ask: Ask) -> bool:
-    """Whether some of its crawls have keys of an older rule than others: a page has one key in all that is shown."""
+    """Whether some of its crawls have keys of an older rule than others: the published file has one key for a page."""
     crawls = ask(f"SELECT DISTINCT crawl FROM lake.{table.name}")
     return any(key_rule(crawl) is not KeyRule.TODAY for (crawl,) in crawls)
 
 
 def _with_status(table: _CaptureTable, whole: str, ask: Ask) -> str:
-    """A table whose rows without a status have that of the parsed page, in crawls with such rows. Of an index that
-    knows none, captures have none, or -1 as in the columnar index."""
+    """A table whose rows without a status have that of the parsed page, in crawls with such rows. If an index has no
+    status, captures have none, or -1 as in the columnar index."""
     unknown = "fetch_status < 0" + (" OR fetch_status IS NULL" if table is _CAPTURES else "")
     arc = ", ".join(map(quoted, sorted(ARC_CRAWLS)))
     crawls = ask(
@@ -367,7 +368,7 @@ def _with_status(table: _CaptureTable, whole: str, ask: Ask) -> str:
 
 
 def _not_shown(table: _CaptureTable) -> Callable[[Ask], str]:
-    """The query for how many rows of a table its view leaves out; it reads nothing where nothing is left out."""
+    """The query for the number of rows of a table that its view leaves out; it reads nothing if nothing is left out."""
 
     def sql(ask: Ask) -> str:
         parts = ["0"]
@@ -383,7 +384,7 @@ def _not_shown(table: _CaptureTable) -> Callable[[Ask], str]:
 
 
 def _targets_with_repeats(table: _CaptureTable, ask: Ask) -> str | None:
-    """A condition for the targets that have rows to leave out; empty where they are many, ``None`` where none has."""
+    """A condition for the targets with rows to leave out; empty if they are many, ``None`` if there are none."""
     found = ask(f"SELECT DISTINCT target FROM lake.{table.name}_repeats ORDER BY target LIMIT {_MOST_NAMED + 1}")
     if not found or len(found) > _MOST_NAMED:
         return "" if found else None
@@ -391,7 +392,7 @@ def _targets_with_repeats(table: _CaptureTable, ask: Ask) -> str | None:
 
 
 def _whole(table: _CaptureTable, ask: Ask) -> str:
-    """A table without what is held back, and without pages that their target's condition rules out."""
+    """A table without withheld slices, and without pages that their target's condition rules out."""
     held = "lake.held_back" if table.of_pages else "(FROM lake.held_back WHERE is_whole)"
     but = f" ANTI JOIN {held} USING (crawl, target)" if ask(f"SELECT 1 FROM {held} LIMIT 1") else ""
     but += f" WHERE {_NOT_RULED_OUT}" if table.of_pages and _rules_out(ask) else ""
@@ -411,7 +412,8 @@ def _held_back(slices: Sequence[tuple[str, str, bool]]) -> ViewSpec:
 
 
 def _targets_of_captures(ask: Ask) -> str:
-    """Whether a capture is meant is said as its page settled it, where any page had to."""
+    """The captures with their targets. If a condition was undecided by the index, the result of the parsed page
+    counts."""
     said = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
     captures = _whole(_CAPTURES, ask)
     plain = said.format(key=_KEY, whole=WHOLE_TARGET, meant="meant", captures=captures)
@@ -425,7 +427,7 @@ def _targets_of_captures(ask: Ask) -> str:
 def _captures(ask: Ask) -> str:
     once = _once(_CAPTURES, ask)
     of_arc = f"crawl IN ({', '.join(map(quoted, sorted(ARC_CRAWLS)))})"
-    # the files' folders tell
+    # the folders of the files decide
     if not ask(f"SELECT 1 FROM lake.captures WHERE {of_arc} LIMIT 1"):
         return once
     learned = ("fetch_time", "fetch_status", "content_digest", "content_mime_type")

@@ -172,7 +172,7 @@ def test_lost_rows_are_not_reused_by_another_target(workspace: Workspace) -> Non
     [lost] = lost_records(workspace)
     assert set(lost.targets) == {WHOLE}
     again = fetch_captures(workspace, NEW, [WHOLE])
-    assert [note for note in again.notes if f"{mine.num_rows:,} captures were held already" in note]
+    assert [note for note in again.notes if f"{mine.num_rows:,} captures were stored already" in note]
     assert dangling(workspace) == []
 
 

@@ -1,5 +1,5 @@
-"""Whether work has to be done again is decided by what its input was, and not by times. A hash of it, small enough to
-be stored inside the commit of its rows, and numbers that say what rows say."""
+"""Digests decide whether work has to be done again, not times: input digests, small enough to be stored inside the
+commit of the rows, and content digests of the rows themselves."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _Places: TypeAlias = npt.NDArray[np.int64]
 _KEPT: Final = (1 << 60) - 1
 #: Longer texts are hashed one by one, shorter ones all together, word by word.
 _LONG_TEXT: Final = 1_024
-#: Words of eight bytes that are looked at together: bounds memory.
+#: Words of eight bytes that are hashed together: bounds memory.
 _WORDS_AT_ONCE: Final = 1 << 18
-#: Rows, and their bytes, that are added up together: a column costs some hundred microseconds a time, however few.
+#: Rows, and their bytes, that are hashed together: a column costs some hundred microseconds a time, however few.
 _ROWS_AT_ONCE: Final = 4_096
 _BYTES_AT_ONCE: Final = 8 << 20
 #: Odd numbers and shifts of the finalizer of SplitMix64, which spreads each bit over all others.
@@ -51,13 +51,14 @@ def digest_from_int(value: int) -> str:
 
 
 def row_numbers(batch: pa.RecordBatch, but: Collection[str]) -> _Numbers:
-    """A number for each row: the same for rows that say the same in all columns ``but`` those."""
+    """Hashes each row: the same number for rows with the same values in all columns ``but`` those."""
     named = [name for name in batch.schema.names if name not in but]
     return spread(_fields(named, [batch.column(name) for name in named], batch.num_rows))
 
 
 def content_versions(batches: Iterable[pa.RecordBatch], by: str, apart: Collection[str]) -> dict[str, str]:
-    """A hexadecimal number for the rows of each value of the text column ``by``, as the digests of a commit are.
+    """The content digest of the rows of each value of the text column ``by``, in hexadecimal like the digests of a
+    commit.
 
     Columns in ``apart`` do not count, nor does ``by`` itself.
     """
@@ -95,12 +96,12 @@ NOTHING: Final = digest_from_int(0)
 
 
 def together(versions: Iterable[str]) -> str:
-    """The number of the rows of several slices, from theirs."""
+    """The content digest of the rows of several slices, from the digests of each."""
     return digest_from_int(sum(map(digest_to_int, versions)) & _KEPT)
 
 
 def _fields(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Numbers:
-    """One number a row from its named values, whatever the order of names."""
+    """One hash a row from its named values, whatever the order of names."""
     found = np.zeros(rows, np.uint64)
     for name, column in zip(names, columns, strict=True):
         if column.null_count < len(column):
@@ -110,7 +111,7 @@ def _fields(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Nu
 
 
 def _numbers(values: pa.Array) -> _Numbers:
-    """One number a value; whatever where there is none."""
+    """One hash a value; any number for a null."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return _numbers(values.dictionary_decode())
@@ -140,7 +141,7 @@ def _ends(offsets: pa.Array) -> _Places:
 
 
 def _lists(ends: _Places, items: _Numbers) -> _Numbers:
-    """One number a list from those of its items, which count by their places."""
+    """One hash a list from those of its items and their positions."""
     lengths = np.diff(ends)
     places = np.arange(ends[0], ends[-1]) - np.repeat(ends[:-1], lengths)
     numbers = spread(items + spread(places.astype(np.uint64)))
@@ -148,14 +149,14 @@ def _lists(ends: _Places, items: _Numbers) -> _Numbers:
 
 
 def _sums(numbers: _Numbers, ends: _Places) -> _Numbers:
-    """The sums of numbers between each two of ``ends``; they may go round."""
+    """The sums of numbers between each two of ``ends``, modulo 2**64."""
     upto = np.zeros(len(numbers) + 1, np.uint64)
     np.cumsum(numbers, out=upto[1:])
     return upto[ends[1:]] - upto[ends[:-1]]
 
 
 def _texts_in_runs(values: pa.Array) -> _Numbers:
-    """Equal neighbours are looked at once: the rows of a site, or of a page, have much in common."""
+    """Hashes equal neighbours once: the rows of a site, or of a page, have much in common."""
     runs = pc.run_end_encode(values)
     if len(runs.values) > len(values) // 2:
         return _texts(values)
@@ -209,7 +210,7 @@ def _short_texts(raw: npt.NDArray[np.uint8], starts: _Places, lengths: _Places, 
 
 
 def numbers_of_texts(values: pa.Array) -> _Numbers:
-    """One number a text, each of its bits as likely 0 as 1; the same in every process."""
+    """One hash a text, each of its bits as likely 0 as 1; the same in every process."""
     return spread(_texts(values))
 
 

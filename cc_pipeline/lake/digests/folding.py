@@ -1,8 +1,8 @@
-"""Digests of slices leave a table's log for sorted files (``standings.py``).
+"""Moves the digests of slices from a table's log to sorted files (``standings.py``).
 
-In this order, so that a kill between any two of these leaves all answers as they are: the files, their list, a commit
-that names the list, and a checkpoint of that commit without the digests. Until that is there, the log and the files
-say the same, and what is written and never named are strays. Of two homes that fold at once, the log refuses one.
+The order of the steps makes a kill between any two of them harmless: the files, their list, a commit that names the
+list, and a checkpoint of that commit without the digests. Until the checkpoint exists, the log and the files agree.
+Files that are written and never named are orphans. If two homes fold at once, the log refuses one of them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 
 
 def fold(lake: Lake, table: str, many: int | None = None, most: float = math.inf) -> int:
-    """Folds the digests of a table whose newest checkpoint has more than ``many`` (default: ``MANY``), and not more
-    than ``most``; gives how many left the log.
+    """Folds the digests of a table if its newest checkpoint has more than ``many`` (default: ``MANY``), and not more
+    than ``most``. Returns how many left the log.
 
-    Anybody may read and commit meanwhile. 0 where another process was first; what it left is for the next time.
-    Raises ``EnvironmentFault``.
+    Other processes may read and commit meanwhile. Returns 0 if another process was first; the rest waits for the next
+    call. Raises ``EnvironmentFault``.
     """
     folding = _Folding(lake, table)
     try:
@@ -86,7 +86,7 @@ class _Folding:
         self._put(f"{self._folded.folder}/{digest}.json", json.dumps(named).encode())
         self._anchor(handle, digest_to_int(digest))
         self._lake.look_again(self._table)
-        # where others have committed in between, the digests stay in the log as well, until the next time
+        # if others committed in between, the digests stay in the log as well, until the next time
         return self._drop(version, digest_to_int(digest))
 
     def _anchor(self, handle: DeltaTable, number: int) -> None:
@@ -106,8 +106,8 @@ class _Folding:
         )
 
     def _merged(self, version: int, files: Sequence[FoldedFile]) -> list[FoldedFile]:
-        """The files that hold what ``files`` and the checkpoint of ``version`` do; those among them that are new are
-        written."""
+        """The files that hold the digests of ``files`` and of the checkpoint of ``version``. Writes the new ones among
+        them."""
         starts = {file.first for file in files[1:]}
         if not files:
             for names, _ in self._checkpoint(version):
@@ -152,7 +152,7 @@ class _Folding:
             yield from self._write(both.sort_by("name").combine_chunks())
 
     def _write(self, rows: pa.Table) -> Iterator[FoldedFile]:
-        """Writes sorted rows, which begin where a file does."""
+        """Writes sorted rows, which begin at the first name of a file."""
         if not rows.num_rows:
             return
         names = pa.concat_arrays(rows.column("name").chunks)
@@ -164,7 +164,7 @@ class _Folding:
             content.update(own.column("number").to_numpy().tobytes())
             sink = io.BytesIO()
             pq.write_table(own, sink, compression="zstd", use_dictionary=False, column_encoding=_ENCODED)
-            # nobody else's: a stray of that content may be deleted at this moment
+            # a unique name: an orphan of that content may be deleted at this moment
             name = f"{content.hexdigest()}-{uuid4().hex[:8]}.parquet"
             self._put(f"{self._folded.folder}/{name}", sink.getvalue())
             yield FoldedFile(texts[0], name)
@@ -173,8 +173,8 @@ class _Folding:
         return but_for(self.log.of_checkpoint(version), pa.array([ANCHOR]))
 
     def _drop(self, version: int, anchor: int) -> int:
-        """Writes a checkpoint of the commit behind ``version``, if it is the one that names the list: that of
-        ``version`` without its digests."""
+        """Writes a checkpoint of the commit after ``version``, if it is the commit that names the list: the checkpoint
+        of ``version`` without its digests."""
         if self.log.of_commit(version + 1) != {ANCHOR: anchor}:
             return 0
         dropped = rows = 0
@@ -223,8 +223,8 @@ def _between(names: pa.Array, numbers: pa.Array, low: str, high: str | None) -> 
 
 
 def sweep_folded(lake: Lake, table: str, hours: float) -> int:
-    """Deletes folded files that no list names any more, and lists in whose place another one has been for ``hours``;
-    gives how many. Raises ``EnvironmentFault``."""
+    """Deletes folded files that no list names any more, and lists that were replaced more than ``hours`` ago. Returns
+    how many. Raises ``EnvironmentFault``."""
     folder = f"{lake.address(table).removeprefix('s3://')}/{FOLDER}"
     files = lake.file_system()
     try:
@@ -239,9 +239,9 @@ def sweep_folded(lake: Lake, table: str, hours: float) -> int:
         kept |= {one.base_name for one, after in pairwise(lists) if after.mtime >= before}
         kept.add(lists[-1].base_name)
         reader = Folded(files, folder.removesuffix(f"/{FOLDER}"))
-        for one in list(kept):
-            if one:
-                kept |= {file.name for file in reader.files(digest_to_int(one.removesuffix(".json")))}
+        for name in list(kept):
+            if name:
+                kept |= {file.name for file in reader.files(digest_to_int(name.removesuffix(".json")))}
         gone = [one for one in found if one.base_name not in kept and one.mtime < before]
         for one in gone:
             with suppress(FileNotFoundError):

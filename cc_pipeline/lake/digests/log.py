@@ -3,7 +3,7 @@
 The Delta library answers one name at a time, and replays the log for each: milliseconds a name, minutes for all slices
 of a large home. This reads many at once, as the format says they are stored (the Delta protocol, "Transaction
 Identifiers": https://github.com/delta-io/delta/blob/master/PROTOCOL.md): the ``txn`` column of the newest checkpoint,
-batch by batch, then the ``txn`` actions of the commits behind it. What is asked for is kept, not what is read.
+batch by batch, then the ``txn`` actions of the commits behind it. Only the names that were asked for are kept.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from pyarrow.fs import FileSelector, FileSystem
 
 #: Commits behind the newest checkpoint that are read one by one: the library writes one each hundred commits.
 _LONGEST_TAIL: Final = 400
-#: Commits that are looked through for what changed, and how many are read at a time.
+#: Commits that are searched for changes, and how many are read in parallel.
 _MOST_LOOKED_THROUGH: Final = 5_000
 _AHEAD: Final = 8
 #: Versions of one table whose transactions are remembered.
 _REMEMBERED: Final = 2
-#: Transactions of a checkpoint up to which all are remembered; of a larger one, those that were asked for.
+#: Size of a checkpoint up to which all its transactions are kept; of a larger one, those that were asked for.
 _FEW: Final = 20_000
 #: Transactions behind a checkpoint from which on a newer one is looked for.
 _LONG_TAIL: Final = 50_000
 _BATCH_ROWS: Final = 1 << 16
 _BUFFER: Final = 4 << 20
-#: How the line begins that says who did what: all that an entry has of which deletes superseded files.
+#: The beginning of the line with the note on a commit: an entry that deletes superseded files has nothing else.
 _NOTE: Final = b'{"commitInfo"'
 _NO_LOG: Final = (OSError, pa.ArrowException, ValueError, KeyError)
 
@@ -42,7 +42,7 @@ class _Answer(Enum):
     UNKNOWN = "the log does not tell"
 
 
-#: The answer where a log does not tell. It is not empty: whoever asked reads rows instead, or fails.
+#: The answer if a log does not tell. It is not empty: the caller reads rows instead, or fails.
 UNKNOWN: Final = _Answer.UNKNOWN
 Unknown: TypeAlias = Literal[_Answer.UNKNOWN]
 
@@ -52,8 +52,8 @@ _Said = dict[str, int | None]
 
 @dataclass(slots=True)
 class _State:
-    """A table's transactions at a version: a checkpoint's (-1: none), of which ``kept`` are known, all of them where
-    ``whole``; and what commits behind it say."""
+    """The transactions of a table at a version: the version of a checkpoint (-1: none), its transactions that were read
+    (``kept``; all of them if ``whole``), and those of the commits after it (``tail``)."""
 
     checkpoint: int
     version: int
@@ -63,11 +63,11 @@ class _State:
 
 
 class TransactionLog:
-    """The transactions of one table, by version; reads only what it has not read yet.
+    """The transactions of one table, by version. Reads only entries that it has not read yet.
 
-    ``folder`` is the table's folder on ``files``. Every answer is ``UNKNOWN`` where the log is not of the kind this
-    reads (checkpoints in parts, commits cleaned away, a version before the newest checkpoint): the library can still be
-    asked then.
+    ``folder`` is the table's folder on ``files``. Every answer is ``UNKNOWN`` if the log is of a kind that this class
+    does not read (checkpoints in parts, commits cleaned away, a version before the newest checkpoint): the library can
+    still be asked then.
     """
 
     def __init__(self, files: FileSystem, folder: str) -> None:
@@ -76,7 +76,7 @@ class TransactionLog:
         self._known: dict[int, _State] = {}
 
     def find(self, version: int, names: Collection[str]) -> dict[str, int] | Unknown:
-        """The last number committed under each of ``names`` that the log has, as of ``version`` of the table."""
+        """The last number that the log has under each of ``names``, as of ``version`` of the table."""
         try:
             state = self._at(version)
             if state is None:
@@ -90,7 +90,7 @@ class TransactionLog:
         return {name: number for name, number in found.items() if number is not None}
 
     def every(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]] | Unknown:
-        """All names that the log has, each once, with their numbers, batch by batch.
+        """All names in the log, each once, with their numbers, batch by batch.
 
         The iterator raises ``OSError``, ``pa.ArrowException`` or ``ValueError`` for a checkpoint that cannot be read.
         """
@@ -101,9 +101,9 @@ class TransactionLog:
         return UNKNOWN if state is None else self._every(state)
 
     def names_since(self, before: int, now: int) -> set[str] | Unknown:
-        """The names under which anything was committed after version ``before``, up to ``now``.
+        """The names with a commit after version ``before``, up to ``now``.
 
-        ``UNKNOWN`` too where these commits are too many to be read one by one.
+        Also ``UNKNOWN`` if these commits are too many to be read one by one.
         """
         if not 0 <= now - before <= _MOST_LOOKED_THROUGH:
             return UNKNOWN
@@ -115,8 +115,8 @@ class TransactionLog:
             return UNKNOWN
 
     def checkpointed(self) -> int:
-        """How many transactions the newest checkpoint has, by its footer; 0 for one of a kind that this does not read.
-        Raises ``OSError`` or ``pa.ArrowException`` where it cannot be read."""
+        """The number of transactions in the newest checkpoint, by its footer; 0 for a kind of checkpoint that this
+        class does not read. Raises ``OSError`` or ``pa.ArrowException`` if it cannot be read."""
         try:
             version = self.checkpoint()
         except ValueError:
@@ -131,7 +131,7 @@ class TransactionLog:
         return sum(one.num_values - (one.statistics.null_count if one.is_stats_set else 0) for one in named)
 
     def _at(self, version: int) -> _State | None:
-        """The state at ``version``, going on from one that is known where that is shorter."""
+        """The state at ``version``, built on a known state where that is shorter."""
         if version in self._known:
             return self._known[version]
         before = max((known for known in self._known if known <= version), default=None)
@@ -154,7 +154,7 @@ class TransactionLog:
         return found
 
     def _keep(self, state: _State, names: Collection[str]) -> None:
-        """Reads what the checkpoint says under ``names``; everything where that is little."""
+        """Reads the numbers of ``names`` from the checkpoint; those of all names if they are few."""
         wanted = pa.array(names, pa.string())
         every: _Said | None = {}
         found: _Said = dict.fromkeys(names)
@@ -176,8 +176,8 @@ class TransactionLog:
         yield pa.array(state.tail.keys(), pa.string()), pa.array(state.tail.values(), pa.int64())
 
     def checkpoint(self) -> int:
-        """The version of the newest checkpoint, -1 where there is none. Its hint is believed where it can be read; else
-        the log is listed, as the library does."""
+        """The version of the newest checkpoint, -1 if there is none. Its hint is used if it can be read; else the log
+        is listed, as the library does."""
         path = f"{self._log}/_last_checkpoint"
         try:
             with self._files.open_input_file(path) as file:
@@ -227,8 +227,8 @@ class TransactionLog:
         return found
 
     def last_change(self, version: int) -> bytes | None:
-        """The entry, as it is stored, of the last commit up to ``version`` that is more than a note of what was done;
-        ``None`` where it was cleaned away. Raises ``OSError``."""
+        """The entry, as it is stored, of the last commit up to ``version`` that has more than a ``commitInfo``;
+        ``None`` if it was cleaned away. Raises ``OSError``."""
         try:
             for number in range(version, -1, -1):
                 entry = self.entry(number)

@@ -1,13 +1,12 @@
-"""Which numbers stand under which names in a table, at one of its versions: of the names that are asked for, or of all
-in one pass.
+"""Reads the digests of a table at one of its versions: those of some names, or all in one pass.
 
-A log is opened by every process, and a digest a slice makes it long. So upkeep folds them (``folding.py``): the table
-``_folded`` in the table's folder has all that the log said then. What the log says counts first, so that nothing
+Every process opens the log, and a digest a slice makes it long. So upkeep folds the digests (``folding.py``): the
+folder ``_folded`` in the table's folder has all digests of the log at that time. The log counts first, so nothing
 depends on when a digest leaves it.
 
-A list names the files and where each begins; the number of the list is what the transaction ``ANCHOR`` says. A file
-begins at a name whose hash says so, and is called by what it holds: tables with the same digests have equal files,
-and a fold writes only those anew into which something falls.
+A list names the files and the first name of each; the transaction ``ANCHOR`` has the number of the list. A file begins
+at a name whose hash says so, and is named by its content: tables with the same digests have equal files, and a fold
+rewrites only the files that get new digests.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ if TYPE_CHECKING:
 #: Names, each once in a table, with their numbers.
 Standing = tuple[pa.Array, pa.Array]
 
-#: Sums that names are divided over by what their numbers are: few enough to be kept, so many that of those which
-#: differ hardly any has more than a few names.
+#: Buckets over which names are divided by their hashes: few enough to be kept, and so many that a bucket with a
+#: difference has hardly more than a few names.
 _SUMS: Final = 1 << 16
-#: What the Delta library, Arrow and the file system raise.
+#: The errors of the Delta library, Arrow and the file system.
 UNREADABLE: Final = (OSError, DeltaError, pa.ArrowException, ValueError)
 
 
 class Standings:
-    """The numbers of the tables of ``lake``. What is read for one question is kept for the next."""
+    """Reads the digests of the tables of ``lake``. Files read for one question are kept for the next."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -79,7 +78,8 @@ class Standings:
         return found
 
     def _in_log(self, table: str, names: Collection[str], version: int) -> dict[str, int]:
-        """The numbers of those of ``names`` that the log has; the library is asked where its reader does not tell."""
+        """The numbers in the log of those of ``names`` that have one. The library is asked if the reader of the log
+        does not tell."""
         found = self.log(table).find(version, names)
         if found is not UNKNOWN:
             return found
@@ -91,7 +91,7 @@ class Standings:
         self, table: str, version: int | None = None, starting: str = "", but: Collection[str] = ()
     ) -> Iterator[Standing] | Unknown:
         """All names in a table that begin with ``starting``, with their numbers, in no order, batch by batch; without
-        folded files whose ``content`` is in ``but``. ``UNKNOWN`` where the log does not tell.
+        folded files whose ``content`` is in ``but``. ``UNKNOWN`` if the log does not tell.
 
         Raises one of ``UNREADABLE``, as its iterator does.
         """
@@ -119,10 +119,10 @@ class Standings:
 
     def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | Unknown:
         """The names that begin with ``starting`` and do not have the same number in all of ``tables``, at ``versions``
-        (default: now); ``UNKNOWN`` where a log does not tell.
+        (default: now); ``UNKNOWN`` if a log does not tell.
 
-        Folded files that all tables have are not read. However many names there are, it holds those that differ and
-        some others. Raises one of ``UNREADABLE``.
+        Folded files that all tables have are not read. Memory is bounded: only differing names and a few others are
+        held. Raises one of ``UNREADABLE``.
         """
         at = {table: versions.get(table, self._lake.version(table)) for table in tables}
         in_all = set.intersection(
@@ -146,13 +146,13 @@ class Standings:
                 return UNKNOWN
             for names, _ in every:
                 maybe.update(names.filter(pa.array(unequal[_places(numbers_of_texts(names))])).to_pylist())
-        # a name may stand in the log of one table, and folded in another
+        # a name may be in the log of one table, and folded in another
         found = [self.numbers(table, maybe, at[table]) for table in tables]
         return sorted(name for name in maybe if len({one.get(name) for one in found}) > 1)
 
 
 def starting_with(names: pa.Array, numbers: pa.Array, starting: str) -> Standing:
-    """Those of the names, with their numbers, that begin with a text."""
+    """The names that begin with a text, with their numbers."""
     if not starting:
         return names, numbers
     mine = pc.starts_with(names, starting)
@@ -164,7 +164,7 @@ def _places(hashed: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 
 
 def _sums(standing: Iterator[Standing]) -> npt.NDArray[np.uint64]:
-    """What names and their numbers are, added up by the names, whatever their order."""
+    """The sums of hashed names and numbers by bucket of the name, whatever their order."""
     sums = np.zeros(_SUMS, np.uint64)
     for names, numbers in standing:
         if len(names):
@@ -176,7 +176,7 @@ def _sums(standing: Iterator[Standing]) -> npt.NDArray[np.uint64]:
 
 #: The transaction that names the list.
 ANCHOR: Final = "folded"
-#: Below a table's folder. What begins so is none of the table's data for those who delete such.
+#: Below a table's folder. Vacuum takes names that begin like this for no data of the table.
 FOLDER: Final = "_folded"
 #: Lists that are remembered.
 _REMEMBERED: Final = 4
@@ -184,21 +184,21 @@ _REMEMBERED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class FoldedFile:
-    """A file of the list: its ``name`` and the name of a digest that it begins at."""
+    """A file of the list: its ``name`` and the first digest name in it."""
 
     first: str
     name: str
 
     @property
     def content(self) -> str:
-        """The same for files that hold the same, in whatever table."""
+        """The part of the name that is equal for files with equal content, in any table."""
         return self.name.partition("-")[0]
 
 
 class Folded:
     """The folded digests of one table, in its ``folder`` on ``files``.
 
-    Every method raises ``OSError``, ``pa.ArrowException`` or ``ValueError`` for what cannot be read.
+    Every method raises ``OSError``, ``pa.ArrowException`` or ``ValueError`` for files that cannot be read.
     """
 
     def __init__(self, files: FileSystem, folder: str) -> None:
@@ -208,7 +208,7 @@ class Folded:
         self._known: dict[int, dict[str, int | None]] = {}
 
     def files(self, anchor: int | None) -> list[FoldedFile]:
-        """The files of a list, in their order; of none, none."""
+        """The files of a list, in their order; empty without a list."""
         if anchor is None:
             return []
         if anchor not in self._lists:
@@ -240,7 +240,7 @@ class Folded:
         self, anchor: int | None, starting: str = "", but: Collection[str] = ()
     ) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Names with their numbers, file by file, in order: of the files that may have names that begin with
-        ``starting``, without those whose ``content`` is in ``but``."""
+        ``starting``, without files whose ``content`` is in ``but``."""
         files = self.files(anchor)
         for file, following in zip(files, [*files[1:], None], strict=False):
             behind = following is not None and following.first <= starting
