@@ -57,8 +57,8 @@ class Blocked:
 
     @cached_property
     def _targets(self) -> list[tuple[Block, Target]]:
-        found = [(block, parse_target(block.definition)) for block in self.blocks]
-        return [(block, one) for block, target in found for one in (target.members or (target,))]
+        block_targets = [(block, parse_target(block.definition)) for block in self.blocks]
+        return [(block, member) for block, target in block_targets for member in (target.members or (target,))]
 
     @cached_property
     def _index(self) -> MemberIndex:
@@ -66,18 +66,20 @@ class Blocked:
 
     def touching(self, target: Target) -> list[Block]:
         """The blocks whose sites may have captures of ``target``."""
-        return [block for block, one in self._targets if _overlap(one, target)]
+        return [block for block, blocked_target in self._targets if _overlap(blocked_target, target)]
 
-    def versions(self, versions: dict[str, str], read: Callable[[Sequence[str]], dict[str, Target]]) -> dict[str, str]:
-        """Adds to each version (by slug) the version of the blocks that touch the target. ``read`` gives the targets of
-        slugs."""
+    def versions(
+        self, versions: dict[str, str], read_targets: Callable[[Sequence[str]], dict[str, Target]]
+    ) -> dict[str, str]:
+        """Adds to each version (by slug) the version of the blocks that touch the target. ``read_targets`` gives the
+        targets of slugs."""
         if not self.blocks:
             return versions
-        targets = read([*versions])
+        targets = read_targets([*versions])
         return {slug: version + self._mark(targets[slug]) for slug, version in versions.items()}
 
     def _mark(self, target: Target) -> str:
-        if any(_is_own(one, target) for _, one in self._targets):
+        if any(_is_own(blocked_target, target) for _, blocked_target in self._targets):
             return _MARK + _ALL
         touching = sorted({block.definition for block in self.touching(target)})
         return _MARK + version_of("\n".join(touching)) if touching else ""
@@ -115,9 +117,9 @@ def is_all_blocked(version: str) -> bool:
     return blocks_of(version) == _ALL
 
 
-def same_but_for_blocks(version: str, other: str) -> bool:
+def same_but_for_blocks(version: str, other_version: str) -> bool:
     """Whether two versions of :meth:`Blocked.versions` have the same definition and different blocks."""
-    return version != other and version.partition(_MARK)[0] == other.partition(_MARK)[0]
+    return version != other_version and version.partition(_MARK)[0] == other_version.partition(_MARK)[0]
 
 
 def blocked(workspace: Workspace) -> Blocked:
@@ -132,27 +134,32 @@ def list_digest(workspace: Workspace) -> str | None:
     return workspace.lake.digest(_TABLE, _DIGEST)
 
 
-def block(workspace: Workspace, targets: Sequence[Target], why: str = "") -> Blocked:
+def block(workspace: Workspace, targets: Sequence[Target], reason: str = "") -> Blocked:
     """Adds ``targets`` to the list and returns the list. Targets on the list keep their entry. Raises
     ``EnvironmentFault``."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    added = {target.written: Block(target.written, now, why) for target in targets}
-    return _change(workspace, lambda known: added | known)
+    added = {target.written: Block(target.written, now, reason) for target in targets}
+    return _change(workspace, lambda blocks_by_site: added | blocks_by_site)
 
 
 def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocked:
     """Removes ``targets`` from the list and returns the list. Raises ``UserInputError`` for a target that is not on
     it."""
-    known = {one.definition for one in blocked(workspace).blocks}
+    blocked_sites = {listed_block.definition for listed_block in blocked(workspace).blocks}
     for target in targets:
-        if target.written not in known:
+        if target.written not in blocked_sites:
             raise UserInputError(f"{target.definition} is not blocked. See the list: cc-pipeline targets block")
-    off = {target.written for target in targets}
-    return _change(workspace, lambda known: {name: one for name, one in known.items() if name not in off})
+    removed_sites = {target.written for target in targets}
+    return _change(
+        workspace,
+        lambda blocks_by_site: {
+            name: listed_block for name, listed_block in blocks_by_site.items() if name not in removed_sites
+        },
+    )
 
 
 def _numbered(workspace: Workspace) -> list[int]:
-    names = (one.key.removeprefix(_FOLDER) for one in workspace.place.listing(_FOLDER))
+    names = (stored_object.key.removeprefix(_FOLDER) for stored_object in workspace.place.listing(_FOLDER))
     return sorted(int(name) for name in names if name.isdecimal())
 
 
@@ -174,15 +181,20 @@ def _newest(workspace: Workspace) -> tuple[list[int], Blocked]:
 def _read(workspace: Workspace, key: str) -> Blocked:
     place = workspace.place
     try:
-        noted = json.loads(place.read_all(key, _LONGEST).data)
-        found = Blocked(tuple(Block(str(one["definition"]), str(one["since"]), str(one["why"])) for one in noted))
-        found.touching(parse_target("example.com"))
+        json_blocks = json.loads(place.read_all(key, _LONGEST).data)
+        blocklist = Blocked(
+            tuple(
+                Block(str(json_block["definition"]), str(json_block["since"]), str(json_block["why"]))
+                for json_block in json_blocks
+            )
+        )
+        blocklist.touching(parse_target("example.com"))
     except (ValueError, KeyError, TypeError, UserInputError) as error:
         raise EnvironmentFault(
             f"{place.source}/{key} cannot be read as a list of blocked sites ({error})",
             "Restore it from a backup. Nothing is fetched until the list can be read.",
         ) from error
-    return found
+    return blocklist
 
 
 def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str, Block]]) -> Blocked:
@@ -191,18 +203,18 @@ def _change(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str,
     change."""
     workspace.claim()
     while True:
-        numbers, found = _newest(workspace)
-        known = {one.definition: one for one in found.blocks}
-        wanted = change(known)
-        if wanted == known:
-            return found
-        ordered = [asdict(wanted[name]) for name in sorted(wanted)]
-        data = (json.dumps(ordered, ensure_ascii=False) + "\n").encode()
+        numbers, blocklist = _newest(workspace)
+        blocks_by_site = {listed_block.definition: listed_block for listed_block in blocklist.blocks}
+        changed_blocks = change(blocks_by_site)
+        if changed_blocks == blocks_by_site:
+            return blocklist
+        sorted_blocks = [asdict(changed_blocks[name]) for name in sorted(changed_blocks)]
+        data = (json.dumps(sorted_blocks, ensure_ascii=False) + "\n").encode()
         if workspace.place.put(f"{_FOLDER}{max([0, *numbers]) + 1:012}", data, only_if_absent=True):
             # running runs see this digest change
-            workspace.lake.commit_digests(_TABLE, {_DIGEST: input_digest({"blocked": ordered})})
-            for old in numbers[: 1 - _KEPT]:
-                workspace.place.delete(f"{_FOLDER}{old:012}")
+            workspace.lake.commit_digests(_TABLE, {_DIGEST: input_digest({"blocked": sorted_blocks})})
+            for old_number in numbers[: 1 - _KEPT]:
+                workspace.place.delete(f"{_FOLDER}{old_number:012}")
 
 
 def _is_own(block: Target, target: Target) -> bool:
@@ -211,9 +223,10 @@ def _is_own(block: Target, target: Target) -> bool:
     return target.kind != "set" and block.written == target.written
 
 
-def _overlap(one: Target, other: Target) -> bool:
+def _overlap(first_target: Target, second_target: Target) -> bool:
     return any(
-        (b.end is None or a.start < b.end) and (a.end is None or b.start < a.end)
-        for a in one.ranges
-        for b in other.ranges
+        (second_range.end is None or first_range.start < second_range.end)
+        and (first_range.end is None or second_range.start < first_range.end)
+        for first_range in first_target.ranges
+        for second_range in second_target.ranges
     )

@@ -90,12 +90,12 @@ class Engine(Protocol):
     @property
     def captures(self) -> int: ...
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
         """Fetches, verifies and stores; commits nothing. Raises ``EnvironmentFault``; the next fetch adopts the records
         stored until then."""
         ...
 
-    def parse(self, workspace: Workspace, asked: ToParse) -> None:
+    def parse(self, workspace: Workspace, request: ToParse) -> None:
         """Parses, and commits the pages. Raises ``EnvironmentFault``."""
         ...
 
@@ -109,30 +109,33 @@ class LocalEngine:
     #: Minutes of a real source, while commits cost a second.
     captures: int = 5_000
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, asked.scratch)
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
+        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, request.scratch)
         result = fetch_records(
-            Planned(asked.captures.batches(), asked.places, asked.held.rows.batches()),
-            asked.order,
-            workspace.archives(asked.crawl),
+            Planned(request.captures.batches(), request.places, request.held.rows.batches()),
+            request.order,
+            workspace.archives(request.crawl),
             workspace.storage,
             keep=rows.add,
-            scratch=asked.scratch,
+            scratch=request.scratch,
             progress=lambda done, total, size: progress.report("fetch", done, total, f"{size / 1e6:,.1f} MB"),
-            holding=asked.holding,
-            in_table=asked.in_table,
+            holding=request.holding,
+            in_table=request.in_table,
         )
 
         def records() -> Iterable[pa.RecordBatch]:
             # rounds are counted only once it is known whether the source gave anything
             return map(with_this_round, rows.batches()) if result.answered else rows.batches()
 
-        found = shortfalls(records(), asked.slices)
+        counts_by_slice = shortfalls(records(), request.slices)
         return Fetched(
-            result, rows.rows, found, lambda lake, made_from: FETCH.commit(lake, made_from, {"records": records})
+            result,
+            rows.rows,
+            counts_by_slice,
+            lambda lake, input_digests: FETCH.commit(lake, input_digests, {"records": records}),
         )
 
-    def parse(self, workspace: Workspace, asked: ToParse) -> None:
+    def parse(self, workspace: Workspace, request: ToParse) -> None:
         # loads the parsers: a command that only asks for a cost need not wait for them
         from cc_pipeline.extraction.parsed_pages import (  # noqa: PLC0415
             BATCH_ROWS,
@@ -141,11 +144,11 @@ class LocalEngine:
             spill_pages,
         )
 
-        rows = OrderedRows(PARSED_SCHEMA, CAPTURE_ORDER, asked.folder)
-        for batch in asked.records:
+        rows = OrderedRows(PARSED_SCHEMA, CAPTURE_ORDER, request.folder)
+        for batch in request.records:
             rows.add(batch)
         settings = workspace.settings
-        with put_aside(workspace, asked.made_from, rows.rows, asked.folder) as folder:
+        with put_aside(workspace, request.made_from, rows.rows, request.folder) as folder:
             pages = spill_pages(
                 rows.batches(),
                 workspace.storage,
@@ -153,10 +156,10 @@ class LocalEngine:
                 # never this process, since a hostile page may loop or end its process
                 max(1, min(settings.workers or usable_cores(), -(-rows.rows // BATCH_ROWS))),
                 folder,
-                lambda done: progress.report("parse", done, rows.rows),
-                asked.before.rows,
+                lambda page_count: progress.report("parse", page_count, rows.rows),
+                request.before.rows,
             )
-            PARSE.commit(workspace.lake, asked.made_from, pages, asked.before.beside())
+            PARSE.commit(workspace.lake, request.made_from, pages, request.before.beside())
 
 
 LOCAL: Engine = LocalEngine()

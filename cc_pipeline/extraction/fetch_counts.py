@@ -92,19 +92,19 @@ class Shortfall(Brought):
     def figures(self) -> Figures:
         """The metrics for the metadata of the partition."""
         lost = self.planned - self.fetched
-        shown: Figures = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
+        metrics: Figures = {"unsettled": self.unsettled, "not here": share(lost, self.planned)}
         if self.unsettled:
-            shown["unsettled because of"] = f"{self.reason}, e.g. {self.example}"
+            metrics["unsettled because of"] = f"{self.reason}, e.g. {self.example}"
         if self.mismatched:
-            shown["payloads other than indexed"] = self.mismatched
-        return shown
+            metrics["payloads other than indexed"] = self.mismatched
+        return metrics
 
 
-def share(part: int, whole: int) -> str:
-    """``part`` of ``whole`` as a percentage for a person, e.g. ``0.3 %``; never rounded to nothing."""
+def share(part: int, total: int) -> str:
+    """``part`` of ``total`` as a percentage for a person, e.g. ``0.3 %``; never rounded to nothing."""
     if not part:
         return "0 %"
-    percent = 100 * part / whole
+    percent = 100 * part / total
     return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
 
 
@@ -119,13 +119,13 @@ class _Lacking:
     asked: int = 0
     example: str = ""
 
-    def add(self, more: _Lacking) -> None:
+    def add(self, other_counts: _Lacking) -> None:
         if not self.count:
-            self.example = more.example
-        self.count += more.count
-        self.given_up += more.given_up
-        self.least = more.least if self.least is None else min(self.least, more.least or 0)
-        self.asked += more.asked
+            self.example = other_counts.example
+        self.count += other_counts.count
+        self.given_up += other_counts.given_up
+        self.least = other_counts.least if self.least is None else min(self.least, other_counts.least or 0)
+        self.asked += other_counts.asked
 
 
 @dataclass(slots=True)
@@ -153,62 +153,64 @@ class Tally:
             self._counts[row["target"], row["outcome"]] += row["count_all"]
         for row in _by_reason(unsettled_rows(rows)):
             url, detail = row["url_first"], row["detail_first"]
-            least, asked = row["asked_min"], row["asked_sum"]
-            more = _Lacking(row["count_all"], row["given_up_sum"], least, asked, f"{url}: {detail}")
-            self._of(row["target"], row["reason"]).add(more)
+            rounds_min, rounds_sum = row["asked_min"], row["asked_sum"]
+            pending_counts = _Lacking(row["count_all"], row["given_up_sum"], rounds_min, rounds_sum, f"{url}: {detail}")
+            self._of(row["target"], row["reason"]).add(pending_counts)
         ends = pc.add(rows["stored_offset"], rows["stored_length"])
         stored = rows.append_column("end", ends).group_by(["target", "stored_file"])
         for row in stored.aggregate([("end", "max"), ("stored_length", "sum")]).to_pylist():
             if row["stored_file"] is not None:
                 self._store(row["target"], row["stored_file"], row["end_max"], row["stored_length_sum"])
-        lost, odd = settled_rows(rows), mismatched_rows(rows)
+        lost, mismatched = settled_rows(rows), mismatched_rows(rows)
         for row in lost.group_by(["target", "warc_filename"]).aggregate([([], "count_all")]).to_pylist():
             self._lost_files.setdefault(row["target"], Counter())[row["warc_filename"]] += row["count_all"]
         for row in lost.group_by(["target", "reason"]).aggregate([([], "count_all")]).to_pylist():
             self._lost_reasons.setdefault(row["target"], Counter())[row["reason"] or ""] += row["count_all"]
-        for row in odd.group_by("target").aggregate([([], "count_all")]).to_pylist():
+        for row in mismatched.group_by("target").aggregate([([], "count_all")]).to_pylist():
             self._mismatched[row["target"]] += row["count_all"]
         _add(self._losses, content_versions(lost.select(_NAMED).to_batches(), "target", ()))
         # the detail has the computed digest
-        said = odd.select([*_NAMED, "payload_length", "detail"])
-        _add(self._mismatches, content_versions(said.to_batches(), "target", ()))
+        mismatch_details = mismatched.select([*_NAMED, "payload_length", "detail"])
+        _add(self._mismatches, content_versions(mismatch_details.to_batches(), "target", ()))
 
-    def include(self, other: Tally) -> None:
+    def include(self, other_tally: Tally) -> None:
         """Adds the counts of another tally."""
-        self._counts.update(other._counts)
-        for target, reasons in other._lacking.items():
-            for reason, more in reasons.items():
-                self._of(target, reason).add(more)
-        for target, files in other._files.items():
+        self._counts.update(other_tally._counts)
+        for target, reasons in other_tally._lacking.items():
+            for reason, pending_counts in reasons.items():
+                self._of(target, reason).add(pending_counts)
+        for target, files in other_tally._files.items():
             for file, end in files.items():
                 self._store(target, file, end, 0)
-        self._bytes.update(other._bytes)
-        self._mismatched.update(other._mismatched)
-        for target, names in other._lost_files.items():
+        self._bytes.update(other_tally._bytes)
+        self._mismatched.update(other_tally._mismatched)
+        for target, names in other_tally._lost_files.items():
             self._lost_files.setdefault(target, Counter()).update(names)
-        for target, counts in other._lost_reasons.items():
+        for target, counts in other_tally._lost_reasons.items():
             self._lost_reasons.setdefault(target, Counter()).update(counts)
-        _add(self._losses, other._losses)
-        _add(self._mismatches, other._mismatches)
+        _add(self._losses, other_tally._losses)
+        _add(self._mismatches, other_tally._mismatches)
 
     def shortfalls(self, slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
         """The counts of each of ``slices``."""
-        found = {}
+        counts_by_slice = {}
         for slice_ in slices:
-            mine = self._lacking.get(slice_.target, {})
+            pending_by_reason = self._lacking.get(slice_.target, {})
             # the most frequent first; equally frequent ones by name
-            ordered = sorted(mine.items(), key=lambda one: (-one[1].count, one[0] is None, one[0] or ""))
+            sorted_reasons = sorted(
+                pending_by_reason.items(), key=lambda pair: (-pair[1].count, pair[0] is None, pair[0] or "")
+            )
             by_outcome = {name: self._counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
-            found[slice_] = Shortfall(
+            counts_by_slice[slice_] = Shortfall(
                 slice_=slice_,
                 planned=sum(by_outcome.values()),
                 **by_outcome,
-                unsettled=sum(one.count for one in mine.values()),
-                given_up=sum(one.given_up for one in mine.values()),
-                reason=ordered[0][0] if ordered else None,
-                example=ordered[0][1].example if ordered else None,
-                rounds=min((one.least or 0 for one in mine.values()), default=0),
-                asked=sum(one.asked for one in mine.values()),
+                unsettled=sum(counts.count for counts in pending_by_reason.values()),
+                given_up=sum(counts.given_up for counts in pending_by_reason.values()),
+                reason=sorted_reasons[0][0] if sorted_reasons else None,
+                example=sorted_reasons[0][1].example if sorted_reasons else None,
+                rounds=min((counts.least or 0 for counts in pending_by_reason.values()), default=0),
+                asked=sum(counts.asked for counts in pending_by_reason.values()),
                 stored_bytes=self._bytes[slice_.target],
                 stored=self._files.get(slice_.target, {}),
                 lost_reason=_most(self._lost_reasons.get(slice_.target, Counter())),
@@ -218,7 +220,7 @@ class Tally:
                 mismatched=self._mismatched[slice_.target],
                 mismatches=self._mismatches.get(slice_.target, NOTHING),
             )
-        return found
+        return counts_by_slice
 
     def _store(self, target: str, file: str, end: int, size: int) -> None:
         files = self._files.setdefault(target, {})
@@ -242,9 +244,9 @@ def _most(counts: Counter[str]) -> str | None:
     return min(counts, key=lambda name: (-counts[name], name), default=None)
 
 
-def _add(numbers: dict[str, str], more: Mapping[str, str]) -> None:
-    for target, number in more.items():
-        numbers[target] = together((numbers.get(target, NOTHING), number))
+def _add(digests: dict[str, str], added_digests: Mapping[str, str]) -> None:
+    for target, digest in added_digests.items():
+        digests[target] = together((digests.get(target, NOTHING), digest))
 
 
 def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, Shortfall]:
@@ -255,38 +257,38 @@ def shortfalls(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> di
     return tally.shortfalls(slices)
 
 
-def of_targets(found: Iterable[Shortfall]) -> list[Shortfall]:
+def of_targets(slice_counts: Iterable[Shortfall]) -> list[Shortfall]:
     """The counts of each target, by which a source is judged: those of all its slices."""
-    several: dict[Slice, list[Shortfall]] = {}
-    for one in found:
-        several.setdefault(one.slice_.whole, []).append(one)
-    return [_together(slice_, parts) for slice_, parts in several.items()]
+    counts_by_target: dict[Slice, list[Shortfall]] = {}
+    for counts in slice_counts:
+        counts_by_target.setdefault(counts.slice_.whole, []).append(counts)
+    return [_together(slice_, parts) for slice_, parts in counts_by_target.items()]
 
 
 def _together(slice_: Slice, parts: Sequence[Shortfall]) -> Shortfall:
-    summed = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked", "mismatched")
-    numbers = ("losses", "mismatches")
-    added: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in summed}
-    worst = max(parts, key=lambda one: one.lost_in_one)
-    added |= {"lost_in_one": worst.lost_in_one, "lost_file": worst.lost_file}
-    added["lost_reason"] = max(parts, key=lambda one: one.settled).lost_reason
-    added |= {name: together(getattr(one, name) for one in parts) for name in numbers}
+    count_names = ("planned", "fetched", "quarantined", "missing", "unsettled", "given_up", "asked", "mismatched")
+    digest_names = ("losses", "mismatches")
+    totals: dict[str, Any] = {name: sum(getattr(counts, name) for counts in parts) for name in count_names}
+    worst = max(parts, key=lambda counts: counts.lost_in_one)
+    totals |= {"lost_in_one": worst.lost_in_one, "lost_file": worst.lost_file}
+    totals["lost_reason"] = max(parts, key=lambda counts: counts.settled).lost_reason
+    totals |= {name: together(getattr(counts, name) for counts in parts) for name in digest_names}
     return replace(
         # its reason and example
-        max(parts, key=lambda one: one.unsettled),
+        max(parts, key=lambda counts: counts.unsettled),
         slice_=slice_,
-        rounds=min((one.rounds for one in parts if one.unsettled), default=0),
-        **added,
+        rounds=min((counts.rounds for counts in parts if counts.unsettled), default=0),
+        **totals,
     )
 
 
 def _by_reason(lost: pa.Table) -> list[dict[str, Any]]:
     rounds = pc.fill_null(lost["rounds"], 0)
-    over = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
-    marked = lost.append_column("asked", rounds).append_column("given_up", over)
-    wanted = [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("asked", "sum")]
+    has_max_rounds = pc.cast(pc.greater_equal(rounds, MOST_ROUNDS), pa.int64())
+    marked_rows = lost.append_column("asked", rounds).append_column("given_up", has_max_rounds)
+    aggregates = [([], "count_all"), ("given_up", "sum"), ("asked", "min"), ("asked", "sum")]
     firsts = [("url", "first"), ("detail", "first")]
-    return marked.group_by(["target", "reason"], use_threads=False).aggregate([*wanted, *firsts]).to_pylist()
+    return marked_rows.group_by(["target", "reason"], use_threads=False).aggregate([*aggregates, *firsts]).to_pylist()
 
 
 def unsettled_rows(records: pa.Table) -> pa.Table:
@@ -313,5 +315,5 @@ def _is(rows: pa.Table, reason: str) -> pa.ChunkedArray:
 
 def mismatched_rows(records: pa.Table) -> pa.Table:
     """The fetched rows of ``records`` with another payload than the index names."""
-    odd = pc.and_(pc.equal(records["outcome"], "fetched"), pc.equal(records["digest_check"], "mismatch"))
-    return records.filter(pc.fill_null(odd, False))
+    is_mismatch = pc.and_(pc.equal(records["outcome"], "fetched"), pc.equal(records["digest_check"], "mismatch"))
+    return records.filter(pc.fill_null(is_mismatch, False))

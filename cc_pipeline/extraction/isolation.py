@@ -66,9 +66,9 @@ def apart(
     try:
         outcome = Outcome(tuple(slugs), report := stage(slugs))
         throttling.note_answers(report)
-    except NotGiven as refusal:
-        stop = refusal if refusal.reasons == {FaultKind.BREAKER_OPEN} else None
-        outcome = Outcome(tuple(slugs), refusal.report, refusal.each, stop)
+    except NotGiven as incomplete:
+        stop = incomplete if incomplete.reasons == {FaultKind.BREAKER_OPEN} else None
+        outcome = Outcome(tuple(slugs), incomplete.report, incomplete.each, stop)
     except InputsChanged as error:
         # all slugs are planned again together
         outcome = Outcome(tuple(slugs), None, dict.fromkeys(slugs, error))

@@ -80,9 +80,9 @@ class Located:
     """Collects captures of slices of one crawl (:meth:`add`), and gives them slice by slice in the order of
     ``captures`` (:meth:`of`). Raises ``EnvironmentFault`` if files in ``folder`` cannot be written or read."""
 
-    def __init__(self, folder: Path, block: Blocked = NOTHING_BLOCKED) -> None:
+    def __init__(self, folder: Path, blocklist: Blocked = NOTHING_BLOCKED) -> None:
         self._folder = folder
-        self._block = block
+        self._block = blocklist
         #: Captures of blocked sites that were not taken.
         self.blocked = 0
         self._rows = OrderedRows(_SCHEMA, _ORDER, folder)
@@ -101,9 +101,9 @@ class Located:
         rank = pc.add(pc.multiply(pc.fill_null(kinds, len(self._kinds)), 2), int(before)).cast(pa.int8())
         columns = {"target": pa.repeat(slice_.target, rows.num_rows), _RANK.name: rank}
         columns |= {field.name: pc.is_null(rows[name]).cast(pa.int8()) for name, field in _LACKING.items()}
-        when_and_what = [pc.coalesce(rows[name].cast(pa.string()), "") for name in ("fetch_time", "url")]
-        nowhere = pc.or_(*(pc.is_null(rows[name]) for name in PLACE_NAME))
-        columns[_INSTEAD.name] = pc.if_else(nowhere, pc.binary_join_element_wise(*when_and_what, " "), "")
+        time_and_url = [pc.coalesce(rows[name].cast(pa.string()), "") for name in ("fetch_time", "url")]
+        has_no_location = pc.or_(*(pc.is_null(rows[name]) for name in PLACE_NAME))
+        columns[_INSTEAD.name] = pc.if_else(has_no_location, pc.binary_join_element_wise(*time_and_url, " "), "")
         arrays = [columns[name] if name in columns else rows[name] for name in _SCHEMA.names]
         self._rows.add(pa.table(arrays, names=_SCHEMA.names).cast(_SCHEMA))
 
@@ -112,70 +112,72 @@ class Located:
     ) -> tuple[OrderedRows, dict[Slice, Summed]]:
         """The rows of ``slices`` in the order of their table, unlisted captures among them, and the totals of each
         slice. Call it after all rows were added, for all slices, in the order of their targets."""
-        summed = {slice_: Summed() for slice_ in sorted(slices)}
-        rows = {slice_: self._of_slice(slice_, slices[slice_], own) for slice_, own in summed.items()}
-        return self._put(rows, summed, targets), summed
+        totals_by_slice = {slice_: Summed() for slice_ in sorted(slices)}
+        rows = {slice_: self._of_slice(slice_, slices[slice_], totals) for slice_, totals in totals_by_slice.items()}
+        return self._put(rows, totals_by_slice, targets), totals_by_slice
 
     def without_unlisted(
         self,
-        found: OrderedRows,
-        gone: Collection[Slice],
-        summed: Mapping[Slice, Summed],
+        located_rows: OrderedRows,
+        accepted_slices: Collection[Slice],
+        totals_by_slice: Mapping[Slice, Summed],
         targets: Mapping[Slice, Target],
     ) -> OrderedRows:
-        """The rows ``found`` without the unlisted captures of the slices in ``gone``. Updates ``summed``
-        accordingly."""
-        if not any(summed[slice_].unlisted for slice_ in gone):
-            return found
-        reader = _ByTarget(found.batches())
-        rows = {slice_: _listed(reader.of(slice_.target), slice_ in gone) for slice_ in summed}
-        for slice_ in gone:
-            own = summed[slice_]
-            own.rows, own.unlisted, own.removal = own.rows - own.unlisted, 0, NOTHING
-        return self._put(rows, summed, targets)
+        """``located_rows`` without the unlisted captures of the slices in ``accepted_slices``. Updates
+        ``totals_by_slice`` accordingly."""
+        if not any(totals_by_slice[slice_].unlisted for slice_ in accepted_slices):
+            return located_rows
+        reader = _ByTarget(located_rows.batches())
+        rows = {slice_: _listed(reader.of(slice_.target), slice_ in accepted_slices) for slice_ in totals_by_slice}
+        for slice_ in accepted_slices:
+            totals = totals_by_slice[slice_]
+            totals.rows, totals.unlisted, totals.removal = totals.rows - totals.unlisted, 0, NOTHING
+        return self._put(rows, totals_by_slice, targets)
 
     def _put(
-        self, rows: Mapping[Slice, _Batches], summed: Mapping[Slice, Summed], targets: Mapping[Slice, Target]
+        self, rows: Mapping[Slice, _Batches], totals_by_slice: Mapping[Slice, Summed], targets: Mapping[Slice, Target]
     ) -> OrderedRows:
         """Writes the rows of slices one after the other, to disk if they are many, and notes their members and their
         cost."""
-        found = OrderedRows(_FOUND_SCHEMA, (), self._folder, _IN_MEMORY)
-        for slice_, own in summed.items():
+        stored_rows = OrderedRows(_FOUND_SCHEMA, (), self._folder, _IN_MEMORY)
+        for slice_, totals in totals_by_slice.items():
             members = _Members(targets[slice_]) if targets[slice_].kind == "set" else None
-            own.price = price_of_all(_passing(rows[slice_], found, members))
-            own.members = members.counts() if members is not None else None
+            totals.price = price_of_all(_passing(rows[slice_], stored_rows, members))
+            totals.members = members.counts() if members is not None else None
         # Arrow keeps freed memory for new rows, and writing them needs memory of other kinds
         pa.default_memory_pool().release_unused()
-        return found
+        return stored_rows
 
-    def _of_slice(self, slice_: Slice, answer: Answer, own: Summed) -> _Batches:
+    def _of_slice(self, slice_: Slice, slice_lookup: Answer, totals: Summed) -> _Batches:
         """One row of each location of a slice, with whether it is unlisted."""
         for batch in _whole_places(self._next(slice_.target)):
             rank = np.asarray(batch.column(_RANK.name))
-            is_before = rank % 2 == 1
-            counts: _Mask = np.ones(batch.num_rows, bool)
-            if answer.segments is not None:
-                counts = is_before | np.asarray(of_segments(batch, answer.segments))
-            place = np.cumsum(_begins(batch)) - 1
-            answered = _any(place, counts & ~is_before)
-            own.outside += int(np.count_nonzero(_any(place, ~counts) & ~answered))
-            again = (np.diff(place, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
-            own.repeated += int(np.count_nonzero(again & counts & ~is_before))
+            is_stored = rank % 2 == 1
+            in_segments: _Mask = np.ones(batch.num_rows, bool)
+            if slice_lookup.segments is not None:
+                in_segments = is_stored | np.asarray(of_segments(batch, slice_lookup.segments))
+            location = np.cumsum(_begins(batch)) - 1
+            is_answered = _any(location, in_segments & ~is_stored)
+            totals.outside += int(np.count_nonzero(_any(location, ~in_segments) & ~is_answered))
+            is_repeated = (np.diff(location, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
+            totals.repeated += int(np.count_nonzero(is_repeated & in_segments & ~is_stored))
             # only the index that named a capture can remove it, if it was asked again and is complete
-            asked = pc.is_in(batch.column("located_by"), value_set=pa.array(answer.asked, pa.string()))
-            unlisted = is_before & ~answered[place] & np.asarray(asked)
+            from_complete_index = pc.is_in(
+                batch.column("located_by"), value_set=pa.array(slice_lookup.asked, pa.string())
+            )
+            unlisted_mask = is_stored & ~is_answered[location] & np.asarray(from_complete_index)
             # of two stored rows the one stays that nothing removes
-            counts &= ~(unlisted & _any(place, is_before & ~unlisted)[place])
-            first = np.zeros(batch.num_rows, bool)
-            first[_firsts(place, counts)] = True
-            own.rows += int(np.count_nonzero(first))
-            own.before += int(np.count_nonzero(_any(place, is_before)))
-            own.stayed += int(np.count_nonzero(first & is_before & ~answered[place] & ~unlisted))
-            rows = batch.append_column(_UNLISTED, pa.array(unlisted)).filter(pa.array(first))
-            gone = rows.filter(rows.column(_UNLISTED.name)).select(["target", *PLACE_NAME, "url"])
-            if gone.num_rows:
-                own.unlisted += gone.num_rows
-                own.removal = together([own.removal, *content_versions([gone], "target", ()).values()])
+            in_segments &= ~(unlisted_mask & _any(location, is_stored & ~unlisted_mask)[location])
+            is_first = np.zeros(batch.num_rows, bool)
+            is_first[_firsts(location, in_segments)] = True
+            totals.rows += int(np.count_nonzero(is_first))
+            totals.before += int(np.count_nonzero(_any(location, is_stored)))
+            totals.stayed += int(np.count_nonzero(is_first & is_stored & ~is_answered[location] & ~unlisted_mask))
+            rows = batch.append_column(_UNLISTED, pa.array(unlisted_mask)).filter(pa.array(is_first))
+            unlisted_rows = rows.filter(rows.column(_UNLISTED.name)).select(["target", *PLACE_NAME, "url"])
+            if unlisted_rows.num_rows:
+                totals.unlisted += unlisted_rows.num_rows
+                totals.removal = together([totals.removal, *content_versions([unlisted_rows], "target", ()).values()])
             yield rows.select(_FOUND_SCHEMA.names)
 
     def _next(self, target: str) -> _Batches:
@@ -213,11 +215,11 @@ def _whole_places(rows: _Batches) -> _Batches:
     """The same rows, with all rows of a location in one batch."""
     waiting: pa.RecordBatch | None = None
     for batch in rows:
-        both = batch if waiting is None else pa.concat_batches([waiting, batch])
-        last = int(np.flatnonzero(_begins(both))[-1]) if both.num_rows else 0
+        joined = batch if waiting is None else pa.concat_batches([waiting, batch])
+        last = int(np.flatnonzero(_begins(joined))[-1]) if joined.num_rows else 0
         if last:
-            yield both.slice(0, last)
-        waiting = both.slice(last)
+            yield joined.slice(0, last)
+        waiting = joined.slice(last)
     if waiting is not None and waiting.num_rows:
         yield waiting
 
@@ -229,34 +231,36 @@ def _begins(rows: pa.RecordBatch) -> _Mask:
         begins[1:] = False
         for name in _NAMED:
             column = rows.column(name)
-            one, other = column.slice(1), column.slice(0, rows.num_rows - 1)
+            next_values, previous_values = column.slice(1), column.slice(0, rows.num_rows - 1)
             # nulls are compared by a column of their own
-            begins[1:] |= np.asarray(pc.fill_null(pc.not_equal(one, other), False))  # the value for nulls
+            begins[1:] |= np.asarray(
+                pc.fill_null(pc.not_equal(next_values, previous_values), False)
+            )  # the value for nulls
     return begins
 
 
-def _any(place: npt.NDArray[np.int64], is_so: _Mask) -> _Mask:
-    """For each location, whether any of its rows is true in ``is_so``."""
-    found: _Mask = np.zeros(int(place[-1]) + 1 if len(place) else 0, bool)
-    found[place[is_so]] = True
-    return found
+def _any(location: npt.NDArray[np.int64], condition: _Mask) -> _Mask:
+    """For each location, whether any of its rows is true in ``condition``."""
+    matches: _Mask = np.zeros(int(location[-1]) + 1 if len(location) else 0, bool)
+    matches[location[condition]] = True
+    return matches
 
 
-def _firsts(place: npt.NDArray[np.int64], counts: _Mask) -> npt.NDArray[np.int64]:
+def _firsts(location: npt.NDArray[np.int64], row_mask: _Mask) -> npt.NDArray[np.int64]:
     """The first row of each location among the rows that count."""
-    rows = np.flatnonzero(counts)
-    return rows[np.unique(place[rows], return_index=True)[1]]
+    rows = np.flatnonzero(row_mask)
+    return rows[np.unique(location[rows], return_index=True)[1]]
 
 
-def _listed(rows: _Batches, only: bool) -> _Batches:
+def _listed(rows: _Batches, listed_only: bool) -> _Batches:
     for batch in rows:
-        yield batch.filter(pc.invert(batch.column(_UNLISTED.name))) if only else batch
+        yield batch.filter(pc.invert(batch.column(_UNLISTED.name))) if listed_only else batch
 
 
-def _passing(rows: _Batches, found: OrderedRows, members: _Members | None) -> _Batches:
-    """Adds rows to ``found`` and yields their locations."""
+def _passing(rows: _Batches, stored_rows: OrderedRows, members: _Members | None) -> _Batches:
+    """Adds rows to ``stored_rows`` and yields their locations."""
     for batch in rows:
-        found.add(batch)
+        stored_rows.add(batch)
         if members is not None:
             members.add(batch)
         yield batch.select(PLACE)

@@ -47,27 +47,29 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
     then are kept.
     """
     trouble: Incomplete | None = None
-    before = _counts(workspace, crawl, slugs)
-    lost = [slug for slug in slugs if any(before[slug][name] for name in ("quarantined", "missing", _MISMATCHED))]
+    counts_before = _counts(workspace, crawl, slugs)
+    lost = [
+        slug for slug in slugs if any(counts_before[slug][name] for name in ("quarantined", "missing", _MISMATCHED))
+    ]
     if lost:
         try:
             fetch_captures(workspace, crawl, lost, replay=True)
         except Incomplete as error:
             trouble = error
-    return Replay(before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
+    return Replay(counts_before, _counts(workspace, crawl, slugs), tuple(lost), trouble)
 
 
 def _counts(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
     lake = workspace.lake
-    every = part_slices(workspace, slices_of(crawl, slugs))
-    for slice_, digest in FETCH.made_from(lake, every).items():
+    slices = part_slices(workspace, slices_of(crawl, slugs))
+    for slice_, digest in FETCH.made_from(lake, slices).items():
         if digest is None:
             raise EnvironmentFault(
                 f"{slice_.whole.target} in {crawl} has not been fetched yet",
                 f"Fetch it: cc-pipeline run … --crawl {crawl}",
             )
     counts: Counts = {slug: dict.fromkeys((*OUTCOMES, _MISMATCHED), 0) for slug in slugs}
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in every]}
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
     columns = ["target", "outcome", "digest_check"]
     for (target, outcome, check), count in count_rows(lake, "records", where, columns).items():
         counts[whole_slug(target)][outcome] += count

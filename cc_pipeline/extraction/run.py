@@ -62,12 +62,12 @@ class _Source:
 
 def extract(
     workspace: Workspace,
-    wanted: Iterable[tuple[str, str]],
+    partitions: Iterable[tuple[str, str]],
     tables: Collection[str],
     engine: Engine = LOCAL,
     begun: Callable[[Sequence[tuple[str, str]]], None] | None = None,
 ) -> Iterator[Made]:
-    """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), and yields each partition once, when it is done.
+    """Makes ``tables`` of the partitions ``partitions`` (crawl, slug), and yields each partition once, when it is done.
     ``engine`` fetches records and parses pages. ``begun`` is called with the partitions of each group before anything
     is done for them.
 
@@ -79,14 +79,14 @@ def extract(
     """
     source = _Source()
     crawls: dict[str, dict[str, None]] = {}
-    for crawl, slug in wanted:
+    for crawl, slug in partitions:
         crawls.setdefault(crawl, {})[slug] = None
     if not crawls:
         return
     with at_work(workspace, crawls) as run:
         for crawl, slugs in crawls.items():
-            ordered = iter(sorted(slugs))
-            while group := list(islice(ordered, engine.partitions)):
+            sorted_slugs = iter(sorted(slugs))
+            while group := list(islice(sorted_slugs, engine.partitions)):
                 source.go_on()
                 if begun is not None:
                     begun([(crawl, slug) for slug in group])
@@ -103,17 +103,22 @@ def _planned_again(
 ) -> Iterator[Made]:
     """Yields the results of ``make`` for the targets ``slugs``. Targets whose definitions or blocks changed before a
     commit are located again, with all stages that follow, at most as often as a stage is planned."""
-    for left in reversed(range(PLANS)):
+    for remaining_tries in reversed(range(PLANS)):
         run.forget()
-        again: list[str] = []
-        for made in make(slugs, tables):
-            if isinstance(made.error, InputsChanged) and made.error.relocate and "captures" in made.reports and left:
-                again.append(made.slug)
+        relocated_slugs: list[str] = []
+        for partition_result in make(slugs, tables):
+            if (
+                isinstance(partition_result.error, InputsChanged)
+                and partition_result.error.relocate
+                and "captures" in partition_result.reports
+                and remaining_tries
+            ):
+                relocated_slugs.append(partition_result.slug)
             else:
-                yield made
-        if not again:
+                yield partition_result
+        if not relocated_slugs:
             return
-        slugs = again
+        slugs = relocated_slugs
 
 
 def _make_group(
@@ -128,18 +133,18 @@ def _make_group(
         if "captures" in tables:
             group.run_stage(locate_captures, slugs, ["captures"])
             # unconfirmed removals are located: new captures beside them are fetched all the same
-            yield from group.end([s for s, e in group.errors().items() if not isinstance(e, Doubted)])
-        for some in group.portions(engine.captures):
+            yield from group.end([slug for slug, e in group.errors().items() if not isinstance(e, Doubted)])
+        for portion in group.portions(engine.captures):
             source.go_on()
             if "records" in tables:
-                group.run_stage(fetch, some, ["records"])
+                group.run_stage(fetch, portion, ["records"])
             if pages:
                 errors = group.errors()
-                group.run_stage(parse, [slug for slug in some if slug not in errors], pages)
+                group.run_stage(parse, [slug for slug in portion if slug not in errors], pages)
                 # they count as failed, whatever happens to their pages
-                short = [slug for slug in some if isinstance(errors.get(slug), Incomplete)]
+                short = [slug for slug in portion if isinstance(errors.get(slug), Incomplete)]
                 group.run_stage(parse, _fetched(workspace, crawl, short), ())
-            yield from group.end(some)
+            yield from group.end(portion)
     except Exception as error:
         # located captures stay and are reported; targets without any report have not been tried
         yield from group.end_tried(error)
@@ -184,37 +189,47 @@ class _Group:
             if state.reports or state.error is not None:
                 yield Made(self._crawl, slug, state.reports, state.error or error)
 
-    def portions(self, together: int) -> Iterator[list[str]]:
-        """The targets in their order, in portions of at most ``together`` captures."""
+    def portions(self, max_captures: int) -> Iterator[list[str]]:
+        """The targets in their order, in portions of at most ``max_captures`` captures."""
         counts = self._captures()
-        some: list[str] = []
+        portion: list[str] = []
         size = 0
         for slug in [*self._states]:
-            if size and size + counts[slug] > together:
-                yield some
-                some, size = [], 0
-            some.append(slug)
+            if size and size + counts[slug] > max_captures:
+                yield portion
+                portion, size = [], 0
+            portion.append(slug)
             size += counts[slug]
-        if some:
-            yield some
+        if portion:
+            yield portion
 
     def _captures(self) -> dict[str, int]:
         """The number of captures of each target in the requested subsets: from the report of its look-up, or as
         noted."""
         reports = {slug: state.reports.get("captures") for slug, state in self._states.items()}
-        known = {slug: int(one.per_target[slug]["rows:captures"]) for slug, one in reports.items() if one is not None}
-        if unknown := [slug for slug in self._states if slug not in known]:
-            asked = expand(self._workspace, self._crawl, unknown)
-            stands = stand(self._workspace, asked.slices, (LOCATE,))
-            for slug, own in asked.for_.items():
-                known[slug] = sum(one.captures for slice_ in own if (one := stands[slice_].lookup) is not None)
-        return known
+        counts = {
+            slug: int(report.per_target[slug]["rows:captures"])
+            for slug, report in reports.items()
+            if report is not None
+        }
+        if uncounted := [slug for slug in self._states if slug not in counts]:
+            target_slices = expand(self._workspace, self._crawl, uncounted)
+            slice_states = stand(self._workspace, target_slices.slices, (LOCATE,))
+            for slug, slices in target_slices.for_.items():
+                counts[slug] = sum(
+                    lookup.captures for slice_ in slices if (lookup := slice_states[slice_].lookup) is not None
+                )
+        return counts
 
 
 def _fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
     """The targets among ``slugs`` for which a source ever gave anything."""
     if not slugs:
         return []
-    asked = expand(workspace, crawl, slugs)
-    here = FETCH.made_from(workspace.lake, asked.slices)
-    return [slug for slug, own in asked.for_.items() if all(here[slice_] not in (None, GONE) for slice_ in own)]
+    target_slices = expand(workspace, crawl, slugs)
+    input_digests = FETCH.made_from(workspace.lake, target_slices.slices)
+    return [
+        slug
+        for slug, slices in target_slices.for_.items()
+        if all(input_digests[slice_] not in (None, GONE) for slice_ in slices)
+    ]

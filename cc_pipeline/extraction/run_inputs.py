@@ -43,12 +43,12 @@ class GroupState:
 
     def of(self, slug: str) -> GroupState:
         """The state of one target."""
-        asked = Asked(self.asked.crawl, {slug: self.asked.for_[slug]}, {slug: self.asked.beside[slug]})
-        return GroupState(asked, {slice_: self.standings[slice_] for slice_ in asked.every})
+        target_slices = Asked(self.asked.crawl, {slug: self.asked.for_[slug]}, {slug: self.asked.beside[slug]})
+        return GroupState(target_slices, {slice_: self.standings[slice_] for slice_ in target_slices.every})
 
-    def changed(self, standings: Mapping[Slice, Standing]) -> GroupState:
+    def changed(self, slice_states: Mapping[Slice, Standing]) -> GroupState:
         """The same targets with the given new states of some slices."""
-        return GroupState(self.asked, {**self.standings, **standings})
+        return GroupState(self.asked, {**self.standings, **slice_states})
 
 
 class RunInputs:
@@ -100,19 +100,19 @@ class RunInputs:
         """The state of targets: from the stage before, else from the lake. The caller may keep the state after its own
         commits (:meth:`keep_state`); else the next stage reads it from the lake. Raises ``EnvironmentFault`` if the
         lake cannot be read, or its store cannot be listed."""
-        kept = [self._states.pop((crawl, slug), None) for slug in slugs]
-        known = [state for state in kept if state is not None]
-        if len(known) < len(kept):
-            asked = expand(self._workspace, crawl, slugs)
-            return GroupState(asked, stand(self._workspace, asked.every))
-        for_: dict[str, tuple[Slice, ...]] = {}
-        beside: dict[str, tuple[Slice, ...]] = {}
-        standings: dict[Slice, Standing] = {}
-        for state in known:
-            for_ |= state.asked.for_
-            beside |= state.asked.beside
-            standings |= state.standings
-        return GroupState(Asked(crawl, for_, beside), standings)
+        kept_states = [self._states.pop((crawl, slug), None) for slug in slugs]
+        stored_states = [state for state in kept_states if state is not None]
+        if len(stored_states) < len(kept_states):
+            target_slices = expand(self._workspace, crawl, slugs)
+            return GroupState(target_slices, stand(self._workspace, target_slices.every))
+        requested: dict[str, tuple[Slice, ...]] = {}
+        additional: dict[str, tuple[Slice, ...]] = {}
+        slice_states: dict[Slice, Standing] = {}
+        for state in stored_states:
+            requested |= state.asked.for_
+            additional |= state.asked.beside
+            slice_states |= state.standings
+        return GroupState(Asked(crawl, requested, additional), slice_states)
 
     def keep_state(self, state: GroupState) -> None:
         """Passes a state to the next stage."""
@@ -124,15 +124,16 @@ class RunInputs:
         for slug in slugs:
             self._states.pop((crawl, slug), None)
 
-    def expect(self, stage: Stage, made: Mapping[Slice, str | None]) -> None:
-        """Makes each commit from now on compare the content digests of an earlier ``stage`` with ``made``."""
-        self._expected[stage] = dict(made)
+    def expect(self, stage: Stage, expected_digests: Mapping[Slice, str | None]) -> None:
+        """Makes each commit from now on compare the content digests of an earlier ``stage`` with
+        ``expected_digests``."""
+        self._expected[stage] = dict(expected_digests)
 
     @contextmanager
-    def replacing(self, stage: Stage, before: Mapping[Slice, Standing]) -> Iterator[None]:
-        """Makes each commit in the block compare the slices that it replaces with the states ``before``: their input
-        and content digests. Raises ``InputsChanged`` at once if they differ already."""
-        self._replaced, self._replaced_version = (stage, before), None
+    def replacing(self, stage: Stage, previous_states: Mapping[Slice, Standing]) -> Iterator[None]:
+        """Makes each commit in the block compare the slices that it replaces with the states ``previous_states``: their
+        input and content digests. Raises ``InputsChanged`` at once if they differ already."""
+        self._replaced, self._replaced_version = (stage, previous_states), None
         try:
             # a commit takes the kept handle, so a look within it would open the table anew; it does so only if the
             # table changed
@@ -155,9 +156,9 @@ class RunInputs:
             return
         for purge in leases_of(self._workspace.storage, PURGES)[0]:
             if purge.is_about(slugs):
-                named = sorted(purge.targets.intersection(slugs)) if purge.targets is not None else slugs
+                purged_slugs = sorted(purge.targets.intersection(slugs)) if purge.targets is not None else slugs
                 raise EnvironmentFault(
-                    f"{', '.join(named[:3])} is being purged by {purge.holder}",
+                    f"{', '.join(purged_slugs[:3])} is being purged by {purge.holder}",
                     "Wait for its end, then run this again.",
                 )
 
@@ -167,21 +168,21 @@ class RunInputs:
             return
         if list_digest(self._workspace) != self._blocks:
             raise _relocate("a site was blocked or unblocked during this run")
-        now = known_versions(self._workspace.lake, [*self._definitions])
-        for slug, before in self._definitions.items():
-            if now.get(slug) != before:
-                gone = "is no longer defined" if slug not in now else "was redefined"
-                raise _relocate(f"{slug} {gone} during this run")
+        versions = known_versions(self._workspace.lake, [*self._definitions])
+        for slug, old_version in self._definitions.items():
+            if versions.get(slug) != old_version:
+                change = "is no longer defined" if slug not in versions else "was redefined"
+                raise _relocate(f"{slug} {change} during this run")
         self._targets_version = version
 
     def _compare_contents(self) -> None:
-        for stage, before in self._expected.items():
+        for stage, expected_digests in self._expected.items():
             version = self._moved(stage.main_table, self._expected_versions.get(stage.main_table))
             if version is None:
                 continue
-            now = contents(self._workspace.lake, stage, before.keys())
-            for slice_, said in before.items():
-                if now[slice_] != said:
+            current_digests = contents(self._workspace.lake, stage, expected_digests.keys())
+            for slice_, expected_digest in expected_digests.items():
+                if current_digests[slice_] != expected_digest:
                     raise InputsChanged(
                         f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} changed during this run, which "
                         "reads them",
@@ -192,16 +193,16 @@ class RunInputs:
     def _compare_replaced(self) -> None:
         if self._replaced is None:
             return
-        stage, before = self._replaced
+        stage, previous_states = self._replaced
         version = self._moved(stage.main_table, self._replaced_version)
         if version is None:
             return
-        names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in before}
-        found = self._workspace.lake.digests(stage.main_table, [name for both in names.values() for name in both])
+        names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in previous_states}
+        digests = self._workspace.lake.digests(stage.main_table, [name for pair in names.values() for name in pair])
         for slice_, (digest, content) in names.items():
-            is_there = found[digest] not in (None, GONE)
-            now = (found[digest], found[content]) if is_there else (None, None)
-            if now != before[slice_].replaced(stage):
+            is_present = digests[digest] not in (None, GONE)
+            current_pair = (digests[digest], digests[content]) if is_present else (None, None)
+            if current_pair != previous_states[slice_].replaced(stage):
                 raise InputsChanged(
                     f"{stage.main_table} of {slice_.whole.target} in {slice_.crawl} was written by another run at the "
                     "same time",
@@ -209,19 +210,19 @@ class RunInputs:
                 )
         self._replaced_version = version
 
-    def _moved(self, table: str, before: int | None) -> int | None:
-        """The version of a table if it may differ from the version ``before`` (``None``: it was not compared yet);
-        ``None`` if it is the same."""
+    def _moved(self, table: str, old_version: int | None) -> int | None:
+        """The version of a table if it may differ from ``old_version`` (``None``: it was not compared yet); ``None`` if
+        it is the same."""
         lake = self._workspace.lake
-        if before is not None and not lake.has_moved(table, before):
+        if old_version is not None and not lake.has_moved(table, old_version):
             return None
         lake.look_again(table)
         version = lake.version(table)
-        return None if version == before else version
+        return None if version == old_version else version
 
 
-def _relocate(what: str) -> InputsChanged:
-    changed = InputsChanged(what, "Run it again, captures first: fetched records are kept and used.")
+def _relocate(problem: str) -> InputsChanged:
+    changed = InputsChanged(problem, "Run it again, captures first: fetched records are kept and used.")
     changed.relocate = True
     return changed
 
@@ -242,7 +243,7 @@ def at_work(workspace: Workspace, partitions: Mapping[str, Collection[str]]) -> 
         if run.covers(partitions):
             yield run
             return
-    slugs = {slug for own in partitions.values() for slug in own}
+    slugs = {slug for crawl_slugs in partitions.values() for slug in crawl_slugs}
     with lease_of(workspace.storage, RUNS, slugs, partitions) as lease:
         run = RunInputs(workspace, lease, partitions)
         running.runs.append(run)
@@ -265,7 +266,7 @@ def planned_again(
     again, which not every stage does (``relocates``); ``EnvironmentFault`` for targets that are being purged, and for a
     run that was stopped for too long."""
     with at_work(workspace, {crawl: slugs}) as run:
-        for left in reversed(range(PLANS)):
+        for remaining_tries in reversed(range(PLANS)):
             run.begin(slugs)
             try:
                 with workspace.lake.checked(run.check):
@@ -273,7 +274,7 @@ def planned_again(
             except InputsChanged as changed:
                 workspace.lake.look_again()
                 run.drop_state(crawl, slugs)
-                if not left or (changed.relocate and not relocates):
+                if not remaining_tries or (changed.relocate and not relocates):
                     raise
                 if changed.relocate:
                     run.forget()

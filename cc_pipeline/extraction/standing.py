@@ -93,19 +93,25 @@ class Standing:
 
     def made_from(self, stage: Stage) -> str | None:
         """The input digest of the rows of a stage; ``None`` if it was never made."""
-        made = self.of(stage)
-        return None if made is None else made.made_from
+        stage_state = self.of(stage)
+        return None if stage_state is None else stage_state.made_from
 
     def replaced(self, stage: Stage) -> tuple[str | None, str | None]:
         """The input digest of the rows of a stage, and the content digest of its main table: a commit that replaces the
         rows compares both."""
-        made = self.of(stage)
-        return (None, None) if made is None else (made.made_from, made.versions.get(stage.main_table))
+        stage_state = self.of(stage)
+        return (
+            (None, None) if stage_state is None else (stage_state.made_from, stage_state.versions.get(stage.main_table))
+        )
 
     def versions(self, stage: Stage) -> Figures:
         """``version:TABLE`` of one stage's tables, as metrics."""
-        made = self.of(stage)
-        return {} if made is None else {f"{VERSION}{table}": number for table, number in made.versions.items()}
+        stage_state = self.of(stage)
+        return (
+            {}
+            if stage_state is None
+            else {f"{VERSION}{table}": digest for table, digest in stage_state.versions.items()}
+        )
 
 
 def stand(
@@ -117,14 +123,22 @@ def stand(
     lake cannot be read, or its store cannot be listed.
     """
     lake = workspace.lake
-    made = {stage.label: _made(lake, stage, slices) for stage in stages}
-    lookups = _lookups(workspace, made[LOCATE.label][0]) if LOCATE in stages else {}
-    asked = _fetches(workspace, slices) if FETCH in stages else {}
-    here = {slice_: one.made_from for slice_, one in made[FETCH.label][0].items()} if FETCH in stages else {}
-    fetches = {slice_: note for slice_, (made_from, note) in asked.items() if here.get(slice_) == made_from}
-    lost = _lost(workspace, made[FETCH.label][0], fetches) if FETCH in stages and look_for_bytes else {}
-    none: tuple[dict[Slice, Made], set[Slice]] = ({}, set())
-    located, fetched, parsed = (made.get(stage.label, none) for stage in STAGES)
+    stage_states = {stage.label: _made(lake, stage, slices) for stage in stages}
+    lookups = _lookups(workspace, stage_states[LOCATE.label][0]) if LOCATE in stages else {}
+    last_fetches = _fetches(workspace, slices) if FETCH in stages else {}
+    fetched_digests = (
+        {slice_: stage_state.made_from for slice_, stage_state in stage_states[FETCH.label][0].items()}
+        if FETCH in stages
+        else {}
+    )
+    fetches = {
+        slice_: note
+        for slice_, (input_digest, note) in last_fetches.items()
+        if fetched_digests.get(slice_) == input_digest
+    }
+    lost_records = _lost(workspace, stage_states[FETCH.label][0], fetches) if FETCH in stages and look_for_bytes else {}
+    no_states: tuple[dict[Slice, Made], set[Slice]] = ({}, set())
+    located, fetched, parsed = (stage_states.get(stage.label, no_states) for stage in STAGES)
     return {
         slice_: Standing(
             located[0].get(slice_),
@@ -133,8 +147,8 @@ def stand(
             slice_ in parsed[1],
             lookups.get(slice_),
             fetches.get(slice_),
-            asked[slice_][1] if slice_ in asked else None,
-            lost.get(slice_, 0),
+            last_fetches[slice_][1] if slice_ in last_fetches else None,
+            lost_records.get(slice_, 0),
         )
         for slice_ in slices
     }
@@ -143,26 +157,30 @@ def stand(
 def contents(lake: Lake, stage: Stage, slices: Collection[Slice]) -> dict[Slice, str | None]:
     """The content digest of each slice (:attr:`Made.says`), which is the input of the next stage; ``None`` if ``stage``
     was not made."""
-    made = _made(lake, stage, slices)[0]
-    return {slice_: made[slice_].says if slice_ in made else None for slice_ in slices}
+    stage_states = _made(lake, stage, slices)[0]
+    return {slice_: stage_states[slice_].says if slice_ in stage_states else None for slice_ in slices}
 
 
 def _made(lake: Lake, stage: Stage, slices: Collection[Slice]) -> tuple[dict[Slice, Made], set[Slice]]:
     """The stage states of the slices that were made, and the slices whose tables have different digests."""
     names = {slice_: (stage.digest_name(slice_), content_name(slice_)) for slice_ in slices}
-    every = [name for both in names.values() for name in both]
-    by_table = {table: lake.digests(table, every) for table in stage.tables} if every else {}
-    found: dict[Slice, Made] = {}
-    torn: set[Slice] = set()
+    digest_names = [name for pair in names.values() for name in pair]
+    by_table = {table: lake.digests(table, digest_names) for table in stage.tables} if digest_names else {}
+    stage_states: dict[Slice, Made] = {}
+    partial_slices: set[Slice] = set()
     for slice_, (name, content) in names.items():
         digests = {by_name[name] for by_name in by_table.values()}
         digest = digests.pop()
         if digests:
-            torn.add(slice_)
+            partial_slices.add(slice_)
         elif digest is not None and digest != GONE:
-            numbers = {table: number for table, own in by_table.items() if (number := own[content]) is not None}
-            found[slice_] = Made(digest, numbers)
-    return found, torn
+            content_digests = {
+                table: content_digest
+                for table, table_digests in by_table.items()
+                if (content_digest := table_digests[content]) is not None
+            }
+            stage_states[slice_] = Made(digest, content_digests)
+    return stage_states, partial_slices
 
 
 def _rows(workspace: Workspace, table: str, slices: Iterable[Slice]) -> Iterator[tuple[Slice, dict[str, Any]]]:
@@ -178,7 +196,7 @@ def _rows(workspace: Workspace, table: str, slices: Iterable[Slice]) -> Iterator
 _LARGE: Final = ("members", "unread")
 
 
-def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lookup]:
+def _lookups(workspace: Workspace, stage_states: Mapping[Slice, Made]) -> dict[Slice, Lookup]:
     return {
         slice_: Lookup(
             row["located_by"],
@@ -193,29 +211,29 @@ def _lookups(workspace: Workspace, made: Mapping[Slice, Made]) -> dict[Slice, Lo
             row["unlisted"],
             row["removal"],
         )
-        for slice_, row in _rows(workspace, "lookups", made)
-        if row["made_from"] == made[slice_].made_from
+        for slice_, row in _rows(workspace, "lookups", stage_states)
+        if row["made_from"] == stage_states[slice_].made_from
     }
 
 
 def _fetches(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, tuple[str, Fetch]]:
     """The last note of each slice, with the input digest of the fetch."""
-    names = [one.name for one in fields(Fetch) if one.name != "stored"]
-    found: dict[Slice, tuple[str, Fetch]] = {}
+    names = [column.name for column in fields(Fetch) if column.name != "stored"]
+    notes_by_slice: dict[Slice, tuple[str, Fetch]] = {}
     for slice_, row in _rows(workspace, "fetches", slices):
-        stored = {one["file"]: one["bytes"] for one in row["stored_files"]}
-        found[slice_] = row["made_from"], Fetch(**{name: row[name] for name in names}, stored=stored)
-    return found
+        stored = {stored_file["file"]: stored_file["bytes"] for stored_file in row["stored_files"]}
+        notes_by_slice[slice_] = row["made_from"], Fetch(**{name: row[name] for name in names}, stored=stored)
+    return notes_by_slice
 
 
-def _lost(workspace: Workspace, made: Mapping[Slice, Made], fetches: Mapping[Slice, Fetch]) -> dict[Slice, int]:
+def _lost(workspace: Workspace, stage_states: Mapping[Slice, Made], fetches: Mapping[Slice, Fetch]) -> dict[Slice, int]:
     """The number of records of each slice whose bytes do not exist any more. Rows are read only if a noted file is
     missing or too short: upkeep may have moved its records."""
-    unsure: list[Slice] = []
-    for crawl, targets in targets_by_crawl(made).items():
+    unsure_slices: list[Slice] = []
+    for crawl, targets in targets_by_crawl(stage_states).items():
         sizes = StoredSizes(workspace.storage, crawl)
         for slice_ in (Slice(crawl, target) for target in targets):
             stored = fetches[slice_].stored if slice_ in fetches else None
             if stored is None or any(end > size for end, size in zip(stored.values(), sizes.of(stored), strict=True)):
-                unsure.append(slice_)
-    return slices_that_lost(workspace, unsure)
+                unsure_slices.append(slice_)
+    return slices_that_lost(workspace, unsure_slices)

@@ -28,33 +28,33 @@ COLUMNS_ADDED: Final = "cc_pipeline.columnsAdded"
 _PATIENCE: Final = 60.0
 
 
-def missing_columns(table: str, here: Schema, wanted: pa.Schema) -> list[Field]:
-    """The columns of ``wanted`` that the table with the schema ``here`` does not have, made nullable so that they can
-    be added.
+def missing_columns(table: str, stored_schema: Schema, schema: pa.Schema) -> list[Field]:
+    """The columns of ``schema`` that the table with the schema ``stored_schema`` does not have, made nullable so that
+    they can be added.
 
-    Raises ``EnvironmentFault`` if the table has columns of another type, or columns that ``wanted`` does not know: then
+    Raises ``EnvironmentFault`` if the table has columns of another type, or columns that ``schema`` does not know: then
     another version wrote it. Raises ``ValueError`` for a missing column that may not be null: older rows have no value
     for it, so it takes a migration.
     """
-    stored = {field.name: field.type for field in here.fields}
-    fields = Schema.from_arrow(wanted).fields
-    differing = [field.name for field in fields if stored.get(field.name, field.type) != field.type]
-    if differing:
+    stored = {field.name: field.type for field in stored_schema.fields}
+    fields = Schema.from_arrow(schema).fields
+    differing_columns = [field.name for field in fields if stored.get(field.name, field.type) != field.type]
+    if differing_columns:
         raise EnvironmentFault(
-            f"the table {table} has {', '.join(differing)} in another type than the one this version writes",
+            f"the table {table} has {', '.join(differing_columns)} in another type than the one this version writes",
             "Bring the home up to date with: cc-pipeline doctor --migrate",
         )
-    unknown = sorted(stored.keys() - set(wanted.names))
-    if unknown:
+    unknown_columns = sorted(stored.keys() - set(schema.names))
+    if unknown_columns:
         raise EnvironmentFault(
-            f"the table {table} has columns this version does not know: {', '.join(unknown)}",
+            f"the table {table} has columns this version does not know: {', '.join(unknown_columns)}",
             "A newer version of cc_pipeline wrote the table. Install that version, or use another home.",
         )
-    lacking = [field for field in fields if field.name not in stored]
-    required = [field.name for field in lacking if not field.nullable]
+    missing_fields = [field for field in fields if field.name not in stored]
+    required = [field.name for field in missing_fields if not field.nullable]
     if required:
         raise ValueError(f"{table}: an added column must be nullable, and {', '.join(required)} is not")
-    return lacking
+    return missing_fields
 
 
 def set_properties(lake: Lake, table: str, handle: DeltaTable, properties: dict[str, str]) -> None:
@@ -72,8 +72,8 @@ def set_properties(lake: Lake, table: str, handle: DeltaTable, properties: dict[
 
 def add_columns(lake: Lake, table: str, handle: DeltaTable, columns: Sequence[Field]) -> None:
     """Adds nullable columns to a table. It sets the table's property first, so that a kill in between does no harm."""
-    known = handle.metadata().configuration.get(COLUMNS_ADDED, "")
-    names = ",".join(filter(None, [known, *(column.name for column in columns)]))
+    old_names = handle.metadata().configuration.get(COLUMNS_ADDED, "")
+    names = ",".join(filter(None, [old_names, *(column.name for column in columns)]))
     set_properties(lake, table, handle, {COLUMNS_ADDED: names})
     alter = handle.alter.add_columns
     lake.commit_durably(table, handle.version(), lambda hooks: alter(list(columns), post_commithook_properties=hooks))
@@ -98,8 +98,8 @@ def with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
         return table
     columns = []
     for field in schema:
-        place = table.schema.get_field_index(field.name)
-        column = pa.nulls(table.num_rows, field.type) if place < 0 else table.column(place)
+        position = table.schema.get_field_index(field.name)
+        column = pa.nulls(table.num_rows, field.type) if position < 0 else table.column(position)
         if not field.nullable and column.null_count:
             raise pa.ArrowInvalid(f"no value in column {field.name}, which must have one")
         # to cast each column costs a millisecond a batch

@@ -241,14 +241,14 @@ class Lake:
         spec = self.specs[table]
         rows = 0
 
-        def counted() -> Iterator[pa.RecordBatch]:
+        def count_batches() -> Iterator[pa.RecordBatch]:
             nonlocal rows
             rows = 0
             for batch in open_batches():
                 rows += batch.num_rows
                 yield batch
 
-        self._write(spec, counted, slices, digests)
+        self._write(spec, count_batches, slices, digests)
         return rows
 
     def _write(
@@ -262,7 +262,7 @@ class Lake:
 
         self.prepare(spec.name)
         replacing = Replacing(self, spec, slices)
-        for left in reversed(range(_COMMIT_TRIES)):
+        for remaining_tries in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._taken(spec) as handle:
                     self.check()
@@ -271,7 +271,7 @@ class Lake:
                 return
             except (OSError, DeltaError) as error:
                 # another process replaced neighbouring slices of the same file meanwhile: read again and retry
-                self._raise_unless_retried(spec.name, error, left)
+                self._raise_unless_retried(spec.name, error, remaining_tries)
 
     @contextmanager
     def _taken(self, spec: TableSpec) -> Iterator[DeltaTable]:
@@ -280,14 +280,14 @@ class Lake:
         with self._lock:
             self._seen.pop(spec.name, None)
             handle = self._newest(spec)
-            kept = self._handles.pop(spec.name, None)
-        if handle is None or kept is None:
+            kept_handle = self._handles.pop(spec.name, None)
+        if handle is None or kept_handle is None:
             raise EnvironmentFault(f"{self.address(spec.name)} does not exist any more", "Find who removed the table.")
         try:
             yield handle
         finally:
             with self._lock:
-                self._handles.setdefault(spec.name, kept)
+                self._handles.setdefault(spec.name, kept_handle)
 
     def commit_digests(self, table: str, digests: Mapping[str, str]) -> None:
         """Commits new ``digests`` of slices of an existing table; its rows stay as they are."""
@@ -295,7 +295,7 @@ class Lake:
         if self.version(table) < 0:
             return
         self.prepare(table)
-        for left in reversed(range(_COMMIT_TRIES)):
+        for remaining_tries in reversed(range(_COMMIT_TRIES)):
             try:
                 with self._taken(spec) as handle:
                     self.check()
@@ -303,7 +303,7 @@ class Lake:
                 return
             except (OSError, DeltaError) as error:
                 # another process has replaced files meanwhile, which the library treats as if they were read here
-                self._raise_unless_retried(table, error, left)
+                self._raise_unless_retried(table, error, remaining_tries)
 
     def commit_actions(
         self,
@@ -320,14 +320,14 @@ class Lake:
         of one of these names; ``OSError`` and ``DeltaError`` when the table cannot be written.
         """
         schema = self.specs[table].schema
-        here = {field.name for field in handle.schema().fields}
+        stored_columns = {field.name for field in handle.schema().fields}
         transactions = [Transaction(name, digest_to_int(value)) for name, value in digests.items()]
 
         def commit(hooks: PostCommitHookProperties) -> None:
             handle.create_write_transaction(
                 list(actions),
                 "append",
-                pa.schema([field for field in schema if field.name in here]),
+                pa.schema([field for field in schema if field.name in stored_columns]),
                 partition_by=handle.metadata().partition_columns,
                 commit_properties=CommitProperties(app_transactions=transactions) if transactions else None,
                 post_commithook_properties=hooks,
@@ -339,10 +339,14 @@ class Lake:
         self.commit_durably(table, handle.version(), commit, added)
 
     def commit_durably(
-        self, table: str, before: int, commit: Callable[[PostCommitHookProperties], object], files: Sequence[str] = ()
+        self,
+        table: str,
+        old_version: int,
+        commit: Callable[[PostCommitHookProperties], object],
+        files: Sequence[str] = (),
     ) -> None:
         """Commits to the log of a table; every commit goes this way. Calls ``commit``, which writes the entry after
-        version ``before`` and gets the hooks that the library runs after it.
+        version ``old_version`` and gets the hooks that the library runs after it.
 
         In a folder, ``files`` (paths below the table's folder) are on disk before ``commit`` is called, and the entry
         when this returns: a power cut then takes back neither. A place on S3 is durable by itself. Raises the errors of
@@ -354,35 +358,37 @@ class Lake:
             sync_files(Path(address) / file for file in files)
         commit(AFTER_COMMIT)
         if is_folder:
-            self._sync_log(table, before)
+            self._sync_log(table, old_version)
         self.look_again(table)
 
-    def _sync_log(self, table: str, before: int) -> None:
-        """Makes the entries and checkpoints of a log durable, from version ``before`` on: an entry that another process
-        is still writing to disk must not be missing below a later one."""
+    def _sync_log(self, table: str, old_version: int) -> None:
+        """Makes the entries and checkpoints of a log durable, from version ``old_version`` on: an entry that another
+        process is still writing to disk must not be missing below a later one."""
         log = Path(self.address(table)) / "_delta_log"
         # a log that was restored meanwhile ends earlier than this object has seen
-        first = max(min(self._durable.get(table, before - 1), before) + 1, before - _FOLLOWED, 0)
-        version = before + 1
+        first = max(min(self._durable.get(table, old_version - 1), old_version) + 1, old_version - _FOLLOWED, 0)
+        version = old_version + 1
         while (log / f"{version:020}.json").exists():
             version += 1
-        due = [log / f"{one:020}.json" for one in range(first, version)]
+        expected_paths = [log / f"{number:020}.json" for number in range(first, version)]
         # a checkpoint may be one of the version before
-        due += [log / f"{one:020}.checkpoint.parquet" for one in range(max(min(first, before), 0), version)]
-        there = [path for path in due if path.exists()]
+        expected_paths += [
+            log / f"{number:020}.checkpoint.parquet" for number in range(max(min(first, old_version), 0), version)
+        ]
+        existing_paths = [path for path in expected_paths if path.exists()]
         hint = log / "_last_checkpoint"
         # a repair takes a torn hint away, and the log is listed then
-        if any(path.suffix == ".parquet" for path in there) and hint.exists():
-            there.append(hint)
-        sync_files(there)
+        if any(path.suffix == ".parquet" for path in existing_paths) and hint.exists():
+            existing_paths.append(hint)
+        sync_files(existing_paths)
         self._durable[table] = version - 1
 
-    def _raise_unless_retried(self, table: str, error: Exception, left: int) -> None:
+    def _raise_unless_retried(self, table: str, error: Exception, remaining_tries: int) -> None:
         """Raises the fault for a failed commit. Does nothing if another commit caused the failure and tries are
-        ``left``."""
+        ``remaining_tries``."""
         if not isinstance(error, CommitFailedError):
             raise lake_fault(f"could not write {self.address(table)}", error, PlaceFault) from error
-        if left == 0:
+        if remaining_tries == 0:
             raise EnvironmentFault(f"could not commit to {table}: {error}", "Run it again.") from error
 
     def digest(self, table: str, name: str) -> str | None:
@@ -392,49 +398,47 @@ class Lake:
     def digests(self, table: str, names: Sequence[str], version: int | None = None) -> dict[str, str | None]:
         """As :meth:`digest`, for many names over one reading of the log; as of ``version`` where one is given."""
         try:
-            found = self._standings.numbers(table, names, version)
+            numbers = self._standings.numbers(table, names, version)
         except UNREADABLE as error:
             raise lake_fault(f"could not read the digests of {self.address(table)}", error) from error
-        return {name: digest_from_int(found[name]) if name in found else None for name in names}
+        return {name: digest_from_int(numbers[name]) if name in numbers else None for name in names}
 
-    def digest_names(
-        self, table: str, starting: str = "", but: str | None = None, only: str | None = None
-    ) -> list[str]:
-        """All digest names that begin with ``starting``, without those whose digest is ``but``; or only those whose
+    def digest_names(self, table: str, prefix: str = "", but: str | None = None, only: str | None = None) -> list[str]:
+        """All digest names that begin with ``prefix``, without those whose digest is ``but``; or only those whose
         digest is ``only``. Raises ``DigestsUnknown`` if the log does not tell."""
-        return [name for names in self.batches_of_names(table, starting, but, only) for name in names.to_pylist()]
+        return [name for names in self.batches_of_names(table, prefix, but, only) for name in names.to_pylist()]
 
     def batches_of_names(
-        self, table: str, starting: str = "", but: str | None = None, only: str | None = None
+        self, table: str, prefix: str = "", but: str | None = None, required: str | None = None
     ) -> Iterator[pa.Array]:
         """As :meth:`digest_names`, batch by batch: they may be millions."""
-        every = self._standings.every(table, None, starting)
-        if every is UNKNOWN:
+        batches = self._standings.every(table, None, prefix)
+        if batches is UNKNOWN:
             raise DigestsUnknown(
                 f"the log of {self.address(table)} does not tell which slices the table has",
                 "Look at it: cc-pipeline doctor",
             )
         try:
-            for names, numbers in every:
-                if only is not None:
-                    yield names.filter(pc.equal(numbers, digest_to_int(only)))
+            for names, numbers in batches:
+                if required is not None:
+                    yield names.filter(pc.equal(numbers, digest_to_int(required)))
                 else:
                     yield names if but is None else names.filter(pc.not_equal(numbers, digest_to_int(but)))
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
 
-    def differing(self, tables: Sequence[str], versions: Mapping[str, int], starting: str) -> list[str] | Unknown:
-        """The names that begin with ``starting`` and under which ``tables`` have different digests, at the ``versions``
+    def differing(self, tables: Sequence[str], versions: Mapping[str, int], prefix: str) -> list[str] | Unknown:
+        """The names that begin with ``prefix`` and under which ``tables`` have different digests, at the ``versions``
         of them (default: now); ``UNKNOWN`` if a log does not tell. Memory is bounded, however many names there are."""
         try:
-            return self._standings.differing(tables, versions, starting)
+            return self._standings.differing(tables, versions, prefix)
         except UNREADABLE as error:
             raise lake_fault(f"could not read the logs of {', '.join(tables)}", error) from error
 
     def version(self, table: str) -> int:
         """The current version of the table; -1 if it does not exist yet."""
-        if (kept := self._kept_pin(table)) is not None:
-            return kept.version
+        if (kept_pin := self._kept_pin(table)) is not None:
+            return kept_pin.version
         handle = self.handle(self.specs[table])
         return _NONE_YET if handle is None else handle.version()
 
@@ -447,19 +451,19 @@ class Lake:
         the log does not have.
         """
         spec = self.specs[table]
-        if version is None and (kept := self._kept_pin(table)) is not None:
-            return kept.commit_id
+        if version is None and (kept_pin := self._kept_pin(table)) is not None:
+            return kept_pin.commit_id
         handle = None if version == _NONE_YET else self.handle(spec)
         return "" if handle is None else self._commit_id(spec, handle, version)
 
     def _commit_id(self, spec: TableSpec, handle: DeltaTable, version: int | None = None) -> str:
-        wanted = handle.version() if version is None else version
+        table_version = handle.version() if version is None else version
         try:
-            entry = self._standings.log(spec.name).last_change(wanted)
+            entry = self._standings.log(spec.name).last_change(table_version)
             if entry is None:
                 # the entry was deleted after a checkpoint: the files of the version identify it
-                then = handle if wanted == handle.version() else self.open(spec, wanted)
-                entry = b"" if then is None else "\n".join(sorted(then.file_uris())).encode()
+                old_handle = handle if table_version == handle.version() else self.open(spec, table_version)
+                entry = b"" if old_handle is None else "\n".join(sorted(old_handle.file_uris())).encode()
             return sha256(str(handle.metadata().id).encode() + b"\n" + entry).hexdigest()[:_ID_CHARACTERS]
         except UNREADABLE as error:
             raise lake_fault(f"could not read the log of {self.address(spec.name)}", error) from error
@@ -469,10 +473,10 @@ class Lake:
         handle = self.handle(self.specs[table])
         return 0 if handle is None else handle.count()
 
-    def changed_since(self, table: str, before: int, now: int) -> set[str] | Unknown:
-        """The names of digests that were committed after version ``before``, up to ``now``; ``UNKNOWN`` if the log does
-        not tell any more. No rows are read."""
-        return self._standings.log(table).names_since(before, now)
+    def changed_since(self, table: str, old_version: int, new_version: int) -> set[str] | Unknown:
+        """The names of digests that were committed after version ``old_version``, up to ``new_version``; ``UNKNOWN`` if
+        the log does not tell any more. No rows are read."""
+        return self._standings.log(table).names_since(old_version, new_version)
 
     def log_entry(self, table: str, version: int) -> bytes | None:
         """The entry of a version as it is stored in the table's log; ``None`` if it was deleted."""
@@ -485,8 +489,11 @@ class Lake:
 
     def agreed(self, tables: Sequence[str], names: Sequence[str]) -> dict[str, str | None]:
         """The digest last committed under each name, if all of ``tables`` have the same one; else ``None``."""
-        found = [self.digests(table, names) for table in tables]
-        return {name: found[0][name] if len({one[name] for one in found}) == 1 else None for name in names}
+        digests_by_table = [self.digests(table, names) for table in tables]
+        return {
+            name: digests_by_table[0][name] if len({digests[name] for digests in digests_by_table}) == 1 else None
+            for name in names
+        }
 
     def holds(self, table: str, digests: Mapping[str, str]) -> bool:
         """Whether the table has all of ``digests``. The next run after a kill between two tables then skips this
@@ -501,7 +508,7 @@ class Lake:
         names = list(columns) if columns is not None else spec.schema.names
         schema = pa.schema([spec.schema.field(name) for name in names])
         handle = self.handle(spec)
-        if handle is None or any(not isinstance(v, str) and not len(v) for v in (where or {}).values()):
+        if handle is None or any(not isinstance(value, str) and not len(value) for value in (where or {}).values()):
             return schema.empty_table()
         try:
             return pa.Table.from_batches(scan(handle, schema, where or {}), schema)
@@ -511,8 +518,8 @@ class Lake:
     def pin(self, table: str, version: int | None = None) -> PinnedTable:
         """The table as it is now, or at ``version``, as explicit files. Where it is :meth:`still` the current version
         is read once, until there may be a newer commit."""
-        if version is None and (kept := self._kept_pin(table)) is not None:
-            return kept
+        if version is None and (kept_pin := self._kept_pin(table)) is not None:
+            return kept_pin
         spec = self.specs[table]
         handle = None if version == _NONE_YET else self.handle(spec) if version is None else self.open(spec, version)
         pinned = PinnedTable(spec, _NONE_YET, (), 0) if handle is None else self._pinned(spec, handle)
@@ -540,13 +547,13 @@ class Lake:
     def _kept_pin(self, table: str) -> PinnedTable | None:
         """The table as it was pinned in this block of :meth:`still`, if that is still its newest version."""
         with self._lock:
-            kept = self._pins.get(table)
-            if kept is None:
+            kept_pin = self._pins.get(table)
+            if kept_pin is None:
                 return None
             if table not in self._seen:
-                return None if self.has_moved(table, kept.version) else kept
+                return None if self.has_moved(table, kept_pin.version) else kept_pin
             handle = self._seen[table]
-        return kept if (_NONE_YET if handle is None else handle.version()) == kept.version else None
+        return kept_pin if (_NONE_YET if handle is None else handle.version()) == kept_pin.version else None
 
     def file_system(self) -> FileSystem:
         """The file system that the files of pinned tables are on; credentials of S3 come from the usual chain."""
@@ -559,20 +566,20 @@ class Lake:
         """The names of stored tables that none of ``specs`` declares."""
         folder = f"{self.root}/tables".removeprefix("s3://")
         try:
-            found = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True))
+            file_infos = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True))
         except OSError as error:
             raise lake_fault(f"could not list {folder}", error) from error
-        names = {one.base_name for one in found if one.type is FileType.Directory}
+        names = {file_info.base_name for file_info in file_infos if file_info.type is FileType.Directory}
         return sorted(name for name in names - self.specs.keys() if not name.startswith((".", "_")))
 
     def has_files(self, table: str) -> bool:
         """Whether the folder of a table has any file, of whatever kind."""
         folder = self.address(table).removeprefix("s3://")
         try:
-            found = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
+            file_infos = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
         except OSError as error:
             raise lake_fault(f"could not list {folder}", error) from error
-        return any(one.type is FileType.File for one in found)
+        return any(file_info.type is FileType.File for file_info in file_infos)
 
     def handle(self, spec: TableSpec) -> DeltaTable | None:
         """The current table; ``None`` if it does not exist. Its log is read if it may have new entries, and once in a
@@ -627,9 +634,9 @@ class Lake:
 
     def _refuse_torn_log(self, table: str) -> None:
         """Raises ``TornTable`` if a file of a table's log is incomplete, so that nothing is built on it."""
-        for torn in torn_in_log(self.file_system(), self.address(table), table):
-            if not torn.is_harmless:
-                raise torn.fault()
+        for damaged_file in torn_in_log(self.file_system(), self.address(table), table):
+            if not damaged_file.is_harmless:
+                raise damaged_file.fault()
 
     def has_moved(self, table: str, version: int) -> bool:
         """Whether there may be commits to a table after a version of it. In a folder this is one look for the next
@@ -651,20 +658,20 @@ class Lake:
         if table not in self._written:
             self._before_write(spec)
             self._written.add(table)
-        for left in reversed(range(_COMMIT_TRIES)):
+        for remaining_tries in reversed(range(_COMMIT_TRIES)):
             self.look_again(table)
             handle = self.handle(spec)
             if handle is None:
                 self._create(spec)
                 return
-            lacking = missing_columns(spec.name, handle.schema(), spec.schema)
-            if not lacking:
+            missing = missing_columns(spec.name, handle.schema(), spec.schema)
+            if not missing:
                 return
             try:
-                add_columns(self, table, handle, lacking)
+                add_columns(self, table, handle, missing)
             except (OSError, DeltaError) as error:
                 # another process may be adding them at this moment: look again
-                if left == 0:
+                if remaining_tries == 0:
                     raise lake_fault(f"could not add columns to {self.address(spec.name)}", error) from error
 
     def _create(self, spec: TableSpec) -> None:
@@ -703,11 +710,11 @@ def stored_schema(root: str, table: str, storage_options: Mapping[str, str] | No
         return None
 
 
-def lake_fault(what: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:
+def lake_fault(problem: str, error: Exception, family: type[EnvironmentFault] = EnvironmentFault) -> EnvironmentFault:
     """Turns an error of the Delta library or the file system into a fault of ``family`` whose message begins with
-    ``what``."""
+    ``problem``."""
     if disk_is_full(error):
         return PlaceFault(
-            f"{what}: the disk is full", "Free some space and run it again; what was committed before is intact."
+            f"{problem}: the disk is full", "Free some space and run it again; what was committed before is intact."
         )
-    return family(f"{what}: {error}", f"{IF_TORN} Else check the place and its permissions, then run it again.")
+    return family(f"{problem}: {error}", f"{IF_TORN} Else check the place and its permissions, then run it again.")

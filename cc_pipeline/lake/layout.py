@@ -70,8 +70,8 @@ def files_of(spec: TableSpec, actions: pa.Table, crawls: Collection[str] | None 
     """The same from the table of :func:`actions_of`."""
     clustered = clustered_by(spec)
     if crawls is not None:
-        own = pa.array(sorted(crawls), pa.string())
-        actions = actions.filter(pc.is_in(actions.column("partition.crawl"), value_set=own))
+        crawl_array = pa.array(sorted(crawls), pa.string())
+        actions = actions.filter(pc.is_in(actions.column("partition.crawl"), value_set=crawl_array))
     partitions = [name for name in actions.column_names if name.startswith("partition.")]
     return [
         StoredFile(
@@ -88,25 +88,25 @@ def files_of(spec: TableSpec, actions: pa.Table, crawls: Collection[str] | None 
 
 
 def due(
-    files: Sequence[StoredFile], few_files: int = FEW_FILES, most_bytes: int | None = None
+    files: Sequence[StoredFile], max_small_files: int = FEW_FILES, most_bytes: int | None = None
 ) -> list[list[StoredFile]]:
     """The merges that are due, the smallest first. Each has the files of one sorted run, at most ``most_bytes`` of
     them.
 
-    A crawl's small files are merged if it has more than ``few_files``. If more than ``FEW_DEEP`` of its other files may
-    hold the same slice, the smaller ones of those runs are merged, until the next is larger than all before it
-    together: so the times that a row is merged grow with the logarithm of the crawl's size.
+    A crawl's small files are merged if it has more than ``max_small_files``. If more than ``FEW_DEEP`` of its other
+    files may hold the same slice, the smaller ones of those runs are merged, until the next is larger than all before
+    it together: so the times that a row is merged grow with the logarithm of the crawl's size.
     """
     by_partition: dict[tuple[str | None, ...], list[StoredFile]] = {}
     for file in files:
         by_partition.setdefault(tuple(file.partition.values()), []).append(file)
-    found = []
-    for own in by_partition.values():
-        small = [file for file in own if file.size < SMALL_BYTES]
-        if len(small) > few_files:
-            found.append(_smallest(small, most_bytes))
-        found.append(_smaller_runs([file for file in own if file.size >= SMALL_BYTES], most_bytes))
-    return sorted((merge for merge in found if len(merge) > 1), key=_bytes)
+    merges = []
+    for partition_files in by_partition.values():
+        small = [file for file in partition_files if file.size < SMALL_BYTES]
+        if len(small) > max_small_files:
+            merges.append(_smallest(small, most_bytes))
+        merges.append(_smaller_runs([file for file in partition_files if file.size >= SMALL_BYTES], most_bytes))
+    return sorted((merge for merge in merges if len(merge) > 1), key=_bytes)
 
 
 def runs_of(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
@@ -116,8 +116,10 @@ def runs_of(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
     """
     runs: list[list[StoredFile]] = []
     ends: list[tuple[str, int]] = []
-    known = [(file.first, file.last, file) for file in files if file.first is not None and file.last is not None]
-    for first, last, file in sorted(known, key=lambda one: one[:2]):
+    bounded_files = [
+        (file.first, file.last, file) for file in files if file.first is not None and file.last is not None
+    ]
+    for first, last, file in sorted(bounded_files, key=lambda bounds: bounds[:2]):
         if ends and ends[0][0] <= first:
             number = heapq.heappop(ends)[1]
             runs[number].append(file)
@@ -133,7 +135,7 @@ def apart(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
     order of their paths."""
     groups: list[list[StoredFile]] = []
     end: str | None = None
-    for file in sorted(files, key=lambda one: (one.first is not None, one.first or "")):
+    for file in sorted(files, key=lambda stored_file: (stored_file.first is not None, stored_file.first or "")):
         # a file that may hold any slice comes first, and then all are of its group
         if not groups or (end is not None and file.first is not None and end < file.first):
             groups.append([])
@@ -141,32 +143,34 @@ def apart(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
         elif end is not None:
             end = None if file.last is None else max(end, file.last)
         groups[-1].append(file)
-    return [sorted(group, key=lambda one: one.path) for group in groups]
+    return [sorted(group, key=lambda stored_file: stored_file.path) for group in groups]
 
 
-def _smallest(files: Sequence[StoredFile], most_bytes: int | None) -> list[StoredFile]:
-    ordered = sorted(files, key=lambda one: one.size)
-    sums = accumulate(file.size for file in ordered)
-    found = [file for file, size in zip(ordered, sums, strict=True) if most_bytes is None or size <= most_bytes]
+def _smallest(files: Sequence[StoredFile], max_bytes: int | None) -> list[StoredFile]:
+    sorted_files = sorted(files, key=lambda stored_file: stored_file.size)
+    sums = accumulate(file.size for file in sorted_files)
+    small_files = [
+        file for file, size in zip(sorted_files, sums, strict=True) if max_bytes is None or size <= max_bytes
+    ]
     # neighbouring slices, so that the next merge does not overlap with this one
-    return sorted(found, key=lambda one: one.first or "")[:AT_ONCE]
+    return sorted(small_files, key=lambda stored_file: stored_file.first or "")[:AT_ONCE]
 
 
-def _smaller_runs(files: Sequence[StoredFile], most_bytes: int | None) -> list[StoredFile]:
+def _smaller_runs(files: Sequence[StoredFile], max_bytes: int | None) -> list[StoredFile]:
     runs = sorted(runs_of(files), key=_bytes)
     # merging this many leaves few enough
-    least = len(runs) - FEW_DEEP + 1
-    if least < 2:
+    min_runs = len(runs) - FEW_DEEP + 1
+    if min_runs < 2:
         return []
-    taken: list[StoredFile] = []
+    merged_files: list[StoredFile] = []
     size = 0
     for number, run in enumerate(runs):
-        own = _bytes(run)
-        if (number >= least and own > size) or (most_bytes is not None and size + own > most_bytes):
+        run_bytes = _bytes(run)
+        if (number >= min_runs and run_bytes > size) or (max_bytes is not None and size + run_bytes > max_bytes):
             break
-        taken += run
-        size += own
-    return taken
+        merged_files += run
+        size += run_bytes
+    return merged_files
 
 
 def _bytes(files: Sequence[StoredFile]) -> int:

@@ -76,15 +76,20 @@ def merge_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
     Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     spec = lake.specs[table]
-    replaced, before = 0, math.inf
+    replaced, files_before = 0, math.inf
     while time.monotonic() < bounds.until:
         handle = opened_apart(lake, table)
         files = [] if handle is None else stored_files(spec, handle)
         steps = due(files, bounds.few_files, bounds.most_bytes)
         # a merge that left as many files as there were would be due for ever
-        if handle is None or not steps or len(files) >= before or not merge(lake, table, handle, steps[0], scratch):
+        if (
+            handle is None
+            or not steps
+            or len(files) >= files_before
+            or not merge(lake, table, handle, steps[0], scratch)
+        ):
             break
-        replaced, before = replaced + len(steps[0]), len(files)
+        replaced, files_before = replaced + len(steps[0]), len(files)
     return replaced
 
 
@@ -102,31 +107,31 @@ def even_out(lake: Lake, table: str, scratch: Path, bounds: Bounds, most_files: 
         files = stored_files(lake.specs[table], handle)
         if most_files is not None and len(files) > most_files:
             break
-        lacking = _lacking(lake, table, handle, files)
-        if not lacking:
+        incomplete_files = _lacking(lake, table, handle, files)
+        if not incomplete_files:
             with suppress(CommitFailedError):  # columns were added meanwhile: the next time
                 note_even(lake, table, handle)
             break
-        if sum(file.size for file in lacking) > (bounds.most_bytes or math.inf):
+        if sum(file.size for file in incomplete_files) > (bounds.most_bytes or math.inf):
             break
-        first = [file for file in lacking if file.partition == lacking[0].partition][:_AT_ONCE]
-        if not merge(lake, table, handle, first, scratch):
+        next_files = [file for file in incomplete_files if file.partition == incomplete_files[0].partition][:_AT_ONCE]
+        if not merge(lake, table, handle, next_files, scratch):
             break
-        replaced += len(first)
+        replaced += len(next_files)
     return replaced
 
 
 def _lacking(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile]) -> list[StoredFile]:
     system = lake.file_system()
 
-    def lacks(file: StoredFile) -> bool:
+    def is_incomplete(file: StoredFile) -> bool:
         with system.open_input_file(f"{lake.address(table)}/{file.path}".removeprefix("s3://")) as source:
-            return not wanted <= {*pq.ParquetFile(source).schema_arrow.names, *file.partition}
+            return not all_columns <= {*pq.ParquetFile(source).schema_arrow.names, *file.partition}
 
-    wanted = {field.name for field in handle.schema().fields}
+    all_columns = {field.name for field in handle.schema().fields}
     try:
         with ThreadPoolExecutor(_AHEAD) as pool:
-            return [file for file, one in zip(files, pool.map(lacks, files), strict=True) if one]
+            return [file for file, incomplete in zip(files, pool.map(is_incomplete, files), strict=True) if incomplete]
     except (OSError, pa.ArrowException) as error:
         raise lake_fault(f"could not read files of {lake.address(table)}", error) from error
 
@@ -185,15 +190,19 @@ def _rows_of(
     *,
     small: bool,
 ) -> Iterator[pa.RecordBatch]:
-    addresses = [f"{lake.address(spec.name)}/{one.path}" for group in groups for one in group]
+    addresses = [f"{lake.address(spec.name)}/{file.path}" for group in groups for file in group]
     if small:
         for table in stream_small_files(lake, addresses, schema):
             yield from _in_order(iter(table.to_batches()), schema, order, scratch)
         return
-    every = stream_files(lake, addresses, schema)
+    batches_by_file = stream_files(lake, addresses, schema)
     for group in groups:
-        own = chain.from_iterable(islice(every, len(group)))
-        yield from own if _is_run(lake, spec, schema, group, order) else _in_order(own, schema, order, scratch)
+        group_batches = chain.from_iterable(islice(batches_by_file, len(group)))
+        yield from (
+            group_batches
+            if _is_run(lake, spec, schema, group, order)
+            else _in_order(group_batches, schema, order, scratch)
+        )
 
 
 def _is_run(lake: Lake, spec: TableSpec, schema: pa.Schema, group: Sequence[StoredFile], order: Sequence[str]) -> bool:
@@ -214,29 +223,31 @@ def _places(rows: pa.Table, order: Sequence[str]) -> pa.Array:
     return pc.sort_indices(rows, [(name, "ascending") for name in order])
 
 
-def _are_sorted(places: pa.Array) -> bool:
+def _are_sorted(positions: pa.Array) -> bool:
     # to make an array of a range, or numpy's of an array, imports pandas: 50 MB
-    return places.to_pylist() == [*range(len(places))]
+    return positions.to_pylist() == [*range(len(positions))]
 
 
 def _in_order(
     rows: Iterator[pa.RecordBatch], schema: pa.Schema, order: Sequence[str], scratch: Path
 ) -> Iterator[pa.RecordBatch]:
     """``rows`` sorted; rows with equal keys keep their order."""
-    held: deque[pa.RecordBatch] = deque()
+    waiting: deque[pa.RecordBatch] = deque()
     size = 0
     for batch in rows:
-        held.append(batch)
+        waiting.append(batch)
         size += batch.nbytes
         if size > _SORTED_IN_MEMORY:
-            yield from _in_order_apart(chain((held.popleft() for _ in range(len(held))), rows), schema, order, scratch)
+            yield from _in_order_apart(
+                chain((waiting.popleft() for _ in range(len(waiting))), rows), schema, order, scratch
+            )
             return
-    table = pa.Table.from_batches(held, schema)
-    places = _places(table, order) if order else None
-    if places is None or _are_sorted(places):
-        yield from held  # most files are of one slice, which is sorted when it is committed
+    table = pa.Table.from_batches(waiting, schema)
+    positions = _places(table, order) if order else None
+    if positions is None or _are_sorted(positions):
+        yield from waiting  # most files are of one slice, which is sorted when it is committed
     else:
-        yield from table.take(places).to_batches()
+        yield from table.take(positions).to_batches()
 
 
 def _in_order_apart(
@@ -248,12 +259,12 @@ def _in_order_apart(
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"SET temp_directory = '{str(scratch).replace(chr(39), chr(39) * 2)}'")
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        placed = pa.schema([*schema, pa.field(_PLACE, pa.int64())])
-        connection.register("_rows", pa.RecordBatchReader.from_batches(placed, _with_places(rows, schema)))
-        named = ", ".join(f'"{name}"' for name in schema.names)
-        ordered = ", ".join(f'"{name}"' for name in [*order, _PLACE])
-        found = connection.sql(f"SELECT {named} FROM _rows ORDER BY {ordered}")
-        yield from found.to_arrow_reader(BATCH_ROWS)
+        numbered_schema = pa.schema([*schema, pa.field(_PLACE, pa.int64())])
+        connection.register("_rows", pa.RecordBatchReader.from_batches(numbered_schema, _with_places(rows, schema)))
+        column_list = ", ".join(f'"{name}"' for name in schema.names)
+        order_list = ", ".join(f'"{name}"' for name in [*order, _PLACE])
+        sorted_rows = connection.sql(f"SELECT {column_list} FROM _rows ORDER BY {order_list}")
+        yield from sorted_rows.to_arrow_reader(BATCH_ROWS)
 
 
 @contextmanager
@@ -267,10 +278,10 @@ def _faults_of(lake: Lake, spec: TableSpec) -> Iterator[None]:
 
 
 def _with_places(rows: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    before = 0
+    rows_before = 0
     for batch in rows:
-        places = pa.array(range(before, before + batch.num_rows), pa.int64())
-        before += batch.num_rows
+        positions = pa.array(range(rows_before, rows_before + batch.num_rows), pa.int64())
+        rows_before += batch.num_rows
         yield pa.RecordBatch.from_arrays(
-            [*(batch.column(name) for name in schema.names), places], names=[*schema.names, _PLACE]
+            [*(batch.column(name) for name in schema.names), positions], names=[*schema.names, _PLACE]
         )

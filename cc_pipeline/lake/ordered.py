@@ -131,20 +131,20 @@ class OrderedRows:
 
     def _merge_level(self, level: int) -> None:
         """Merges the runs of a level into one run of the next level."""
-        to = self._new_run(level + 1)
+        target_path = self._new_run(level + 1)
         paths, self._runs[level] = self._runs[level], []
-        self._merge(paths, to)
-        self._runs[level + 1].append(to)
+        self._merge(paths, target_path)
+        self._runs[level + 1].append(target_path)
 
-    def _merge(self, paths: Sequence[Path], to: Path) -> None:
-        self._write(self._stretches(paths), to)
+    def _merge(self, paths: Sequence[Path], target_path: Path) -> None:
+        self._write(self._stretches(paths), target_path)
         for path in paths:
             path.unlink()
 
     def _stretches(self, paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
         # the more rows are compared together, the less often each run is searched for their end
-        most = self._in_memory // max(1, len(paths))
-        return _merged([_Run(spilled_batches(path), self._order, most) for path in paths], self._order)
+        max_bytes = self._in_memory // max(1, len(paths))
+        return _merged([_Run(spilled_batches(path), self._order, max_bytes) for path in paths], self._order)
 
     def _write(self, batches: Iterable[pa.RecordBatch], path: Path) -> None:
         with pa.ipc.new_stream(str(path), self.schema, options=_COMPRESSED) as out:
@@ -171,12 +171,12 @@ class _Run:
     last: _Place = ()
 
     def advance(self) -> None:
-        some: list[pa.RecordBatch] = []
+        new_pieces: list[pa.RecordBatch] = []
         size = 0
-        while (not some or size < self.most) and (piece := next(self.pieces, None)) is not None:
-            some.append(piece)
+        while (not new_pieces or size < self.most) and (piece := next(self.pieces, None)) is not None:
+            new_pieces.append(piece)
             size += piece.nbytes
-        self.rows = pa.concat_batches(some) if some else None
+        self.rows = pa.concat_batches(new_pieces) if new_pieces else None
         if self.rows is not None:
             self.last = _place(self.rows, self.order, self.rows.num_rows - 1)
 
@@ -185,22 +185,22 @@ def _merged(runs: Sequence[_Run], order: Sequence[str]) -> Iterator[pa.RecordBat
     """Merges sorted runs, with a piece of each in memory."""
     for run in runs:
         run.advance()
-    while held := [run for run in runs if run.rows is not None]:
+    while open_runs := [run for run in runs if run.rows is not None]:
         # rows up to this key are all in memory
-        bound = min(run.last for run in held)
-        taken: list[pa.RecordBatch] = []
-        for run in held:
+        bound = min(run.last for run in open_runs)
+        row_slices: list[pa.RecordBatch] = []
+        for run in open_runs:
             rows = run.rows
             assert rows is not None
             if run.last == bound:
-                taken.append(rows)
+                row_slices.append(rows)
                 run.advance()
                 continue
             if count := _through(rows, order, bound):
-                taken.append(rows.slice(0, count))
+                row_slices.append(rows.slice(0, count))
                 run.rows = rows.slice(count)
-        found = pa.Table.from_batches(taken)
-        yield from _pieces(found if len(taken) == 1 else _sorted(found, order), _BATCH_ROWS, _PIECE)
+        merged = pa.Table.from_batches(row_slices)
+        yield from _pieces(merged if len(row_slices) == 1 else _sorted(merged, order), _BATCH_ROWS, _PIECE)
 
 
 def _through(rows: pa.RecordBatch, order: Sequence[str], bound: _Place) -> int:
@@ -208,35 +208,35 @@ def _through(rows: pa.RecordBatch, order: Sequence[str], bound: _Place) -> int:
     first, end = 0, rows.num_rows
     for name, value in zip(order, bound, strict=True):
         # rows before the first come before ``bound``, and up to the end they are like it in the columns so far
-        at = partial(_value, rows.column(name))
-        if at(first) != value:
-            first = bisect_left(range(end), value, first, key=at)
-        if first < end and at(end - 1) != value:
-            end = bisect_right(range(end), value, first, key=at)
+        read_key = partial(_value, rows.column(name))
+        if read_key(first) != value:
+            first = bisect_left(range(end), value, first, key=read_key)
+        if first < end and read_key(end - 1) != value:
+            end = bisect_right(range(end), value, first, key=read_key)
         if first >= end:
             return first
     return end
 
 
-def _place(rows: pa.RecordBatch, order: Sequence[str], at: int) -> _Place:
-    return tuple(_value(rows.column(name), at) for name in order)
+def _place(rows: pa.RecordBatch, order: Sequence[str], row: int) -> _Place:
+    return tuple(_value(rows.column(name), row) for name in order)
 
 
-def _value(column: pa.Array, at: int) -> tuple[bool, Any]:
-    value = column[at].as_py()
+def _value(column: pa.Array, row: int) -> tuple[bool, Any]:
+    value = column[row].as_py()
     # nulls sort first, and are compared with nothing
     return (True, value) if value is not None else (False, 0)
 
 
-def _pieces(rows: pa.Table, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
+def _pieces(rows: pa.Table, max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Rows in batches of at most so many rows and bytes; a batch of one row may have more bytes."""
-    for batch in rows.to_batches(max_chunksize=most_rows):
-        if batch.nbytes <= most_bytes or batch.num_rows == 1:
+    for batch in rows.to_batches(max_chunksize=max_rows):
+        if batch.nbytes <= max_bytes or batch.num_rows == 1:
             yield batch
             continue
         # one wide row among narrow ones: only batches near it are small
         for half in (batch.slice(0, batch.num_rows // 2), batch.slice(batch.num_rows // 2)):
-            yield from _pieces(pa.Table.from_batches([half]), most_rows, most_bytes)
+            yield from _pieces(pa.Table.from_batches([half]), max_rows, max_bytes)
 
 
 def spilled_batches(path: Path) -> Iterator[pa.RecordBatch]:

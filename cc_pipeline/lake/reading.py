@@ -106,8 +106,8 @@ def _load_extension(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _packaged_extension() -> Path | None:
     """The extension of the installed package that fits this DuckDB; another version's cannot be loaded."""
-    found = importlib.util.find_spec(_PACKAGE)
-    for folder in found.submodule_search_locations or () if found else ():
+    spec = importlib.util.find_spec(_PACKAGE)
+    for folder in spec.submodule_search_locations or () if spec else ():
         path = Path(folder) / "extensions" / f"v{duckdb.__version__}" / "httpfs.duckdb_extension"
         if path.is_file():
             return path
@@ -118,17 +118,22 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
     from cc_pipeline.stores.s3 import find_credentials  # noqa: PLC0415  # takes a while, and few need it
 
     # DuckDB's own chain is another extension (aws), and would look in other places than the rest of the pipeline
-    found = find_credentials(S3Options(), lake.root).get_frozen_credentials()
-    values = {"KEY_ID": found.access_key, "SECRET": found.secret_key, "REGION": lake.region, "SCOPE": lake.root}
-    if found.token:
-        values["SESSION_TOKEN"] = found.token
+    credentials = find_credentials(S3Options(), lake.root).get_frozen_credentials()
+    values = {
+        "KEY_ID": credentials.access_key,
+        "SECRET": credentials.secret_key,
+        "REGION": lake.region,
+        "SCOPE": lake.root,
+    }
+    if credentials.token:
+        values["SESSION_TOKEN"] = credentials.token
     flags = ""
     if lake.endpoint:
         values["ENDPOINT"] = shown(lake.endpoint).partition("://")[2].rstrip("/")
         flags = f", URL_STYLE 'path', USE_SSL {str(scheme_of(lake.endpoint) == 'https').lower()}"
-    named = ", ".join(f"{name} ?" for name in values)
+    options = ", ".join(f"{name} ?" for name in values)
     try:
-        connection.execute(f"CREATE TEMPORARY SECRET lake (TYPE s3, {named}{flags})", list(values.values()))
+        connection.execute(f"CREATE TEMPORARY SECRET lake (TYPE s3, {options}{flags})", list(values.values()))
     except duckdb.Error as error:
         # DuckDB's message may hold the credentials
         raise EnvironmentFault(
@@ -139,9 +144,9 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3Place) -> None:
 
 def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether any view names a file on S3; a copy has tables instead."""
-    asked = "SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, ?)"
-    found = connection.execute(asked, ["'s3://"]).fetchone()
-    return bool(found and found[0])
+    query = "SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, ?)"
+    row = connection.execute(query, ["'s3://"]).fetchone()
+    return bool(row and row[0])
 
 
 def quoted(value: str) -> str:
@@ -200,16 +205,16 @@ def open_bounded(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     that."""
     with open_settled(settings) as connection:
         # a folder of this name is deleted if the process is killed
-        own = settings.home / "scratch" / this_process()
-        own.mkdir(parents=True, exist_ok=True)
+        process_folder = settings.home / "scratch" / this_process()
+        process_folder.mkdir(parents=True, exist_ok=True)
         try:
-            with tempfile.TemporaryDirectory(dir=own, prefix="asking-") as spill:
+            with tempfile.TemporaryDirectory(dir=process_folder, prefix="asking-") as spill:
                 connection.execute(f"SET temp_directory = {quoted(spill)}")
                 connection.execute(f"SET memory_limit = '{_MEMORY}'")
                 yield connection
         finally:
             with suppress(OSError):
-                own.rmdir()  # others of this process may use it
+                process_folder.rmdir()  # others of this process may use it
 
 
 @contextmanager
@@ -258,22 +263,22 @@ def settled(path: Path, lake: str) -> Iterator[Path]:
     for this block alone. Raises ``EnvironmentFault`` if the files are neither there nor where the views say;
     ``duckdb.Error`` if ``path`` cannot be opened.
     """
-    place = None if scheme_of(lake) else _named_place(path)
-    if place is None or place.root == lake:
+    location = None if scheme_of(lake) else _named_place(path)
+    if location is None or location.root == lake:
         yield path
         return
-    if not Path(lake + place.file).exists():
-        if not Path(place.root + place.file).exists():
+    if not Path(lake + location.file).exists():
+        if not Path(location.root + location.file).exists():
             raise EnvironmentFault(
-                f"{path} shows the tables of {place.root}, which are not there any more, and not in {lake}",
+                f"{path} shows the tables of {location.root}, which are not there any more, and not in {lake}",
                 "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish again: "
                 "cc-pipeline run … --crawl …",
             )
         # the file was copied elsewhere, and its lake is still in its place
         yield path
         return
-    with _written_anew(path, place.root, lake) as anew:
-        yield anew
+    with _written_anew(path, location.root, lake) as rewritten:
+        yield rewritten
 
 
 def _named_place(path: Path) -> _Place | None:
@@ -281,12 +286,12 @@ def _named_place(path: Path) -> _Place | None:
     with connect(path, read_only=True) as connection:
         views = "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, '/tables/')"
         for (table,) in connection.execute(views).fetchall():
-            asked = (
+            query = (
                 "SELECT regexp_extract(sql, ?, ['root', 'file']) FROM duckdb_views() WHERE schema_name = 'lake' AND "
             )
-            found = connection.execute(asked + "view_name = ?", [_NAMED.format(table=table), table]).fetchone()
-            if found and found[0]["file"]:
-                root, file = (found[0][part].replace("''", "'") for part in ("root", "file"))
+            row = connection.execute(query + "view_name = ?", [_NAMED.format(table=table), table]).fetchone()
+            if row and row[0]["file"]:
+                root, file = (row[0][part].replace("''", "'") for part in ("root", "file"))
                 return None if scheme_of(root) else _Place(root, file)
     return None
 
@@ -295,10 +300,10 @@ def _named_place(path: Path) -> _Place | None:
 def _written_anew(path: Path, root: str, lake: str) -> Iterator[Path]:
     try:
         with locked(path.with_name("publish.lock"), _PATIENCE):
-            place = _named_place(path)  # another process may have done it
-            if place is not None and place.root == root:
-                with written_whole(path) as beside:
-                    _rewrite(path, beside, root, lake)
+            location = _named_place(path)  # another process may have done it
+            if location is not None and location.root == root:
+                with written_whole(path) as new_path:
+                    _rewrite(path, new_path, root, lake)
     except OSError as error:
         if disk_is_full(error):
             raise EnvironmentFault(f"{path} cannot be written: the disk is full", "Free some space.") from error
@@ -310,13 +315,13 @@ def _written_anew(path: Path, root: str, lake: str) -> Iterator[Path]:
     yield path
 
 
-def _rewrite(path: Path, to: Path, root: str, lake: str) -> None:
+def _rewrite(path: Path, target_path: Path, root: str, lake: str) -> None:
     """Copies a published file. The views of the copy name files below ``lake`` instead of ``root``."""
-    shutil.copyfile(path, to)
-    before, after = (quoted(f"{place}/tables/").removesuffix("'") for place in (root, lake))
-    with connect(to) as connection:
+    shutil.copyfile(path, target_path)
+    before, after = (quoted(f"{lake_root}/tables/").removesuffix("'") for lake_root in (root, lake))
+    with connect(target_path) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        said = connection.execute(
+        comments = connection.execute(
             "SELECT 'VIEW', view_name, NULL, comment FROM duckdb_views() WHERE schema_name = 'lake' UNION ALL "
             "SELECT 'COLUMN', table_name, column_name, comment FROM duckdb_columns() WHERE schema_name = 'lake'"
         ).fetchall()
@@ -324,7 +329,7 @@ def _rewrite(path: Path, to: Path, root: str, lake: str) -> None:
         views = connection.execute(naming, [before]).fetchall()
         for (sql,) in views:
             connection.execute(sql.replace(before, after).replace("CREATE VIEW", "CREATE OR REPLACE VIEW", 1))
-        for kind, view, column, comment in said:
+        for kind, view, column, comment in comments:
             if comment is not None:
                 name = f'lake."{view}"' + (f'."{column}"' if column else "")
                 connection.execute(f"COMMENT ON {kind} {name} IS {quoted(comment)}")

@@ -71,13 +71,13 @@ class RowsOutOfBalance(EnvironmentFault):
 
 
 def _out_of_balance(table: str, numbers: str, slices: Mapping[SliceKey, tuple[int | None, int]]) -> RowsOutOfBalance:
-    named = [
-        f"{' '.join(key) or 'the table'}: {there:,} rows, committed with {'?' if said is None else f'{said:,}'}"
-        for key, (said, there) in sorted(slices.items(), key=lambda item: item[0])
+    descriptions = [
+        f"{' '.join(key) or 'the table'}: {rows:,} rows, committed with {'?' if count is None else f'{count:,}'}"
+        for key, (count, rows) in sorted(slices.items(), key=lambda item: item[0])
     ]
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    suffix = f" and {len(descriptions) - _NAMED} more" if len(descriptions) > _NAMED else ""
     fault = RowsOutOfBalance(
-        f"{table}: {numbers} ({'; '.join(named[:_NAMED])}{more})",
+        f"{table}: {numbers} ({'; '.join(descriptions[:_NAMED])}{suffix})",
         "Nothing was committed. Make these slices again: cc-pipeline doctor --repair",
     )
     fault.table, fault.slices = table, dict(slices)
@@ -90,8 +90,8 @@ def committed_counts(
     """The number of rows that each slice was committed with, as of ``version`` (default: now); ``None`` if it is not
     known. No rows are read. Raises ``EnvironmentFault``."""
     names = {key: count_name(key) for key in keys}
-    found = lake.digests(table, [*names.values()], version)
-    return {key: _count(found[name]) for key, name in names.items()}
+    digests = lake.digests(table, [*names.values()], version)
+    return {key: _count(digests[name]) for key, name in names.items()}
 
 
 def _count(digest: str | None) -> int | None:
@@ -102,30 +102,32 @@ def check_balance(
     lake: Lake,
     spec: TableSpec,
     handle: DeltaTable,
-    gone: Sequence[StoredFile],
+    removed: Sequence[StoredFile],
     added: Sequence[StoredFile],
     new: Mapping[SliceKey, int],
 ) -> None:
-    """Raises ``RowsOutOfBalance`` if a commit that puts ``added`` in the place of ``gone``, with ``new`` rows of each
-    replaced slice, would remove or leave other rows than those.
+    """Raises ``RowsOutOfBalance`` if a commit that puts ``added`` in the place of ``removed``, with ``new`` rows of
+    each replaced slice, would remove or leave other rows than those.
 
     Only slices without a committed count are read, and their stored rows count.
     """
-    before, after, written = _rows(gone), _rows(added), sum(new.values())
-    said = committed_counts(lake, spec.name, new, handle.version())
-    unknown = {key for key, count in said.items() if count is None}
-    if unknown and unknown == said.keys():
+    rows_before, rows_after, written = _rows(removed), _rows(added), sum(new.values())
+    committed = committed_counts(lake, spec.name, new, handle.version())
+    uncounted = {key for key, count in committed.items() if count is None}
+    if uncounted and uncounted == committed.keys():
         return
-    replaced = sum(count or 0 for count in said.values())
-    if unknown and gone:
-        among = sorted(key[-1] for key in unknown) if clustered_by(spec) is not None else None
-        there = count_in_files(lake, spec, gone, among)
-        replaced += sum(there[key] for key in unknown)
-    if before - replaced + written == after:
+    replaced = sum(count or 0 for count in committed.values())
+    if uncounted and removed:
+        counted_values = sorted(key[-1] for key in uncounted) if clustered_by(spec) is not None else None
+        stored_counts = count_in_files(lake, spec, removed, counted_values)
+        replaced += sum(stored_counts[key] for key in uncounted)
+    if rows_before - replaced + written == rows_after:
         return
-    there = count_in_files(lake, spec, gone)
-    differing = {key: (count, there[key]) for key, count in said.items() if count != there[key]}
-    numbers = f"{before:,} rows less {replaced:,} that are replaced and {written:,} new ones are not {after:,}"
+    stored_counts = count_in_files(lake, spec, removed)
+    differing = {key: (count, stored_counts[key]) for key, count in committed.items() if count != stored_counts[key]}
+    numbers = (
+        f"{rows_before:,} rows less {replaced:,} that are replaced and {written:,} new ones are not {rows_after:,}"
+    )
     raise _out_of_balance(spec.name, numbers, differing)
 
 
@@ -134,46 +136,46 @@ def _rows(files: Iterable[StoredFile]) -> int:
 
 
 def count_in_files(
-    lake: Lake, spec: TableSpec, files: Iterable[StoredFile], among: Sequence[str] | None = None
+    lake: Lake, spec: TableSpec, files: Iterable[StoredFile], counted_values: Sequence[str] | None = None
 ) -> Counter[SliceKey]:
-    """The rows of each slice in some files of a table; with ``among``, sorted values of the last slice column, at least
-    of those. The log has the count for files of one slice. For others the bounds of row groups are used, or one column
-    is read.
+    """The rows of each slice in some files of a table; with ``counted_values``, sorted values of the last slice column,
+    at least of those. The log has the count for files of one slice. For others the bounds of row groups are used, or
+    one column is read.
 
     Raises ``EnvironmentFault``.
     """
     clustered = clustered_by(spec)
-    found: Counter[SliceKey] = Counter()
+    counts: Counter[SliceKey] = Counter()
     for file in files:
-        above = tuple(file.partition[name] or "" for name in spec.slice_columns if name in file.partition)
+        key_prefix = tuple(file.partition[name] or "" for name in spec.slice_columns if name in file.partition)
         if clustered is None:
-            found[above] += file.rows
+            counts[key_prefix] += file.rows
         elif file.first is not None and file.first == file.last:
-            found[(*above, file.first)] += file.rows
+            counts[(*key_prefix, file.first)] += file.rows
         else:
-            for value, rows in _counted(lake, spec, file, clustered, among):
-                found[(*above, value)] += rows
-    return found
+            for value, rows in _counted(lake, spec, file, clustered, counted_values):
+                counts[(*key_prefix, value)] += rows
+    return counts
 
 
 def _counted(
-    lake: Lake, spec: TableSpec, file: StoredFile, column: str, among: Sequence[str] | None
+    lake: Lake, spec: TableSpec, file: StoredFile, column: str, counted_values: Sequence[str] | None
 ) -> Iterator[tuple[str, int]]:
     """Values of a column of a file, each with a number of rows; a value may be repeated."""
     address = f"{lake.address(spec.name)}/{file.path}".removeprefix("s3://")
     try:
         with lake.file_system().open_input_file(address) as source:
             reader = pq.ParquetFile(source, pre_buffer=False, read_dictionary=[column])
-            place = reader.schema_arrow.get_field_index(column)
+            position = reader.schema_arrow.get_field_index(column)
             mixed = []
             for number in range(reader.num_row_groups):
                 group = reader.metadata.row_group(number)
-                bounds = group.column(place).statistics
+                bounds = group.column(position).statistics
                 if bounds is None or not bounds.has_min_max:
                     mixed.append(number)
                 elif bounds.min == bounds.max and not bounds.null_count:
                     yield bounds.min, group.num_rows
-                elif among is None or _is_between(among, bounds.min, bounds.max):
+                elif counted_values is None or _is_between(counted_values, bounds.min, bounds.max):
                     mixed.append(number)
             for batch in reader.iter_batches(_NARROW_ROWS, mixed, [column], use_threads=False) if mixed else ():
                 for pair in batch.column(0).cast(pa.string()).value_counts().to_pylist():
@@ -182,10 +184,10 @@ def _counted(
         raise lake_fault(f"could not read {address}", error) from error
 
 
-def _is_between(among: Sequence[str], first: str, last: str) -> bool:
+def _is_between(sorted_values: Sequence[str], first: str, last: str) -> bool:
     """Whether any of the sorted values lies between two bounds."""
-    place = bisect_left(among, first)
-    return place < len(among) and among[place] <= last
+    position = bisect_left(sorted_values, first)
+    return position < len(sorted_values) and sorted_values[position] <= last
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,31 +222,31 @@ def find_miscounted(
     files: dict[str, list[StoredFile]] = defaultdict(list)
     for file in pinned.stored_files(None if keys is None else _crawls(spec, keys)):
         files[file.partition.get("crawl") or ""].append(file)
-    named = _by_crawl(spec, keys) if keys is not None else None
-    every = _by_crawl(spec, _counted_keys(lake, spec)) if named is None else {}
+    requested_keys = _by_crawl(spec, keys) if keys is not None else None
+    all_keys = _by_crawl(spec, _counted_keys(lake, spec)) if requested_keys is None else {}
     slices: dict[SliceKey, tuple[int | None, int]] = {}
     broken: list[str] = []
-    for crawl, own in (named or every).items():
-        found = _compared(lake, spec, files[crawl], own, pinned.version, footers=named is not None)
-        if found.broken and named is not None:
+    for crawl, crawl_keys in (requested_keys or all_keys).items():
+        comparison = _compared(lake, spec, files[crawl], crawl_keys, pinned.version, footers=requested_keys is not None)
+        if comparison.broken and requested_keys is not None:
             # a broken file has rows of other slices too
-            rest = {*own, *_counted_keys(lake, spec, crawl)}
-            found = _compared(lake, spec, files[crawl], rest, pinned.version, footers=True)
-        slices |= found.slices
-        broken += found.broken
+            affected_keys = {*crawl_keys, *_counted_keys(lake, spec, crawl)}
+            comparison = _compared(lake, spec, files[crawl], affected_keys, pinned.version, footers=True)
+        slices |= comparison.slices
+        broken += comparison.broken
     return Miscounted(table, slices, tuple(broken))
 
 
-def changed_slices(lake: Lake, table: str, before: int, now: int) -> set[SliceKey] | None:
-    """The slices that commits after version ``before``, up to ``now``, changed or may have changed; ``None`` if the log
-    does not tell. A commit that names no slice, a merge or a foreign one, may have changed all slices within the bounds
-    of its files. No rows are read. Raises ``EnvironmentFault``."""
+def changed_slices(lake: Lake, table: str, old_version: int, new_version: int) -> set[SliceKey] | None:
+    """The slices that commits after version ``old_version``, up to ``new_version``, changed or may have changed;
+    ``None`` if the log does not tell. A commit that names no slice, a merge or a foreign one, may have changed all
+    slices within the bounds of its files. No rows are read. Raises ``EnvironmentFault``."""
     spec = lake.specs[table]
-    if now - before > _MOST_ENTRIES:
+    if new_version - old_version > _MOST_ENTRIES:
         return None
-    found: set[SliceKey] = set()
+    changed_keys: set[SliceKey] = set()
     ranges: dict[str, list[tuple[str | None, str | None]]] = defaultdict(list)
-    for version in range(before + 1, now + 1):
+    for version in range(old_version + 1, new_version + 1):
         entry = lake.log_entry(table, version)
         if entry is None:
             return None
@@ -252,14 +254,14 @@ def changed_slices(lake: Lake, table: str, before: int, now: int) -> set[SliceKe
             keys, files = _of_entry(spec, entry)
         except (ValueError, KeyError, TypeError):
             return None
-        found |= keys
+        changed_keys |= keys
         for crawl, first, last in files if not keys else ():
             ranges[crawl].append((first, last))
-    for crawl, own in ranges.items():
+    for crawl, bounds in ranges.items():
         for key in _counted_keys(lake, spec, crawl):
-            if any(first is None or last is None or first <= key[-1] <= last for first, last in own):
-                found.add(key)
-    return found
+            if any(first is None or last is None or first <= key[-1] <= last for first, last in bounds):
+                changed_keys.add(key)
+    return changed_keys
 
 
 def _of_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[str, str | None, str | None]]]:
@@ -275,11 +277,11 @@ def _of_entry(spec: TableSpec, entry: bytes) -> tuple[set[SliceKey], list[tuple[
             keys.add(key)
         elif "add" in action:
             stats = json.loads(action["add"].get("stats") or "{}")
-            bounds = (stats.get(one, {}).get(clustered) for one in ("minValues", "maxValues"))
+            bounds = (stats.get(bound_name, {}).get(clustered) for bound_name in ("minValues", "maxValues"))
             added.append((action["add"]["partitionValues"].get("crawl") or "", *bounds))
         elif "remove" in action:
             removed.add((action["remove"].get("partitionValues") or {}).get("crawl") or "")
-    return keys, [*added, *((crawl, None, None) for crawl in removed - {one[0] for one in added})]
+    return keys, [*added, *((crawl, None, None) for crawl in removed - {added_file[0] for added_file in added})]
 
 
 def _crawls(spec: TableSpec, keys: Collection[SliceKey]) -> frozenset[str] | None:
@@ -287,18 +289,18 @@ def _crawls(spec: TableSpec, keys: Collection[SliceKey]) -> frozenset[str] | Non
 
 
 def _by_crawl(spec: TableSpec, keys: Iterable[SliceKey]) -> dict[str, list[SliceKey]]:
-    found: dict[str, list[SliceKey]] = defaultdict(list)
+    keys_by_crawl: dict[str, list[SliceKey]] = defaultdict(list)
     for key in keys:
-        found[key[0] if "crawl" in spec.slice_columns else ""].append(key)
-    return found
+        keys_by_crawl[key[0] if "crawl" in spec.slice_columns else ""].append(key)
+    return keys_by_crawl
 
 
 def _counted_keys(lake: Lake, spec: TableSpec, crawl: str = "") -> list[SliceKey]:
     """The slices of a crawl (default: all) that have a committed count. If the log does not tell, the slices with
     stored rows: whether they have a count is seen later."""
-    only = len(spec.slice_columns) > 1
+    has_target = len(spec.slice_columns) > 1
     try:
-        names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and only else ''}")
+        names = lake.digest_names(spec.name, f"{COUNT_NAMES}{crawl}{':' if crawl and has_target else ''}")
     except DigestsUnknown:
         files = lake.pin(spec.name).stored_files(_crawls(spec, [(crawl,)]) if crawl else None)
         return [*count_in_files(lake, spec, _sound(lake, spec, files, footers=True)[0])]
@@ -318,18 +320,22 @@ def _compared(
     counts."""
     names = {key: count_name(key) for key in keys}
     digests = lake.digests(spec.name, [*names.values()], version)
-    said = {key: digests[name] for key, name in names.items() if digests[name] is not None}
-    among = sorted(key[-1] for key in said) if clustered_by(spec) is not None else None
-    near = [file for file in files if among is None or None in (file.first, file.last) or _holds_any(file, among)]
-    sound, broken = _sound(lake, spec, near, footers=footers)
-    there = count_in_files(lake, spec, sound, among)
-    counts = {key: (_count(digest), there[key]) for key, digest in said.items()}
-    differing = {key: both for key, both in counts.items() if both[0] != both[1]}
+    committed = {key: digests[name] for key, name in names.items() if digests[name] is not None}
+    counted_values = sorted(key[-1] for key in committed) if clustered_by(spec) is not None else None
+    possible_files = [
+        file
+        for file in files
+        if counted_values is None or None in (file.first, file.last) or _holds_any(file, counted_values)
+    ]
+    intact_files, broken = _sound(lake, spec, possible_files, footers=footers)
+    stored_counts = count_in_files(lake, spec, intact_files, counted_values)
+    counts = {key: (_count(digest), stored_counts[key]) for key, digest in committed.items()}
+    differing = {key: pair for key, pair in counts.items() if pair[0] != pair[1]}
     return Miscounted(spec.name, differing, tuple(broken))
 
 
-def _holds_any(file: StoredFile, among: Sequence[str]) -> bool:
-    return _is_between(among, file.first or "", file.last or "")
+def _holds_any(file: StoredFile, counted_values: Sequence[str]) -> bool:
+    return _is_between(counted_values, file.first or "", file.last or "")
 
 
 def _sound(
@@ -338,7 +344,7 @@ def _sound(
     """The complete files, and the paths of the others."""
     system, address = lake.file_system(), lake.address(spec.name).removeprefix("s3://")
 
-    def is_whole(file: StoredFile) -> bool:
+    def is_intact(file: StoredFile) -> bool:
         place = f"{address}/{file.path}"
         try:
             if not footers:
@@ -350,8 +356,8 @@ def _sound(
 
     try:
         with ThreadPoolExecutor(_AHEAD) as pool:
-            whole = [*pool.map(is_whole, files)] if len(files) > 1 else [is_whole(file) for file in files]
+            intact_flags = [*pool.map(is_intact, files)] if len(files) > 1 else [is_intact(file) for file in files]
     except (OSError, pa.ArrowException) as error:
         raise lake_fault(f"could not look at files of {lake.address(spec.name)}", error) from error
-    sound = [file for file, one in zip(files, whole, strict=True) if one]
-    return sound, [file.path for file, one in zip(files, whole, strict=True) if not one]
+    intact_files = [file for file, intact in zip(files, intact_flags, strict=True) if intact]
+    return intact_files, [file.path for file, intact in zip(files, intact_flags, strict=True) if not intact]

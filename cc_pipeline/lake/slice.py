@@ -93,21 +93,23 @@ def note_slices(lake: Lake, table: str, rows: Mapping[Slice, Mapping[str, object
     if lake.holds(table, digests):
         return
     schema = lake.specs[table].schema
-    full = [{**row, **slice_.where} for slice_, row in rows.items()]
-    data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in full], schema=schema)
+    complete_rows = [{**row, **slice_.where} for slice_, row in rows.items()]
+    data = pa.Table.from_pylist(
+        [{name: row.get(name) for name in schema.names} for row in complete_rows], schema=schema
+    )
     lake.commit(table, data, [slice_.where for slice_ in rows], digests)
 
 
 def empty_slices(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
     """Removes the rows of ``slices`` from a table that :func:`note_slices` writes, which will write them again."""
     empty = lake.specs[table].schema.empty_table()
-    lake.commit(table, empty, [one.where for one in slices], {_noted(table, one): GONE for one in slices})
+    lake.commit(table, empty, [slice_.where for slice_ in slices], {_noted(table, slice_): GONE for slice_ in slices})
 
 
 def note_again(lake: Lake, table: str, slices: Sequence[Slice]) -> None:
     """Makes :func:`note_slices` write the rows of ``slices`` in a table again, whatever is stored."""
-    counts = {count_name(slice_key(lake.specs[table], one.where)): NOT_COUNTED for one in slices}
-    lake.commit_digests(table, counts | {_noted(table, one): GONE for one in slices})
+    counts = {count_name(slice_key(lake.specs[table], slice_.where)): NOT_COUNTED for slice_ in slices}
+    lake.commit_digests(table, counts | {_noted(table, slice_): GONE for slice_ in slices})
 
 
 def digests_of_notes(table: str) -> str:
@@ -172,41 +174,42 @@ class Stage:
 
         Only for stages whose names hold the crawl.
         """
-        label, _, rest = self.named.partition(":")
-        mine, found, named = name.partition(":")
-        if not found or mine != label:
+        label, _, pattern = self.named.partition(":")
+        name_label, separator, name_rest = name.partition(":")
+        if not separator or name_label != label:
             return None
-        if rest == "{crawl}":
-            return Slice(named)
-        crawl, more, target = named.partition(":")
-        return Slice(crawl, target) if more and rest == "{crawl}:{target}" else None
+        if pattern == "{crawl}":
+            return Slice(name_rest)
+        crawl, target_separator, target = name_rest.partition(":")
+        return Slice(crawl, target) if target_separator and pattern == "{crawl}:{target}" else None
 
-    def digest(self, **made_from: object) -> str:
+    def digest(self, **inputs: object) -> str:
         """The input digest of a slice made from these JSON-like values. They identify content, never an ETag."""
-        return input_digest({"stage": self.label} | made_from)
+        return input_digest({"stage": self.label} | inputs)
 
     def made_from(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, str | None]:
         """The input digest of each slice; ``None`` if the slice's tables have different digests, or none."""
         names = {slice_: self.digest_name(slice_) for slice_ in slices}
-        found = lake.agreed(self.tables, list(names.values()))
-        return {slice_: found[name] for slice_, name in names.items()}
+        digests = lake.agreed(self.tables, list(names.values()))
+        return {slice_: digests[name] for slice_, name in names.items()}
 
-    def stale(self, lake: Lake, wanted: Mapping[Slice, str]) -> list[Slice]:
-        """The slices whose digest is not the one in ``wanted`` (slice to input digest), in the order of ``wanted``."""
-        here = self.made_from(lake, wanted.keys())
-        return [slice_ for slice_, digest in wanted.items() if here[slice_] != digest]
+    def stale(self, lake: Lake, expected_digests: Mapping[Slice, str]) -> list[Slice]:
+        """The slices whose digest is not the one in ``expected_digests`` (slice to input digest), in the order of
+        ``expected_digests``."""
+        stored_digests = self.made_from(lake, expected_digests.keys())
+        return [slice_ for slice_, digest in expected_digests.items() if stored_digests[slice_] != digest]
 
-    def here(self, lake: Lake, among: Collection[Slice] | None = None) -> list[Slice]:
-        """The slices among ``among`` (default: all) that were made and not emptied since, in order; only for stages
+    def here(self, lake: Lake, slices: Collection[Slice] | None = None) -> list[Slice]:
+        """The slices among ``slices`` (default: all) that were made and not emptied since, in order; only for stages
         whose names hold the crawl. The log of the main table is read, or its rows if the log does not tell."""
-        if among is None:
+        if slices is None:
             try:
                 return sorted(self._named(lake, self.names_begin))
             except DigestsUnknown:
-                among = self._of_rows(lake, {})
-        made = {slice_: self.digest_name(slice_) for slice_ in among}
-        digests = lake.digests(self.main_table, [*made.values()])
-        return sorted(slice_ for slice_, name in made.items() if digests[name] not in (None, GONE))
+                slices = self._of_rows(lake, {})
+        names = {slice_: self.digest_name(slice_) for slice_ in slices}
+        digests = lake.digests(self.main_table, [*names.values()])
+        return sorted(slice_ for slice_, name in names.items() if digests[name] not in (None, GONE))
 
     def beginning_with(self, lake: Lake, first: Slice) -> list[Slice]:
         """The slices of the crawl of ``first`` whose targets begin with its target, and that were not emptied since
@@ -214,11 +217,11 @@ class Stage:
         try:
             return self._named(lake, self.digest_name(first))
         except DigestsUnknown:
-            found = self._of_rows(lake, {"crawl": first.crawl})
-            return [slice_ for slice_ in found if slice_.target.startswith(first.target)]
+            stored_slices = self._of_rows(lake, {"crawl": first.crawl})
+            return [slice_ for slice_ in stored_slices if slice_.target.startswith(first.target)]
 
-    def _named(self, lake: Lake, starting: str) -> list[Slice]:
-        names = lake.digest_names(self.main_table, starting, but=GONE)
+    def _named(self, lake: Lake, prefix: str) -> list[Slice]:
+        names = lake.digest_names(self.main_table, prefix, but=GONE)
         return [slice_ for slice_ in map(self.slice_of, names) if slice_ is not None]
 
     def _of_rows(self, lake: Lake, where: Mapping[str, str]) -> list[Slice]:
@@ -232,7 +235,7 @@ class Stage:
     def commit(
         self,
         lake: Lake,
-        made_from: Mapping[Slice, str],
+        input_digests: Mapping[Slice, str],
         rows: Mapping[str, Rows],
         beside: Mapping[str, Mapping[str, str]] | None = None,
     ) -> int:
@@ -245,20 +248,20 @@ class Stage:
         """
 
         def write(table: str, where: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
-            given = rows[table]
-            digests = {**digests, **_contents(lake, table, given, made_from)}
-            if callable(given):
-                return lake.commit_stream(table, given, where, digests)
-            return lake.commit(table, given, where, digests)
+            table_rows = rows[table]
+            digests = {**digests, **_contents(lake, table, table_rows, input_digests)}
+            if callable(table_rows):
+                return lake.commit_stream(table, table_rows, where, digests)
+            return lake.commit(table, table_rows, where, digests)
 
-        return self._each(lake, made_from, beside, write)
+        return self._each(lake, input_digests, beside, write)
 
     def commit_files(
         self,
         lake: Lake,
-        made_from: Mapping[Slice, str],
+        input_digests: Mapping[Slice, str],
         added: Mapping[str, Sequence[Added]],
-        beside: Mapping[str, Mapping[str, str]] | None = None,
+        extra_digests: Mapping[str, Mapping[str, str]] | None = None,
     ) -> int:
         """As :meth:`commit`, with files that workers wrote (``lake/adding.py``) in place of rows; by table.
 
@@ -269,28 +272,28 @@ class Stage:
 
         def write(table: str, where: Sequence[Mapping[str, str]], digests: Mapping[str, str]) -> int:
             files = added.get(table, ())
-            if _by_target(lake, table, made_from):
-                digests = {**digests, **_named_contents(contents_of(file.contents for file in files), made_from)}
+            if _by_target(lake, table, input_digests):
+                digests = {**digests, **_named_contents(contents_of(file.contents for file in files), input_digests)}
             return commit_added(lake, table, files, where, digests)
 
-        return self._each(lake, made_from, beside, write)
+        return self._each(lake, input_digests, extra_digests, write)
 
     def _each(
         self,
         lake: Lake,
-        made_from: Mapping[Slice, str],
-        beside: Mapping[str, Mapping[str, str]] | None,
+        input_digests: Mapping[Slice, str],
+        extra_digests: Mapping[str, Mapping[str, str]] | None,
         write: Callable[[str, Sequence[Mapping[str, str]], Mapping[str, str]], int],
     ) -> int:
         """Writes each table that does not have these digests already. Returns the number of rows written to the last
         one."""
-        named = {self.digest_name(slice_): digest for slice_, digest in made_from.items()}
-        where = [slice_.where for slice_ in made_from]
+        slice_digests = {self.digest_name(slice_): digest for slice_, digest in input_digests.items()}
+        where = [slice_.where for slice_ in input_digests]
         written = 0
         for table in self.tables:
-            digests = {**named, **(beside or {}).get(table, {})}
-            is_done = len(self.tables) > 1 and lake.holds(table, digests)
-            written = 0 if is_done else write(table, where, digests)
+            digests = {**slice_digests, **(extra_digests or {}).get(table, {})}
+            is_written = len(self.tables) > 1 and lake.holds(table, digests)
+            written = 0 if is_written else write(table, where, digests)
         return written
 
     def empty(self, lake: Lake, slices: Collection[Slice]) -> None:
@@ -304,20 +307,20 @@ class Stage:
         digests |= {content_name(slice_): NOTHING for slice_ in slices}
         for table in self.tables:
             if lake.version(table) >= 0:
-                lake.commit(table, lake.specs[table].schema.empty_table(), [one.where for one in slices], digests)
+                lake.commit(table, lake.specs[table].schema.empty_table(), [slice_.where for slice_ in slices], digests)
 
     def versions(self, lake: Lake, slices: Collection[Slice]) -> dict[Slice, Figures]:
         """``version:TABLE`` of each slice: the same for the same rows, whenever and wherever they were stored.
 
         No rows are read.
         """
-        found: dict[Slice, Figures] = {slice_: {} for slice_ in slices}
+        metrics: dict[Slice, Figures] = {slice_: {} for slice_ in slices}
         names = {content_name(slice_): slice_ for slice_ in slices}
         for table in self.tables:
-            for name, version in lake.digests(table, [*names]).items():
-                if version is not None:
-                    found[names[name]][f"{VERSION}{table}"] = version
-        return found
+            for name, digest in lake.digests(table, [*names]).items():
+                if digest is not None:
+                    metrics[names[name]][f"{VERSION}{table}"] = digest
+        return metrics
 
     def forget(self, lake: Lake, slices: Collection[Slice]) -> None:
         """Marks ``slices`` to be made again, whatever their inputs; their rows stay until then, and are not published.
@@ -325,12 +328,15 @@ class Stage:
         Call it before their inputs change: a run that is killed afterwards then never leaves old rows that count as
         done.
         """
-        made_from = self.made_from(lake, slices)
-        again = {self.digest_name(s): digest for s, digest in made_from.items() if digest is not None}
-        for table in self.tables if again else ():
+        input_digests = self.made_from(lake, slices)
+        digests_by_name = {
+            self.digest_name(slice_): digest for slice_, digest in input_digests.items() if digest is not None
+        }
+        for table in self.tables if digests_by_name else ():
             # a different digest for each table: they differ until all are rewritten, and none is skipped then
             lake.commit_digests(
-                table, {name: input_digest({"replayed": digest, "table": table}) for name, digest in again.items()}
+                table,
+                {name: input_digest({"replayed": digest, "table": table}) for name, digest in digests_by_name.items()},
             )
 
     def make_again(self, lake: Lake, table: str, slices: Collection[Slice]) -> None:
@@ -355,7 +361,7 @@ class Stage:
 
     def report(
         self,
-        figures: Mapping[Slice, Figures],
+        metrics: Mapping[Slice, Figures],
         fresh: Collection[Slice],
         started: float,
         *,
@@ -364,32 +370,35 @@ class Stage:
         notes: tuple[str, ...] = (),
         counted: Sequence[str] = (),
     ) -> StageReport:
-        """The report of the stage: ``figures`` of every slice asked for, ``fresh`` ones made since ``started``.
+        """The report of the stage: ``metrics`` of every slice asked for, ``fresh`` ones made since ``started``.
 
         ``counted`` are the tables whose rows are added up (default: the main one).
         """
         # Arrow keeps freed memory for new rows, and the next stage needs memory of other kinds
         pa.default_memory_pool().release_unused()
         names = [f"rows:{table}" for table in counted or (self.main_table,)]
-        made = set(fresh)
+        fresh_slices = set(fresh)
         return StageReport(
             self.label,
-            rows=sum(int(own[name]) for own in figures.values() for name in names),
-            written=sum(int(figures[slice_][name]) for slice_ in fresh for name in names),
+            rows=sum(int(slice_metrics[name]) for slice_metrics in metrics.values() for name in names),
+            written=sum(int(metrics[slice_][name]) for slice_ in fresh for name in names),
             bytes=bytes,
             requests=requests,
             seconds=time.monotonic() - started,
             fresh_slices=len(fresh),
-            reused_slices=len(figures) - len(fresh),
+            reused_slices=len(metrics) - len(fresh),
             notes=notes,
-            per_target={slice_.target: own | written(own, slice_ in made) for slice_, own in figures.items()},
+            per_target={
+                slice_.target: slice_metrics | written(slice_metrics, slice_ in fresh_slices)
+                for slice_, slice_metrics in metrics.items()
+            },
         )
 
 
-def written(own: Figures, made: bool) -> Figures:
+def written(metrics: Figures, is_fresh: bool) -> Figures:
     """``written:TABLE`` for each ``rows:TABLE`` of a slice: all rows if it was made now, else 0."""
-    rows = {name.removeprefix("rows:"): count for name, count in own.items() if name.startswith("rows:")}
-    return {f"written:{table}": count if made else 0 for table, count in rows.items()}
+    rows = {name.removeprefix("rows:"): count for name, count in metrics.items() if name.startswith("rows:")}
+    return {f"written:{table}": count if is_fresh else 0 for table, count in rows.items()}
 
 
 def _contents(lake: Lake, table: str, rows: Rows, slices: Collection[Slice]) -> dict[str, str]:
@@ -411,8 +420,8 @@ def _by_target(lake: Lake, table: str, slices: Collection[Slice]) -> bool:
     return True
 
 
-def _named_contents(found: Mapping[str, str], slices: Collection[Slice]) -> dict[str, str]:
-    return {content_name(slice_): found.get(slice_.target, NOTHING) for slice_ in slices}
+def _named_contents(digests: Mapping[str, str], slices: Collection[Slice]) -> dict[str, str]:
+    return {content_name(slice_): digests.get(slice_.target, NOTHING) for slice_ in slices}
 
 
 def content_name(slice_: Slice) -> str:

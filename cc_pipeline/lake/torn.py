@@ -77,8 +77,8 @@ class Torn:
         if self.kind == ROWS and self.later:
             return f"a file of {self.table} is torn: {self.path} is {self.state}, and later commits name it"
         built = f", and {self.later:,} later ones were built on it" if self.later else ""
-        what = "a commit" if self.later else "the last commit"
-        return f"{what} of {self.table} is torn: {self.path} is {self.state}{built}"
+        commit = "a commit" if self.later else "the last commit"
+        return f"{commit} of {self.table} is torn: {self.path} is {self.state}{built}"
 
     @property
     def advice(self) -> str:
@@ -118,23 +118,23 @@ def torn_in_log(files: FileSystem, folder: str, table: str, *, read: bool = True
         elif number.isdigit() and kind == "checkpoint.parquet":
             checkpoints[int(number)] = info
     newest = max([*entries, *checkpoints], default=-1)
-    found: list[Torn] = []
+    damaged: list[Torn] = []
     base = -1
     for version in sorted(checkpoints, reverse=True):
         state = _state_of_checkpoint(files, checkpoints[version], read=read)
         if state is None:
             base = version
             break
-        found.append(Torn(table, CHECKPOINT, checkpoints[version].path, state, version, newest - version))
+        damaged.append(Torn(table, CHECKPOINT, checkpoints[version].path, state, version, newest - version))
     for version in range(newest, base, -1):
         entry = entries.get(version)
         state = "missing" if entry is None else _state_of_entry(files, entry, read=read)
         if state is not None:
             path = f"{log_of(folder)}/{version:020}.json"
-            found.append(Torn(table, ENTRY, path, state, version, newest - version))
+            damaged.append(Torn(table, ENTRY, path, state, version, newest - version))
     if hint is not None and (state := _state_of_hint(files, hint)) is not None:
-        found.append(Torn(table, HINT, hint.path, state, newest))
-    return sorted(found, key=lambda one: (one.kind == HINT, -one.version))
+        damaged.append(Torn(table, HINT, hint.path, state, newest))
+    return sorted(damaged, key=lambda damaged_file: (damaged_file.kind == HINT, -damaged_file.version))
 
 
 def _state_of_entry(files: FileSystem, entry: FileInfo, *, read: bool) -> str | None:
@@ -145,14 +145,14 @@ def _state_of_entry(files: FileSystem, entry: FileInfo, *, read: bool) -> str | 
 
 def parsed_lines(data: bytes) -> list[dict[str, object] | None]:
     """The actions of a log's entry, ``None`` for a line that is none."""
-    found: list[dict[str, object] | None] = []
+    actions: list[dict[str, object] | None] = []
     for line in data.splitlines():
         try:
             action = json.loads(line) if line.strip() else {}
         except ValueError:
             action = None
-        found.append(action if isinstance(action, dict) else None)
-    return found
+        actions.append(action if isinstance(action, dict) else None)
+    return actions
 
 
 def read_whole(files: FileSystem, path: str) -> bytes:
@@ -187,22 +187,22 @@ def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
     bytes of each too. Raises ``EnvironmentFault`` and ``OSError``."""
     spec = lake.specs[table]
     handle = lake.handle(spec)
-    named = [] if handle is None else stored_files(spec, handle)
-    return [] if handle is None else _torn_of(lake, table, handle.version(), named, read_ends=read_ends)
+    named_files = [] if handle is None else stored_files(spec, handle)
+    return [] if handle is None else _torn_of(lake, table, handle.version(), named_files, read_ends=read_ends)
 
 
-def _torn_of(lake: Lake, table: str, version: int, named: Sequence[StoredFile], *, read_ends: bool) -> list[Torn]:
-    """The files among those ``named`` by a version of a table that do not match it."""
+def _torn_of(lake: Lake, table: str, version: int, named_files: Sequence[StoredFile], *, read_ends: bool) -> list[Torn]:
+    """The files among those ``named_files`` by a version of a table that do not match it."""
     folder = lake.address(table).removeprefix("s3://")
     files = lake.file_system()
     sizes = _sizes(lake, table)
-    broken = {file.path: state for file in named if (state := _state_of_size(sizes.get(file.path), file.size))}
+    broken = {file.path: state for file in named_files if (state := _state_of_size(sizes.get(file.path), file.size))}
     if read_ends:
-        rest = [file for file in named if file.path not in broken]
+        unbroken_files = [file for file in named_files if file.path not in broken]
         with ThreadPoolExecutor(_AHEAD) as pool:
-            ends = pool.map(lambda file: _last_bytes(files, f"{folder}/{file.path}"), rest)
-            broken |= {file.path: "unreadable" for file, end in zip(rest, ends, strict=True) if end != _MAGIC}
-    last = _named_by(files, folder, version) if broken else set()
+            ends = pool.map(lambda file: _last_bytes(files, f"{folder}/{file.path}"), unbroken_files)
+            broken |= {file.path: "unreadable" for file, end in zip(unbroken_files, ends, strict=True) if end != _MAGIC}
+    last_paths = _named_by(files, folder, version) if broken else set()
     return [
         Torn(
             table,
@@ -210,10 +210,10 @@ def _torn_of(lake: Lake, table: str, version: int, named: Sequence[StoredFile], 
             f"{folder}/{file.path}",
             broken[file.path],
             version,
-            0 if file.path in last else 1,
+            0 if file.path in last_paths else 1,
             file,
         )
-        for file in named
+        for file in named_files
         if file.path in broken
     ]
 
@@ -224,25 +224,25 @@ def torn_paths(lake: Lake, table: str) -> list[str]:
     if "://" in lake.root:
         return []
     pinned = lake.pin(table)
-    named = pinned.stored_files()
-    torn = _torn_of(lake, table, pinned.version, named, read_ends=False) if named else []
-    return [one.file.path for one in torn if one.file is not None]
+    named_files = pinned.stored_files()
+    damaged = _torn_of(lake, table, pinned.version, named_files, read_ends=False) if named_files else []
+    return [damaged_file.file.path for damaged_file in damaged if damaged_file.file is not None]
 
 
 def _sizes(lake: Lake, table: str) -> dict[str, int]:
     """The bytes of each file below a table's folder, by its path there."""
     folder = lake.address(table).removeprefix("s3://")
-    found = lake.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
+    file_infos = lake.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
     start = len(Path(folder).as_posix()) + 1
-    return {info.path[start:]: info.size for info in found if info.type == FileType.File}
+    return {info.path[start:]: info.size for info in file_infos if info.type == FileType.File}
 
 
-def _state_of_size(there: int | None, said: int) -> str | None:
-    if there is None:
+def _state_of_size(actual: int | None, expected: int) -> str | None:
+    if actual is None:
         return "missing"
-    if not there:
+    if not actual:
         return "empty"
-    return None if there == said else "cut"
+    return None if actual == expected else "cut"
 
 
 def _last_bytes(files: FileSystem, path: str) -> bytes:
@@ -271,10 +271,10 @@ def find_torn(lake: Lake, table: str) -> list[Torn]:
     is_folder = "://" not in lake.root
     try:
         # an object of a bucket is complete or missing, so reading each would be for nothing
-        found = torn_in_log(lake.file_system(), lake.address(table), table, read=is_folder)
-        if all(one.is_harmless for one in found):
-            found += torn_rows(lake, table, read_ends=is_folder)
-        return found
+        damaged = torn_in_log(lake.file_system(), lake.address(table), table, read=is_folder)
+        if all(damaged_file.is_harmless for damaged_file in damaged):
+            damaged += torn_rows(lake, table, read_ends=is_folder)
+        return damaged
     except OSError as error:
         raise EnvironmentFault(
             f"could not look at {lake.address(table)}: {error}", "Check the place and its permissions."

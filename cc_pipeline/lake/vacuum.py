@@ -35,10 +35,10 @@ def vacuum(lake: Lake, table: str, retention_hours: int = RETENTION_FLOOR_HOURS,
     handle = lake.handle(spec)
     if handle is None:
         return 0
-    kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]
+    kept_versions = [version for version in sorted(keep) if _has_version(lake, spec, version)]
     hours = max(retention_hours, RETENTION_FLOOR_HOURS)
     try:
-        return _delete(lake, table, handle, retention_hours=hours, full=True, keep_versions=kept or None)
+        return _delete(lake, table, handle, retention_hours=hours, full=True, keep_versions=kept_versions or None)
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
 
@@ -56,16 +56,18 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     if handle is None:
         return 0
     try:
-        before = _log_entries(lake, table)
-        old = datetime.now(UTC) - _LOG_KEPT
+        log_entries = _log_entries(lake, table)
+        cutoff = datetime.now(UTC) - _LOG_KEPT
         # the library deletes up to the newest checkpoint that is not after the first young entry: one that is young
         # itself, if everything before it is old
-        young = [version for version, written in before.entries.items() if written >= old]
-        whole = [version for version in before.checkpoints if version <= min(young, default=handle.version())]
-        if not whole or any(version < max(whole) for version in keep):
+        young_versions = [version for version, written in log_entries.entries.items() if written >= cutoff]
+        covering_checkpoints = [
+            version for version in log_entries.checkpoints if version <= min(young_versions, default=handle.version())
+        ]
+        if not covering_checkpoints or any(version < max(covering_checkpoints) for version in keep):
             return 0
         handle.cleanup_metadata()
-        return len(before.entries) - len(_log_entries(lake, table).entries)
+        return len(log_entries.entries) - len(_log_entries(lake, table).entries)
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not delete old entries of the log of {lake.address(table)}", error) from error
 
@@ -97,11 +99,15 @@ def never_committed(lake: Lake, table: str, keep: Collection[int] = ()) -> set[s
     handle = lake.handle(spec)
     if handle is None:
         return set()
-    kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]
+    kept_versions = [version for version in sorted(keep) if _has_version(lake, spec, version)]
     try:
         unneeded, superseded = (
             handle.vacuum(
-                retention_hours=0, enforce_retention_duration=False, dry_run=True, full=full, keep_versions=kept or None
+                retention_hours=0,
+                enforce_retention_duration=False,
+                dry_run=True,
+                full=full,
+                keep_versions=kept_versions or None,
             )
             for full in (True, False)
         )
@@ -120,23 +126,28 @@ def vacuum_now(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     handle = lake.handle(spec)
     if handle is None:
         return 0
-    kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]
+    kept_versions = [version for version in sorted(keep) if _has_version(lake, spec, version)]
     try:
         return _delete(
-            lake, table, handle, retention_hours=0, enforce_retention_duration=False, keep_versions=kept or None
+            lake,
+            table,
+            handle,
+            retention_hours=0,
+            enforce_retention_duration=False,
+            keep_versions=kept_versions or None,
         )
     except (OSError, DeltaError) as error:
         raise lake_fault(f"could not delete superseded files of {lake.address(table)}", error) from error
 
 
-def _delete(lake: Lake, table: str, handle: DeltaTable, **chosen: Any) -> int:
-    """Deletes the ``chosen`` files, which the library notes in the log. Returns how many."""
-    gone: list[str] = []
-    vacuum_files = partial(handle.vacuum, dry_run=False, **chosen)
+def _delete(lake: Lake, table: str, handle: DeltaTable, **options: Any) -> int:
+    """Deletes the ``options`` files, which the library notes in the log. Returns how many."""
+    deleted: list[str] = []
+    vacuum_files = partial(handle.vacuum, dry_run=False, **options)
     lake.commit_durably(
-        table, handle.version(), lambda hooks: gone.extend(vacuum_files(post_commithook_properties=hooks))
+        table, handle.version(), lambda hooks: deleted.extend(vacuum_files(post_commithook_properties=hooks))
     )
-    return len(gone)
+    return len(deleted)
 
 
 def _has_version(lake: Lake, spec: TableSpec, version: int) -> bool:

@@ -81,9 +81,9 @@ class _Folding:
             handle.create_checkpoint()
         anchor = handle.transaction_version(ANCHOR)
         files = self._merged(version, self._folded.files(anchor))
-        named = {"files": [(file.first, file.name) for file in files]}
-        digest = input_digest(named)
-        self._put(f"{self._folded.folder}/{digest}.json", json.dumps(named).encode())
+        file_list = {"files": [(file.first, file.name) for file in files]}
+        digest = input_digest(file_list)
+        self._put(f"{self._folded.folder}/{digest}.json", json.dumps(file_list).encode())
         self._anchor(handle, digest_to_int(digest))
         self._lake.look_again(self._table)
         # if others committed in between, the digests stay in the log as well, until the next time
@@ -113,57 +113,57 @@ class _Folding:
             for names, _ in self._checkpoint(version):
                 starts.update(names.filter(pa.array(_begins(names))).to_pylist())
         inner = sorted(starts)[_FILES_AT_ONCE - 1 :: _FILES_AT_ONCE]
-        found: list[FoldedFile] = []
+        new_files: list[FoldedFile] = []
         for low, high in zip(["", *inner], [*inner, None], strict=True):
-            mine = [_between(names, numbers, low, high) for names, numbers in self._checkpoint(version)]
-            new = pa.table(
+            pieces = [_between(names, numbers, low, high) for names, numbers in self._checkpoint(version)]
+            new_rows = pa.table(
                 [
-                    pa.chunked_array([names for names, _ in mine], pa.string()),
-                    pa.chunked_array([numbers for _, numbers in mine], pa.int64()),
+                    pa.chunked_array([names for names, _ in pieces], pa.string()),
+                    pa.chunked_array([numbers for _, numbers in pieces], pa.int64()),
                 ],
                 ["name", "number"],
             ).sort_by("name")
             # the first file is also of names before its own
             firsts = ["", *(file.first for file in files[1:])]
-            old = [
+            old_files = [
                 file
                 for file, first in zip(files, firsts, strict=False)
                 if low <= first and (high is None or first < high)
             ]
-            found += self._window(old, new.combine_chunks())
-        return found
+            new_files += self._window(old_files, new_rows.combine_chunks())
+        return new_files
 
-    def _window(self, old: Sequence[FoldedFile], new: pa.Table) -> Iterator[FoldedFile]:
-        if not old:
-            yield from self._write(new)
+    def _window(self, old_files: Sequence[FoldedFile], new_rows: pa.Table) -> Iterator[FoldedFile]:
+        if not old_files:
+            yield from self._write(new_rows)
             return
-        names = new.column("name")
-        ends = [*(file.first for file in old[1:]), None]
+        names = new_rows.column("name")
+        ends = [*(file.first for file in old_files[1:]), None]
         start = 0
-        for file, end in zip(old, ends, strict=True):
-            stop = new.num_rows if end is None else pc.sum(pc.less(names, end)).as_py() or 0
-            own = new.slice(start, stop - start)
+        for file, end in zip(old_files, ends, strict=True):
+            stop = new_rows.num_rows if end is None else pc.sum(pc.less(names, end)).as_py() or 0
+            file_rows = new_rows.slice(start, stop - start)
             start = stop
-            if not own.num_rows:
+            if not file_rows.num_rows:
                 yield file
                 continue
-            [kept] = but_for([self._folded.read(file)], own.column("name"))
-            both = pa.concat_tables([own, pa.table(kept, ["name", "number"])])
-            yield from self._write(both.sort_by("name").combine_chunks())
+            [kept_digests] = but_for([self._folded.read(file)], file_rows.column("name"))
+            joined = pa.concat_tables([file_rows, pa.table(kept_digests, ["name", "number"])])
+            yield from self._write(joined.sort_by("name").combine_chunks())
 
     def _write(self, rows: pa.Table) -> Iterator[FoldedFile]:
         """Writes sorted rows, which begin at the first name of a file."""
         if not rows.num_rows:
             return
         names = pa.concat_arrays(rows.column("name").chunks)
-        starts = [0, *(int(one) for one in np.flatnonzero(_begins(names)) if one), rows.num_rows]
+        starts = [0, *(int(position) for position in np.flatnonzero(_begins(names)) if position), rows.num_rows]
         for start, stop in pairwise(starts):
-            own = rows.slice(start, stop - start)
-            texts = own.column("name").to_pylist()
+            file_rows = rows.slice(start, stop - start)
+            texts = file_rows.column("name").to_pylist()
             content = blake2b("\n".join(texts).encode(), digest_size=12)
-            content.update(own.column("number").to_numpy().tobytes())
+            content.update(file_rows.column("number").to_numpy().tobytes())
             sink = io.BytesIO()
-            pq.write_table(own, sink, compression="zstd", use_dictionary=False, column_encoding=_ENCODED)
+            pq.write_table(file_rows, sink, compression="zstd", use_dictionary=False, column_encoding=_ENCODED)
             # a unique name: an orphan of that content may be deleted at this moment
             name = f"{content.hexdigest()}-{uuid4().hex[:8]}.parquet"
             self._put(f"{self._folded.folder}/{name}", sink.getvalue())
@@ -184,15 +184,15 @@ class _Folding:
             schema = reader.schema_arrow
             kind = schema.field("txn").type
             with pq.ParquetWriter(sink, schema, compression="snappy") as writer:
-                said = {"appId": ANCHOR, "version": anchor}
-                mine = [{"txn": {name: said.get(name) for name in (one.name for one in kind)}}]
-                writer.write_table(pa.Table.from_pylist(mine, schema=schema))
+                anchor_values = {"appId": ANCHOR, "version": anchor}
+                anchor_rows = [{"txn": {name: anchor_values.get(name) for name in (field.name for field in kind)}}]
+                writer.write_table(pa.Table.from_pylist(anchor_rows, schema=schema))
                 for batch in reader.iter_batches(_BATCH_ROWS, use_threads=False):
-                    kept = batch.filter(pc.is_null(pc.struct_field(batch.column("txn"), "appId")))
-                    dropped += batch.num_rows - kept.num_rows
-                    rows += kept.num_rows
-                    if kept.num_rows:
-                        writer.write_table(pa.Table.from_batches([kept]))
+                    kept_rows = batch.filter(pc.is_null(pc.struct_field(batch.column("txn"), "appId")))
+                    dropped += batch.num_rows - kept_rows.num_rows
+                    rows += kept_rows.num_rows
+                    if kept_rows.num_rows:
+                        writer.write_table(pa.Table.from_batches([kept_rows]))
         self._put(f"{self._log_folder}/{version + 1:020}.checkpoint.parquet", sink.getvalue())
         if self.log.checkpoint() <= version:
             self._put(
@@ -216,10 +216,10 @@ def _begins(names: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _between(names: pa.Array, numbers: pa.Array, low: str, high: str | None) -> tuple[pa.Array, pa.Array]:
-    chosen = pc.greater_equal(names, low)
+    in_range = pc.greater_equal(names, low)
     if high is not None:
-        chosen = pc.and_(chosen, pc.less(names, high))
-    return names.filter(chosen), numbers.filter(chosen)
+        in_range = pc.and_(in_range, pc.less(names, high))
+    return names.filter(in_range), numbers.filter(in_range)
 
 
 def sweep_folded(lake: Lake, table: str, hours: float) -> int:
@@ -228,24 +228,33 @@ def sweep_folded(lake: Lake, table: str, hours: float) -> int:
     folder = f"{lake.address(table).removeprefix('s3://')}/{FOLDER}"
     files = lake.file_system()
     try:
-        found = files.get_file_info(FileSelector(folder, allow_not_found=True))
-        lists = sorted((one for one in found if one.base_name.endswith(".json")), key=lambda one: one.mtime)
+        stored_files = files.get_file_info(FileSelector(folder, allow_not_found=True))
+        list_files = sorted(
+            (stored_file for stored_file in stored_files if stored_file.base_name.endswith(".json")),
+            key=lambda stored_file: stored_file.mtime,
+        )
         handle = lake.handle(lake.specs[table])
-        if handle is None or not lists:
+        if handle is None or not list_files:
             return 0
         anchor = handle.transaction_version(ANCHOR)
-        before = datetime.now(UTC) - timedelta(hours=hours)
-        kept = {"" if anchor is None else f"{digest_from_int(anchor)}.json"}
-        kept |= {one.base_name for one, after in pairwise(lists) if after.mtime >= before}
-        kept.add(lists[-1].base_name)
+        cutoff = datetime.now(UTC) - timedelta(hours=hours)
+        kept_names = {"" if anchor is None else f"{digest_from_int(anchor)}.json"}
+        kept_names |= {
+            list_file.base_name for list_file, next_list in pairwise(list_files) if next_list.mtime >= cutoff
+        }
+        kept_names.add(list_files[-1].base_name)
         reader = Folded(files, folder.removesuffix(f"/{FOLDER}"))
-        for name in list(kept):
+        for name in list(kept_names):
             if name:
-                kept |= {file.name for file in reader.files(digest_to_int(name.removesuffix(".json")))}
-        gone = [one for one in found if one.base_name not in kept and one.mtime < before]
-        for one in gone:
+                kept_names |= {file.name for file in reader.files(digest_to_int(name.removesuffix(".json")))}
+        unused_files = [
+            stored_file
+            for stored_file in stored_files
+            if stored_file.base_name not in kept_names and stored_file.mtime < cutoff
+        ]
+        for unused_file in unused_files:
             with suppress(FileNotFoundError):
-                files.delete_file(one.path)
-        return len(gone)
+                files.delete_file(unused_file.path)
+        return len(unused_files)
     except (OSError, DeltaError, pa.ArrowException, ValueError) as error:
         raise lake_fault(f"could not delete folded digests of {lake.address(table)}", error) from error

@@ -81,13 +81,13 @@ class TransactionLog:
             state = self._at(version)
             if state is None:
                 return UNKNOWN
-            lacking = {name for name in names if name not in state.tail}
-            if not state.whole and (unknown := lacking - state.kept.keys()):
-                self._keep(state, unknown)
+            checkpoint_names = {name for name in names if name not in state.tail}
+            if not state.whole and (unread_names := checkpoint_names - state.kept.keys()):
+                self._keep(state, unread_names)
         except _NO_LOG:
             return UNKNOWN
-        found = {name: state.kept.get(name) if name in lacking else state.tail[name] for name in names}
-        return {name: number for name, number in found.items() if number is not None}
+        numbers = {name: state.kept.get(name) if name in checkpoint_names else state.tail[name] for name in names}
+        return {name: number for name, number in numbers.items() if number is not None}
 
     def every(self, version: int) -> Iterator[tuple[pa.Array, pa.Array]] | Unknown:
         """All names in the log, each once, with their numbers, batch by batch.
@@ -100,17 +100,17 @@ class TransactionLog:
             return UNKNOWN
         return UNKNOWN if state is None else self._every(state)
 
-    def names_since(self, before: int, now: int) -> set[str] | Unknown:
-        """The names with a commit after version ``before``, up to ``now``.
+    def names_since(self, old_version: int, new_version: int) -> set[str] | Unknown:
+        """The names with a commit after version ``old_version``, up to ``new_version``.
 
         Also ``UNKNOWN`` if these commits are too many to be read one by one.
         """
-        if not 0 <= now - before <= _MOST_LOOKED_THROUGH:
+        if not 0 <= new_version - old_version <= _MOST_LOOKED_THROUGH:
             return UNKNOWN
         try:
             with ThreadPoolExecutor(_AHEAD) as pool:
-                commits = pool.map(self.of_commit, range(before + 1, now + 1))
-                return {name for own in commits for name in own}
+                commits = pool.map(self.of_commit, range(old_version + 1, new_version + 1))
+                return {name for commit_names in commits for name in commit_names}
         except _NO_LOG:
             return UNKNOWN
 
@@ -126,16 +126,21 @@ class TransactionLog:
         with self._files.open_input_file(f"{self._log}/{version:020}.checkpoint.parquet") as file:
             footer = pq.ParquetFile(file, pre_buffer=False).metadata
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        columns = [group.column(place) for group in groups for place in range(group.num_columns)]
-        named = [column for column in columns if column.path_in_schema == "txn.appId"]
-        return sum(one.num_values - (one.statistics.null_count if one.is_stats_set else 0) for one in named)
+        columns = [group.column(position) for group in groups for position in range(group.num_columns)]
+        name_columns = [column for column in columns if column.path_in_schema == "txn.appId"]
+        return sum(
+            column_chunk.num_values - (column_chunk.statistics.null_count if column_chunk.is_stats_set else 0)
+            for column_chunk in name_columns
+        )
 
     def _at(self, version: int) -> _State | None:
         """The state at ``version``, built on a known state where that is shorter."""
         if version in self._known:
             return self._known[version]
-        before = max((known for known in self._known if known <= version), default=None)
-        state = None if before is None else self._known[before]
+        nearest_version = max(
+            (known_version for known_version in self._known if known_version <= version), default=None
+        )
+        state = None if nearest_version is None else self._known[nearest_version]
         if state is None or version - state.version > _LONGEST_TAIL or len(state.tail) > _LONG_TAIL:
             newest = self.checkpoint()
             if newest <= version and (state is None or newest > state.version):
@@ -147,32 +152,34 @@ class TransactionLog:
         tail = dict(state.tail)
         for number in range(state.version + 1, version + 1):
             tail |= self.of_commit(number)
-        found = _State(state.checkpoint, version, tail, state.kept, state.whole)
-        self._known[version] = found
-        for old in sorted(self._known)[:-_REMEMBERED]:
-            del self._known[old]
-        return found
+        new_state = _State(state.checkpoint, version, tail, state.kept, state.whole)
+        self._known[version] = new_state
+        for old_version in sorted(self._known)[:-_REMEMBERED]:
+            del self._known[old_version]
+        return new_state
 
     def _keep(self, state: _State, names: Collection[str]) -> None:
         """Reads the numbers of ``names`` from the checkpoint; those of all names if they are few."""
-        wanted = pa.array(names, pa.string())
-        every: _Said | None = {}
-        found: _Said = dict.fromkeys(names)
-        for own, numbers in self.of_checkpoint(state.checkpoint):
-            if every is not None:
-                every |= zip(own.to_pylist(), numbers.to_pylist(), strict=True)
-                if len(every) > _FEW:
-                    every = None
-            mine = pc.is_in(own, value_set=wanted)
-            found |= zip(own.filter(mine).to_pylist(), numbers.filter(mine).to_pylist(), strict=True)
-        state.whole = every is not None
-        state.kept = state.kept | found if every is None else every
+        name_array = pa.array(names, pa.string())
+        all_numbers: _Said | None = {}
+        numbers_by_name: _Said = dict.fromkeys(names)
+        for checkpoint_names, numbers in self.of_checkpoint(state.checkpoint):
+            if all_numbers is not None:
+                all_numbers |= zip(checkpoint_names.to_pylist(), numbers.to_pylist(), strict=True)
+                if len(all_numbers) > _FEW:
+                    all_numbers = None
+            is_requested = pc.is_in(checkpoint_names, value_set=name_array)
+            numbers_by_name |= zip(
+                checkpoint_names.filter(is_requested).to_pylist(), numbers.filter(is_requested).to_pylist(), strict=True
+            )
+        state.whole = all_numbers is not None
+        state.kept = state.kept | numbers_by_name if all_numbers is None else all_numbers
 
     def _every(self, state: _State) -> Iterator[tuple[pa.Array, pa.Array]]:
-        behind = pa.array(state.tail.keys(), pa.string())
+        tail_names = pa.array(state.tail.keys(), pa.string())
         for names, numbers in self.of_checkpoint(state.checkpoint):
-            old = pc.invert(pc.is_in(names, value_set=behind))
-            yield names.filter(old), numbers.filter(old)
+            is_older = pc.invert(pc.is_in(names, value_set=tail_names))
+            yield names.filter(is_older), numbers.filter(is_older)
         yield pa.array(state.tail.keys(), pa.string()), pa.array(state.tail.values(), pa.int64())
 
     def checkpoint(self) -> int:
@@ -181,9 +188,9 @@ class TransactionLog:
         path = f"{self._log}/_last_checkpoint"
         try:
             with self._files.open_input_file(path) as file:
-                named = json.loads(file.read())
-            in_parts = named.get("parts") is not None or named.get("v2Checkpoint") is not None
-            version = int(named["version"])
+                hint = json.loads(file.read())
+            in_parts = hint.get("parts") is not None or hint.get("v2Checkpoint") is not None
+            version = int(hint["version"])
         except FileNotFoundError:
             return self._listed_checkpoint()
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -193,9 +200,9 @@ class TransactionLog:
         return version
 
     def _listed_checkpoint(self) -> int:
-        listed = self._files.get_file_info(FileSelector(self._log, allow_not_found=True))
+        log_files = self._files.get_file_info(FileSelector(self._log, allow_not_found=True))
         versions = [-1]
-        for info in listed:
+        for info in log_files:
             version, _, kind = info.base_name.partition(".")
             if version.isdigit() and kind.startswith("checkpoint."):
                 if kind != "checkpoint.parquet":
@@ -213,18 +220,18 @@ class TransactionLog:
             for batch in reader.iter_batches(_BATCH_ROWS, columns=["txn"], use_threads=False):
                 rows = batch.column(0).drop_null()
                 names, numbers = rows.field("appId"), rows.field("version")
-                here = pc.is_valid(names)
-                yield names.filter(here), numbers.filter(here)
+                is_valid = pc.is_valid(names)
+                yield names.filter(is_valid), numbers.filter(is_valid)
 
     def of_commit(self, version: int) -> dict[str, int]:
         """The transactions of one commit."""
-        found: dict[str, int] = {}
+        transactions: dict[str, int] = {}
         for line in self.entry(version).splitlines():
             # most lines are about files, and some are long
             if line.startswith(b'{"txn"'):
                 action = json.loads(line)["txn"]
-                found[action["appId"]] = action["version"]
-        return found
+                transactions[action["appId"]] = action["version"]
+        return transactions
 
     def last_change(self, version: int) -> bytes | None:
         """The entry, as it is stored, of the last commit up to ``version`` that has more than a ``commitInfo``;
