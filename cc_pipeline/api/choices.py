@@ -66,6 +66,6 @@ def read_choices(settings: Settings, texts: Mapping[str, str]) -> dict[str, str 
         name = unknown_names[0]
         raise UserInputError(f"{name} does not belong to a home; set {PREFIX}{name.upper()} (see docs/settings.md)")
     environ = {PREFIX + name.upper(): text for name, text in texts.items()}
-    # read as for a home that has chosen nothing
+    # parsed as for a home without choices
     fresh = load_settings(environ, home=str(settings.home / "nothing"), source=settings.source_text)
     return {name: getattr(fresh, name) for name in texts}

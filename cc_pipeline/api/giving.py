@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cc_pipeline.named_captures.reading import Wrong
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Crawls that are named one by one in a command to be pasted.
+#: The most crawls that a suggested command names one by one.
 _MOST_NAMED: Final = 8
 
 

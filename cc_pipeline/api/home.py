@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Crawls = str | int | Sequence[str | int]
 Match = Literal["exact", "prefix", "host", "domain"]
-#: How a target is written that matches so.
+#: The prefix of a target, by how it matches.
 _WRITTEN: Final = {"exact": "url:", "prefix": "prefix:", "host": "host:", "domain": "domain:"}
 _NO_LIMIT: Final = 1 << 62
 
@@ -365,7 +365,7 @@ def _report(parts: Sequence[Part]) -> RunReport:
             "change": change.change,
             "captures": change.after.captures,
             "new": change.after.captures - change.before.captures,
-            # what was not even planned is open too
+            # captures that were not even planned are open too
             "open": change.after.captures - change.after.fetched - change.after.lost,
             "lost": change.after.lost,
         }

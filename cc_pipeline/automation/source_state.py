@@ -13,7 +13,7 @@ from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.workspace.workspace import Workspace, open_transport
 
-#: The next tick asks again.
+#: A failed request is not repeated: the next tick asks again.
 _ONCE = RetryPolicy(attempts=1)
 
 
@@ -25,7 +25,7 @@ def breaker(workspace: Workspace) -> HostState | None:
     """
     states = {state.host: state for state in budget_state(workspace.settings.budget_path) if state.breaker_open}
     breaker_states = [states.get(host) for host in workspace.transport.hosts]
-    # one place that may be asked is enough
+    # one available mirror is enough
     return breaker_states[0] if None not in breaker_states else None
 
 

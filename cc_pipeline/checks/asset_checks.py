@@ -169,7 +169,7 @@ def nothing_missing(workspace: Workspace, _: Scope) -> CheckResult:
     return shortfall_verdict(workspace.lake)
 
 
-#: Dagster's instance tells, and not the lake.
+#: This check reads Dagster's instance, not the lake.
 none_left_failed: Final = Check(
     asset="page_metadata",
     name="none_left_failed",
@@ -278,5 +278,5 @@ def _of_exports(asset: str) -> Check:
 
 
 _EXPORT_CHECKS: Final = tuple(map(_of_exports, ("text_sequencefile", "metadata_sequencefile")))
-#: In the order of the module.
+#: All checks, in the order of the module.
 CHECKS: Final = checks_in(globals())

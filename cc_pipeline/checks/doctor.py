@@ -47,10 +47,10 @@ from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, ope
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
 _LOW_DISK = 5_000_000_000
-#: Files of a table above which upkeep merges them (``upkeep.MAX_FILES``).
+#: Files of a table above which maintenance merges them (``upkeep.MAX_FILES``).
 _MANY_FILES = 2_000
 _NAMED = 5
-#: Of a finding, by how severe a check's result is.
+#: The level of a finding, by the severity of a check's result.
 _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
 
@@ -197,7 +197,7 @@ def _source(workspace: Workspace) -> Iterator[Finding]:
     if crawl_list.fault is None:
         yield Finding("ok", "source", text)
         return
-    # everything works with what there is, if only the data answers
+    # with a remembered list everything works if the data host answers
     yield Finding("note", "source", f"{crawl_list.note}. {text}", crawl_list.fault.advice)
     newest = next((crawl for crawl in crawls if crawl.era == "columnar"), None)
     if newest is not None:
@@ -223,7 +223,7 @@ def _places(workspace: Workspace) -> Iterator[Finding]:
     try:
         crawls = known_crawls(workspace).crawls
     except CcPipelineError:
-        return  # said above
+        return  # reported above
     addresses = ((settings.source, settings.source_access), *settings.further_places)
     troubles = {address: trouble_at(settings, address, access, crawls[0].id) for address, access in addresses if crawls}
     for number, (address, trouble) in enumerate(troubles.items(), 1):
@@ -271,8 +271,8 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     yield from _miscounts(settings, lake)
     yield from _shortfall(lake)
     yield from _torn_slices(lake)
-    # an older layout is as the version that made it left it; a question migrates nothing
-    with suppress(CcPipelineError):  # said above, of the layout
+    # a table of an older layout stays as it is: doctor does not migrate
+    with suppress(CcPipelineError):  # reported above, with the layout
         if not pending(settings.home, MIGRATIONS):
             yield from _balanced(workspace)
             yield from _published(workspace)
@@ -332,7 +332,7 @@ def _torn_slices(lake: Lake) -> Iterator[Finding]:
     try:
         slices = torn_slices(lake)
     except CcPipelineError:
-        return  # said above
+        return  # reported above
     for crawl, targets in targets_by_crawl(slices).items():
         yield Finding(
             "bad",
@@ -347,7 +347,7 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
     if not is_home_of(settings):
         return
     try:
-        # what a home of an older layout has noted is not what this version goes by; a question migrates nothing
+        # notes of an older layout are invalid for this version, and doctor does not migrate
         if pending(settings.home, MIGRATIONS):
             return
         lost = lost_records(workspace)

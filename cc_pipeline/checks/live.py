@@ -37,12 +37,12 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace, open_transport
 
-#: Requests a second to each host.
+#: The most requests per second to each host.
 RATE: Final = 1.0
 _SUBSETS: Final = ("warc",)
-#: A refusal is sent once more, and no oftener.
+#: A refused request is repeated once.
 _RETRY: Final = RetryPolicy(attempts=2)
-#: A new crawl is listed before its index is there.
+#: A new crawl is listed before its index is published.
 _NEWEST_CRAWLS: Final = 3
 
 
@@ -215,7 +215,7 @@ def _compare_mirror(probe: _Look) -> str:
     return f"the record and the length of its file are the same at {probe.mirror}"
 
 
-#: In this order: what a step finds, those behind it ask with.
+#: The order matters: later steps use the results of earlier ones.
 _STEPS: Final[Mapping[str, Callable[[_Look], str]]] = {
     "crawls": _list_crawls,
     "index": _list_index_files,

@@ -24,9 +24,9 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, leaves_slices_out, sentences
 from cc_pipeline.workspace.workspace import Workspace
 
-#: A published file may be so much older than what it lacks.
+#: The longest lag of the published file behind the lake.
 _BEHIND: Final = timedelta(days=1)
-#: Tables of indexes: a harvest changes them, and no capture is published or not because of it.
+#: Tables of the catalog: a harvest changes them, and that decides about no published capture.
 _OF_CATALOG: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
 _PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`."
 

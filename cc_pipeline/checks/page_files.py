@@ -17,7 +17,7 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 EXPORTS: Final[dict[str, ExportKind]] = dict(
     zip(("text_sequencefile", "metadata_sequencefile"), EXPORT_KINDS, strict=True)
 )
-#: Tables of which a file gives rows of one or the other, whatever it holds.
+#: Every file with pages has rows in at least one of these tables.
 _MAIN_TABLES: Final = ("page_metadata", "page_text")
 
 

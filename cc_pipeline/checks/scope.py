@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from cc_pipeline.lake.lake import Lake
     from cc_pipeline.lake.slice import Slice, Stage
 
-#: Partitions that a verdict names.
+#: The most partitions that a message names.
 NAMED: Final = 5
-#: Wrong partitions that a note holds; of more, the next look is at everything.
+#: The most wrong partitions in a note; with more, the next evaluation examines everything.
 _MOST_NOTED: Final = 500
 _WORST: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
 

@@ -30,20 +30,20 @@ from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Partitions that are looked up again: each costs a second look-up.
+#: Partitions that are looked up a second time.
 _SAMPLE = 3
-#: Partitions that are tried for it: not every crawl has a second index.
+#: The most partitions that are tried for it: not every crawl has a second index.
 _TRIED = 50
-#: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
-#: so many keys are compared in memory.
+#: Partitions with more captures are skipped: the second look-up would cost as much as the first, and two large sets of
+#: keys are compared in memory.
 _MOST_COMPARED = 50_000
-#: Bytes that a second look-up may read of an index.
+#: The most bytes of an index that a second look-up may read.
 _MOST_BYTES_COMPARED: Final = 256 << 20
-#: What is summed of the notes of fetches.
+#: The sums of a fetch note.
 _COUNTS: Final = ("planned", "fetched", "unsettled", "mismatched")
-#: How rows of a capture are ranked, as a number: what decides has the higher bits.
+#: Bits of the rank of a capture's row: the more important criterion has the higher bit.
 _OPEN, _ODD, _BY_NAME, _FETCHED = 1, 2, 4, 1 << 40
-#: Partitions that a verdict names.
+#: The most partitions that a message names.
 _NAMED = 5
 
 
@@ -115,7 +115,8 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
     previous: list[str] | None = None
     harvested_ids = {slice_.crawl for slice_ in HARVEST.here(lake)} - set(ARC_CRAWLS)
     harvested = sorted(harvested_ids, key=lambda crawl: (index_is_built(crawl), crawl))
-    # schemas are compared with those of the crawl before; indexes built here, behind all others, have one of their own
+    # A schema is compared with that of the previous crawl. Indexes built in this home are sorted last and have a schema
+    # of their own.
     first = next((place for place, crawl in enumerate(harvested) if crawls is None or crawl in crawls), 0)
     for crawl in harvested[max(0, first - 1) :]:
         if crawls is not None and crawl not in crawls:
@@ -142,7 +143,7 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     """Checks how many of the planned captures are missing, each capture counted once: a warning from one pending
     capture, an error from one in a hundred. For final losses it is a warning from one in a hundred. Unconfirmed losses
     are an error."""
-    # a row a partition of the whole lake in each run: numbers alone, and words only of what did not come
+    # this reads a row per partition of the whole lake in each run: only numbers, and texts only of missing captures
     flag_columns = ("losses_doubted", "mismatches_doubted")
     rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *flag_columns])
     planned, fetched, unsettled, mismatched = _counted_once(lake, rows)
@@ -242,7 +243,7 @@ def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
     totals: dict[str, tuple[int, int, str | None]] = {}
     rows = lake.read("fetches", columns=["crawl", "target", "planned", "unsettled", "reason"])
     for row in rows.sort_by([("unsettled", "descending"), ("target", "ascending")]).to_pylist():
-        # of a set's parts the one that lacks most comes first
+        # of the parts of a set, the one with the most missing captures comes first
         partition = key_of(Slice(row["crawl"], row["target"]))
         missing, planned, reason = totals.get(partition, (0, 0, row["reason"]))
         totals[partition] = (missing + row["unsettled"], planned + row["planned"], reason)
@@ -293,7 +294,7 @@ def _looked_up_last(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, s
 
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
     if crawl in ARC_CRAWLS or is_given(slug):
-        return None  # each of their indexes lacks captures that the other has; what somebody named is in none
+        return None  # the two indexes of an ARC crawl have different captures, and listed captures are in no index
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace, crawl)
     with open_locators(crawl, workspace.settings.subsets, sources) as available:
@@ -322,9 +323,9 @@ def _of(crawl: str, result: CheckResult) -> CheckResult:
     return CheckResult(result.name, result.severity, f"{crawl}: {result.message}", result.figures, wrong)
 
 
-#: Rows of subset ``warc`` in a crawl, from the smallest to the largest published, with room on both sides.
+#: Rows of subset ``warc`` in a crawl, from the smallest to the largest published crawl, with a margin on both sides.
 PLAUSIBLE_ROWS: Final = (1_000_000_000, 6_000_000_000)
-#: Files of a subset; fewer say that this is not a whole crawl (a generated or cut one), which has no usual size.
+#: Files of a subset. A crawl with fewer files is a generated or cut one, which has no usual size.
 WHOLE_CRAWL_FILES: Final = 200
 
 

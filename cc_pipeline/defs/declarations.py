@@ -20,9 +20,9 @@ from cc_pipeline.columns import Column
 
 #: The partition definitions of a home (``Placement``).
 Partitions = Literal["crawl", "target", "pairs", "source_file"]
-#: By column, the columns of assets that it is made of.
+#: The source columns of each column.
 Columns = Mapping[str, Sequence[tuple[dg.AssetKey, str]]]
-#: What a sensor or schedule does in a tick: takes the context, the open workspace and the placement of the home.
+#: The function of a sensor or schedule: takes the context, the open workspace and the placement of the home.
 Tick: TypeAlias = Callable[..., Any]
 
 

@@ -48,7 +48,7 @@ def purge_target(
     _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, every=now)
     refuse_fetching(workspace, plan.slug, plan.slices)
     _forget(workspace, instance, plan, namespace)
-    # a schedule's tick may have asked for it in between; from now on none does
+    # a schedule's tick may have started it in between; from now on none does
     _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, every=now)
     return purge(workspace, plan, now=now)
 
@@ -88,7 +88,7 @@ def forget_unfound(
 def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, namespace: Placement) -> None:
     settings = workspace.settings
     watch_list.remove(settings.watch_list_path, [plan.slug])
-    # what counts while the list cannot be read
+    # this updates the copy that counts while the list cannot be read
     watch_list.read_what_is_right(settings.watch_list_path, settings.watch_list_copy)
     delete_keys(instance, namespace, domains=[plan.slug])
 

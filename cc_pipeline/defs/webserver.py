@@ -79,7 +79,7 @@ def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Aut
     ):
         return True
     try:
-        # an address is no name that somebody else could let point here
+        # an address is not a name that somebody else could resolve to this machine
         return server is not None and ipaddress.ip_address(host.host) == ipaddress.ip_address(server[0])
     except ValueError:
         return False
@@ -121,7 +121,7 @@ def _only_asks(query: bytes) -> bool:
 
 
 def _is_json(types: Sequence[str]) -> bool:
-    # Dagster takes "text/plain; application/json" for JSON too, and browsers send that without asking first
+    # Dagster accepts "text/plain; application/json" as JSON too, and browsers send that without a preflight request
     return len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json"
 
 

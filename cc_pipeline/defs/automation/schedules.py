@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from cc_pipeline.automation.outlook import Outlook
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
+#: The most queued and running runs of schedules and sensors, so that the queue fits on one screen.
 _MOST_RUNS = 10
-#: Partitions that a message names.
+#: The most partitions that a message names.
 _NAMED = 5
-#: In Dagster's queue what a person launches (0) comes first.
+#: In Dagster's queue, runs that a person launches (0) come first.
 _PRIORITY = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
 
@@ -94,15 +94,15 @@ def _tick(
         from cc_pipeline.workspace.workspace import rate_now
 
     instance, settings, now = context.instance, workspace.settings, _now()
-    # the daemon does not watch runs of the command line: a killed one would count as going for ever
+    # the daemon does not monitor runs of the command line: a killed one would count as running for ever
     end_runs_of_dead_processes(instance, settings.hosts, namespace)
     watched = watched_targets(workspace, namespace)
-    # runs go by what is written down, so a set that changed since the sensor's last tick counts from now on
+    # runs read the stored definitions, so a set that changed since the sensor's last tick counts from now on
     workspace.register_targets(watched.targets)
     partition_slugs = set(namespace.target_keys(instance))
     targets = [target for target in watched.targets if target.slug in partition_slugs]
     harvested = instance.get_materialized_partitions(namespace.key("row_groups"))
-    # ids begin with the year, so this is the order of their age, in whatever order they became partitions
+    # ids begin with the year, so this order is that of their age, not that of their registration
     runnable = sorted(harvested.intersection(namespace.crawl_keys(instance)), reverse=True)
     selected_crawls = select_crawls(runnable, settings.crawls)
     warnings = [watched.note] if watched.note is not None else []
@@ -179,7 +179,7 @@ def _request(namespace: Placement, tick: str, run: AskedRun, summary: str) -> dg
 
     keys = [partition_key(*pair) for pair in run.pairs]
     tags = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: summary}
-    # a tick in whose middle the daemon was killed is made again, and asks for what is left: not under a key of before
+    # if the daemon is killed during a tick, the tick is repeated for the remaining pairs, which need another run key
     digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
     run_config = config_of(namespace.of(listed_ops()["extract_targets"]), keys)
     return dg.RunRequest(run_key=f"{tick}:{digest}", run_config=run_config, tags=tags)

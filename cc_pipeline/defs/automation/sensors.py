@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 _SIX_HOURS: Final = 6 * 3600
 
-#: Partition keys that one tick adds at most; the next tick adds the others.
+#: The most partition keys that one tick adds; the next tick adds the others.
 _NEW_KEYS_PER_TICK = 200
-#: Harvests of a crawl that may fail in a row before a person has to look. The distance between them doubles.
+#: The most failures of a harvest in a row before a person has to act. The delay between them doubles.
 _MOST_FAILURES = 3
-#: How many of the sensor's newest runs are read to count a crawl's failures.
+#: The newest runs of the sensor that are read to count a crawl's failures.
 _RUNS_LOOKED_AT = 500
 
-#: Harvested crawls whose path lists are compared: lists of older ones are history.
+#: Harvested crawls whose path lists are compared: the lists of older crawls do not change any more.
 _NEWEST = 2
 
-#: Characters of a run's error that are told.
+#: The most characters of a run's error in a message.
 _REASON = 2_000
-#: Characters of a failed partition's reason that are told.
+#: The most characters of a failed partition's reason in a message.
 _PARTITION_REASON = 500
-#: Partitions of a run that are named.
+#: The most partitions of a run in a message.
 _NAMED = 10
-#: Publications of one state of the tables that may fail.
+#: The most failed publications of one state of the tables.
 _MOST_FAILED_PUBLICATIONS = 3
 
 
@@ -61,7 +61,7 @@ def new_crawls(
     with LOADING:
         from cc_pipeline.harvesting.crawl_index import is_published
 
-    # read once a day
+    # the list is fetched once a day
     crawl_list = workspace.crawl_list
     configured_crawls, lookup_faults = _named_crawls(workspace)
     note = "".join(
@@ -72,7 +72,7 @@ def new_crawls(
     source_faults: list[str] = []
 
     def is_runnable(crawl: str) -> bool:
-        # one that does not answer is asked for with the next tick
+        # a crawl whose source does not answer is tried again with the next tick
         if source_faults:
             return False
         try:
@@ -89,7 +89,7 @@ def new_crawls(
     room = room_for_crawls(len(registered), domains)
     new = [crawl for crawl in listed_crawls if crawl not in registered]
     if len(new) > room:
-        # the newest that there is room for
+        # the newest ones that there is room for
         note += f"; {too_many(len(registered) + len(new), domains)}"
     excess_crawls = set(new[room:])
     decision = decide_crawls(
@@ -114,7 +114,7 @@ def new_crawls(
     return dg.SensorResult(
         dynamic_partitions_requests=[at.crawl.build_add_request(list(decision.register))] if decision.register else [],
         run_requests=[
-            # a key that was used is not run again, so every attempt has its own
+            # Dagster does not run a key again, so every attempt has its own
             dg.RunRequest(run_key=f"harvest:{crawl}{_attempt(failures.get(crawl, 0))}", partition_key=crawl)
             for crawl in decision.run
         ],
@@ -170,7 +170,7 @@ def _failures_in_a_row(
     due = {
         crawl
         for crawl, count in failures.items()
-        # ticks are six hours apart and not to the second, so a distance ends a little before the tick it is meant for
+        # ticks are six hours apart, not to the second, so the delay ends a little before the tick
         if count < _MOST_FAILURES and last_failures[crawl] + wait * (2 ** (count - 1) - 0.5) <= now
     }
     return failures, due
@@ -187,7 +187,8 @@ def watch_list(
     watched = watched_targets(workspace, at)
     targets, note = watched.targets, f"; {watched.note}" if watched.note is not None else ""
     try:
-        # definitions may change under the same key (a set gains a member): written down each time, a no-op when equal
+        # a definition may change under the same key (a set gains a member), so it is stored each time; no commit if
+        # equal
         workspace.register_targets(targets)
     except CcPipelineError as fault:
         return dg.SkipReason(f"{fault}{note}")
@@ -215,13 +216,13 @@ def path_lists(
         from cc_pipeline.harvesting.crawl_index import list_as_it_is
 
     requested_digests: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
-    # records of a key that was taken away stay
+    # records of deleted keys stay
     harvested = context.instance.get_materialized_partitions(at.key("row_groups")).intersection(
         at.crawl_keys(context.instance)
     )
     changed: dict[str, str] = {}
     try:
-        # an index that is built here grows only for a person's yes
+        # an index that is built in this home grows only if a person agrees
         published = [crawl for crawl in harvested if not index_is_built(crawl)]
         for crawl in sorted(published, reverse=True)[:_NEWEST]:
             list_digest = list_as_it_is(workspace, crawl)
@@ -337,7 +338,7 @@ def publication(
         return dg.SkipReason("cc.duckdb is being published")
     if not lag.longer_than(minutes) and flight(instance, at).is_any:
         return dg.SkipReason(f"runs go on, and cc.duckdb is not {minutes:g} minutes old")
-    # the same state of the tables is asked for again only after it failed, and not for ever
+    # the same state of the tables is published again only after a failure, and a limited number of times
     state = {STATE_TAG: lag.state}
     failed = instance.get_runs_count(
         dg.RunsFilter(job_name=publish, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])

@@ -33,7 +33,7 @@ from cc_pipeline.workspace.schemas import (
     SOURCE_FAULTS_COLUMNS,
 )
 
-#: Of ``warehouse``, as Dagster keeps it with each materialization.
+#: The code version of ``warehouse``, which Dagster stores with each materialization.
 WAREHOUSE_VERSION: Final = "1"
 #: The tables over crawl × target, which one step makes.
 EXTRACTED: Final[Mapping[str, Sequence[Column]]] = {
@@ -41,9 +41,9 @@ EXTRACTED: Final[Mapping[str, Sequence[Column]]] = {
     "records": RECORD_COLUMNS,
     **PAGE_COLUMNS,
 }
-#: One run takes several files: a file fails by itself.
+#: One run takes several files: each file fails by itself.
 _TEN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
-#: A crawl's steps come one after the other, and the next one is skipped where a crawl failed: each has its own run.
+#: Each crawl has its own run: its steps follow each other, and later ones are skipped if the crawl failed.
 _ONE: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 _SITE: Final = "https://commoncrawl.org"
 _BODIES: Final = "cc_pipeline.defs.assets"
@@ -305,7 +305,7 @@ def sources() -> list[Step]:
             ],
             description="Reads each file once, from its beginning to its end, into the tables of parsed pages.",
             partitions="source_file",
-            # files take minutes each; more of them in one run save only the seconds a run costs
+            # a file takes minutes; more files in one run save only the seconds that a run costs
             backfill=_TEN,
         )
     ]
@@ -330,7 +330,7 @@ def analytics(published: Iterable[str]) -> list[Step]:
             ),
             pool="warehouse",
             options={
-                # weekly_upkeep publishes each week, automation behind every change
+                # weekly_upkeep publishes each week, automation after every change
                 "freshness_policy": dg.FreshnessPolicy.time_window(
                     fail_window=timedelta(days=30), warn_window=timedelta(days=8)
                 )

@@ -9,8 +9,7 @@ import dagster as dg
 
 from cc_pipeline.defs.placement import Placement
 
-#: Held by threads of a code server while they load modules: where their first loads cross each other, Python refuses
-#: one of them as a deadlock.
+#: Threads of a code server hold it while they load modules: Python reports a deadlock if their first imports cross.
 LOADING: Final = RLock()
 
 

@@ -109,9 +109,9 @@ _OP_JOBS: Final = (
         is_listed=True,
     ),
 )
-#: The jobs of a home; that of all checks is apart.
+#: The jobs of a home, except that of all checks.
 JOBS: Final = (*_ASSET_JOBS, *_OP_JOBS)
-#: Deletes old runs of the whole instance, so only a home that has one for itself has this job.
+#: Deletes old runs of the whole instance, so only the single home of an instance has this job.
 TRIM_HISTORY: Final = OpJob(
     name="trim_history",
     description="Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; what they say of partitions stays.",
