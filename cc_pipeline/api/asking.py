@@ -113,7 +113,7 @@ def sources_for(
         if kind is not None and kind.way is not None:
             command = kind.way(crawl)
         elif index_is_built(crawl):
-            command = f"cc-pipeline index build --crawl {crawl}   (it says the price first)"
+            command = f"cc-pipeline index build --crawl {crawl}   (it shows the cost first)"
         elif columnar:
             command = f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
         else:

@@ -59,7 +59,7 @@ class RunReport:
         counts = ", ".join(
             f"{count:,} {name}" for count, name in zip(other_counts, ("new", "open", "lost"), strict=True)
         )
-        forgotten = [f"{target} was found nowhere, and is not kept" for target in self.forgotten]
+        forgotten = [f"{target} was found in no crawl, and is not kept" for target in self.forgotten]
         return "\n".join((f"{count_of(captures, 'capture')}: {counts}", *self.notes, *forgotten))
 
 
@@ -179,8 +179,8 @@ class Home:
             page.distance = apart(span, (page.captured, page.captured))
         if within is not None and (page.distance is None or page.distance > within):
             raise NotCaptured(
-                f"the capture of {target.value} that is nearest was made {page.captured:%Y-%m-%d %H:%M:%S} UTC",
-                "Allow more time between, or ask for another time.",
+                f"the nearest capture of {target.value} is of {page.captured:%Y-%m-%d %H:%M:%S} UTC",
+                "Allow a larger distance, or ask for another time.",
             )
         return page
 

@@ -123,7 +123,7 @@ def run_targets(
                 raise
             failed_crawls |= dict.fromkeys(crawls, fault)
             failed_in_a_row += 1
-            voice().note(f"{', '.join(crawls)} could not be run and is left: {fault.what}")
+            voice().note(f"{', '.join(crawls)} could not be run and is skipped: {fault.what}")
             if isinstance(fault, NotNow) or failed_in_a_row == _FAILED_IN_A_ROW:
                 failed_crawls |= {
                     crawl: failed_crawls.get(crawl, fault)
@@ -164,7 +164,7 @@ def _crawls_left(
     family = EnvironmentFault if not all(isinstance(fault, Incomplete) for fault in faults) else Incomplete
     family = NotNow if any(isinstance(fault, NotNow) for fault in faults) else family
     return family(
-        f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were left: {', '.join(faults_by_crawl)}. "
+        f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were skipped: {', '.join(faults_by_crawl)}. "
         f"The first: {first.what}",
         f"The others are published. Run it again for these: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
     )
@@ -211,10 +211,10 @@ def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) 
     estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
         estimate += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
-    voice().notice(f"{estimate}; what a fetch costs is known after each look-up")
+    voice().notice(f"{estimate}; the cost of each fetch is known after its look-up")
     if requests > settings.max_requests and not voice().agrees("Go on?"):
         raise UserInputError(
-            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) confirm the cost with --yes"
         )
     return tuple(crawls), True
 

@@ -252,7 +252,7 @@ def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target,
     )
     other_targets = [name for (name,) in connection.execute(query, [target.place.host]).fetchall()]
     if other_targets:
-        return f"; its pages came with {', '.join(other_targets)}: name that, or run it by itself"
+        return f"; its pages are of {', '.join(other_targets)}: name one of these, or run it by itself"
     guess = meant(target.place.host, known_names(settings))
     return (f"; did you mean {guess}? " if guess else ". ") + run
 

@@ -178,7 +178,7 @@ class Answer(Rows):
         connection.execute("SET python_enable_replacements = false")
         relation = connection.sql(query, params=self._parameters)
         if relation is None:
-            raise UserInputError("the statement answers with no rows; ask a query")
+            raise UserInputError("the statement returns no rows; write a query")
         reader = relation.to_arrow_reader(_BATCH)
         yield reader.schema
         yield from reader
@@ -198,7 +198,7 @@ class Answer(Rows):
             first = self._first_rows()
         except CcPipelineError as error:
             problem = error.what if isinstance(error, EnvironmentFault) else str(error)
-            return f"a query without an answer: {problem}", None
+            return f"the query failed: {problem}", None
         columns = count_of(len(first.columns), "column")
         if len(first) < _LOOKED_AT:
             return f"{count_of(len(first), 'row')}, {columns}", first

@@ -69,7 +69,7 @@ def despite_gaps(harvest: Callable[[], object]) -> bool:
     try:
         harvest()
     except IndexIncomplete:
-        voice().note("the index is not whole: some of its files could not be read")
+        voice().note("the index is incomplete: some of its files could not be read")
         return False
     return True
 
@@ -202,7 +202,7 @@ def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
         files = [row["source_file"] for row in rows if row["source_kind"] == ARCHIVE]
         if files:
             voice().note(
-                f"{crawl}: {len(files):,} stretches of {len(set(files)):,} archive files could not be read; their "
+                f"{crawl}: {len(files):,} byte ranges of {len(set(files)):,} archive files could not be read; their "
                 f'records are missing. To see which: cc-pipeline sql "SELECT * FROM source_faults WHERE crawl = '
                 f"'{crawl}'\" (once a run has published)"
             )

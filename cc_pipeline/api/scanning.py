@@ -35,7 +35,7 @@ def condition_of_all(texts: list[str]) -> str:
         return ""
     if len(words) < 3 or words[1].lower() != "where":
         raise UserInputError(
-            "all of a crawl is a few billion captures: say which, as in '* where mime=application/pdf'"
+            "a whole crawl has a few billion captures: add a condition, as in '* where mime=application/pdf'"
         )
     return words[2]
 
@@ -57,7 +57,7 @@ def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], 
     parts.mkdir(exist_ok=True)
     description_path = parts / _ABOUT
     if description_path.exists() and description_path.read_text() != description_text:
-        raise UserInputError(f"{parts} has parts of another scan: delete it, or name another file")
+        raise UserInputError(f"{parts} has parts of another scan; delete it, or name another file")
     write_whole(description_path, description_text)
     # parts of index files that the source has replaced since may lie in the folder too
     part_paths = [

@@ -168,14 +168,14 @@ def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: 
         process = children.run(children.python_command(__name__), environment, pickled_request, _PATIENCE)
     except subprocess.TimeoutExpired as late:
         raise EnvironmentFault(
-            f"a process that looked at what is due took more than {_PATIENCE} s",
-            "Watch fewer targets or crawls, or let automation run where less else runs.",
+            f"the process that assesses what is due took more than {_PATIENCE} s",
+            "Watch fewer targets or crawls, or run automation on a machine with less load.",
         ) from late
     if process.returncode:
         last_line = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise EnvironmentFault(
-            f"a process that looked at what is due ended with status {process.returncode}: {last_line[-500:]}",
-            "The next tick looks again; where that is so each time, look at this machine's memory.",
+            f"the process that assesses what is due ended with status {process.returncode}: {last_line[-500:]}",
+            "The next tick tries again. If it fails each time, check this machine's memory.",
         )
     try:
         answer = json.loads(process.stdout)
@@ -183,7 +183,7 @@ def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: 
         report = _read_outlook(answer["outlook"]) if fault is None else Outlook()
     except (ValueError, TypeError, KeyError) as error:
         raise EnvironmentFault(
-            f"a process that looked at what is due answered something else: {error}", "The next tick looks again."
+            f"the process that assesses what is due returned invalid output: {error}", "The next tick tries again."
         ) from error
     if fault is not None:
         raise fault

@@ -56,7 +56,7 @@ def trouble_at(settings: Settings, address: str, access: Access, crawl: str) -> 
     """Returns why one address cannot be asked for ``crawl`` now; ``None`` if it answers. Costs one request, raises
     nothing."""
     if not scheme_of(address):
-        return None if Path(address).is_dir() else f"the folder {address} is not there"
+        return None if Path(address).is_dir() else f"the folder {address} does not exist"
     try:
         with open_transport(replace(settings, wait=0.0), address, access, _ONCE) as transport:
             key = evidence(settings, crawl)

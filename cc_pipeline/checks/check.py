@@ -43,7 +43,7 @@ class Check:
 
     @property
     def digests(self) -> list[Stage]:
-        """The ``stages`` themselves."""
+        """The values of ``stages``."""
         split = (place.rpartition(".") for place in self.stages)
         return [getattr(import_module(module), name) for module, _, name in split]
 

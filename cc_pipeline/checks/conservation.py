@@ -118,7 +118,7 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 _REPAIR: Final = "Make them again: cc-pipeline doctor --repair"
-_RUN: Final = "What changed since is made by the next run: extract_domain, or cc-pipeline run"
+_RUN: Final = "The next run makes what has changed: extract_domain, or cc-pipeline run"
 
 
 def _by_crawl(lake: Lake, slices: Collection[Slice] | None) -> Iterator[tuple[str, frozenset[str] | None]]:
@@ -207,7 +207,7 @@ def _compare_with_commits(lake: Lake, counts: _Counts, totals: Balance) -> None:
             count = committed_rows[slice_.crawl, slice_.target]
             if count is not None and count != counts.rows[table][slice_]:
                 totals.wrong.setdefault(
-                    slice_, Imbalance(_STAGE_OF[table], f"{table} has other rows than were committed")
+                    slice_, Imbalance(_STAGE_OF[table], f"{table} has rows other than those that were committed")
                 )
 
 
@@ -217,12 +217,12 @@ def _located_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing) ->
         # a slice that was never located must have no rows at all
         unlocated_rows = captures or counts.rows["records"][slice_] or counts.rows[_PAGES][slice_]
         return (
-            Imbalance(LOCATE, "rows are of no look-up")
+            Imbalance(LOCATE, "rows belong to no look-up")
             if unlocated_rows or counts.notes["lookups"].get(slice_)
             else None
         )
     if slice_state.lookup is not None and slice_state.lookup.captures != captures:
-        return Imbalance(LOCATE, "captures are not as many as were found")
+        return Imbalance(LOCATE, "the number of captures differs from that of the look-up")
     return None
 
 
@@ -236,9 +236,9 @@ def _fetched_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing, is
         # the note is of a later fetch, whose records were not written, or were lost
         return Imbalance(FETCH, "records are not those of the last fetch")
     if slice_state.fetch is not None and slice_state.fetch.planned != records:
-        return Imbalance(FETCH, "records are not as many as were planned")
+        return Imbalance(FETCH, "the number of records differs from the planned captures")
     if captures != records:
-        return Imbalance(FETCH, "captures and records are not as many", is_due)
+        return Imbalance(FETCH, "captures and records differ in number", is_due)
     return None
 
 
@@ -246,8 +246,8 @@ def _parsed_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing, is_
     records, pages = counts.rows["records"][slice_], counts.rows[_PAGES][slice_]
     if slice_state.torn or slice_state.parsed is None:
         # a partially committed parse has a check of its own
-        return Imbalance(PARSE, "pages are of no parse") if pages and not slice_state.torn else None
-    return None if records == pages else Imbalance(PARSE, "pages and records are not as many", is_due)
+        return Imbalance(PARSE, "pages belong to no parse") if pages and not slice_state.torn else None
+    return None if records == pages else Imbalance(PARSE, "pages and records differ in number", is_due)
 
 
 def to_make_again(totals: Balance) -> dict[Stage, list[Slice]]:

@@ -110,7 +110,7 @@ def noted(
     severity = verdict.severity
     if unchecked_keys and previous_note is not None:
         severity = max(severity, previous_note.severity, key=_WORST.index)
-        remark = f"still not as it should be: {some(unchecked_keys)}"
+        remark = f"still wrong: {some(unchecked_keys)}"
         verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{remark}")
     wrong = sorted({*wrong_keys, *unchecked_keys})
     versions = now or (previous_note.versions if previous_note is not None else {})

@@ -89,9 +89,9 @@ def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         lost = [path for path in paths if path not in footers]
         kept_count += len(paths) - len(lost)
         if lost:
-            message = f"{crawl}: {len(lost):,} of {len(paths):,} footers are not kept; harvest the crawl again"
+            message = f"{crawl}: {len(lost):,} of {len(paths):,} footers are missing; harvest the crawl again"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
-    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept_count:,} footers are kept")
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept_count:,} footers are stored")
 
 
 def _listed_crawls(workspace: Workspace, scope: Scope) -> list[str]:
@@ -157,21 +157,19 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     }  # fmt: skip
     if not unsettled and not unconfirmed and not vanished and settled * 100 < max(planned, 1):
         message = f"{fetched:,} of {planned:,} captures are here"
-        mismatch_text = f"; {mismatched:,} of them have another payload than the index names" if mismatched else ""
+        mismatch_text = f"; {mismatched:,} of them have a payload that differs from the index" if mismatched else ""
         return CheckResult("nothing_missing", "ok", message + mismatch_text, metrics)
-    problems = (
-        [f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"] if unsettled else []
-    )
+    problems = [f"{unsettled:,} of {planned:,} captures are pending and will be requested again"] if unsettled else []
     if settled:
         problems.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
     if unconfirmed:
         problems.append(
-            "so much is lost, or has another payload than the index names, that it is doubted: run it again "
+            "many captures are lost, or their payloads differ from the index, which is unconfirmed: run it again "
             f"({unconfirmed:,} slices: losses_doubted, mismatches_doubted in the view fetches)"
         )
     if vanished:
         problems.append(
-            f"{vanished:,} captures are no longer in the index that named them, which is doubted: run them again "
+            f"{vanished:,} captures are no longer in the index that listed them, which is unconfirmed: run them again "
             "(unlisted in the view lookups)"
         )
     message = "; ".join(problems)
@@ -254,7 +252,7 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that another index has the same captures, for the last few located partitions whose crawls have two
     indexes. It needs a look-up of its own, so no run does it."""
     if scope.in_run:
-        message = "a run asks no second index: doctor --checks and the job check_everything do"
+        message = "a run uses no second index: doctor --checks and the job check_everything do"
         return CheckResult("locators_agree", "ok", message, is_judged=False)
     compared: list[tuple[str, Agreement]] = []
     for crawl, target, located_by in _looked_up_last(workspace, scope):
@@ -356,7 +354,7 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
             wrong.append(row["path"])
     if wrong:
         examples = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        message = f"the row groups' rows are not as many as the file says in {examples}"
+        message = f"the row counts of the row groups differ from the file's in {examples}"
         return CheckResult("row_counts", "error", message, {"files": len(wrong)})
     return CheckResult("row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {len(row_groups)} row groups")
 
@@ -429,7 +427,7 @@ def schema_changes(before: Iterable[str], after: Iterable[str]) -> list[str]:
         if old_type is None:
             changes.append(f"{name} is new ({new_type})")
         elif new_type is None:
-            changes.append(f"{name} is gone (was {old_type})")
+            changes.append(f"{name} was removed (was {old_type})")
         elif old_type != new_type:
             changes.append(f"{name} was {old_type}, is {new_type}")
     return changes
@@ -456,10 +454,7 @@ def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = N
     drift = schema_changes(previous, schemas[usual]) if previous is not None else []
     metrics: dict[str, int | float | str] = {"schemas": len(schemas), "columns": len(schemas[usual]), "digest": usual}
     if inside or drift:
-        advice = (
-            "A column that a file lacks is null in captures, one that this version does not know stands in "
-            "extra_columns. There is nothing to mend"
-        )
+        advice = "A missing column is null in captures; an unknown column is in extra_columns. There is nothing to mend"
         return CheckResult("schema_drift", "warn", f"{'; '.join((*inside, *drift))}. {advice}", metrics)
     return CheckResult("schema_drift", "ok", f"all files have the same {len(schemas[usual])} columns", metrics)
 

@@ -66,8 +66,8 @@ def strange_keys(instance: dg.DagsterInstance, known_keys: KnownKeys) -> Strange
     unknown_crawls = {crawl for crawl in {*OURS.crawl_keys(instance)} - known_keys.crawls if not index_is_built(crawl)}
     crawls = sorted(unknown_crawls) if not known_keys.unjudged else []
     return StrangeKeys(
-        {key: "nobody defined it, and nothing was made of it" for key in unknown_domains if key not in running},
-        dict.fromkeys(crawls, "the source does not list it, and nothing was made of it"),
+        {key: "it is not defined and has no data" for key in unknown_domains if key not in running},
+        dict.fromkeys(crawls, "the source does not list it, and it has no data"),
         known_keys.unjudged,
     )
 

@@ -212,4 +212,4 @@ def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, namesp
         {"runs deleted": report.runs, "old runs kept, with the newest record of something": report.kept}
     )
     if not report.done:
-        context.log.info("more is left: the next run goes on")
+        context.log.info("old runs are left: the next run deletes them")

@@ -232,7 +232,7 @@ def _cancel_phantoms(instance: dg.DagsterInstance, namespace: Placement) -> list
     open_backfills = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in orphaned_runs) else set()
     orphaned_runs = [run for run in orphaned_runs if run.tags.get(_BACKFILL_TAG) not in open_backfills]
     for run in orphaned_runs:
-        instance.report_run_canceled(run, "it was created and never queued: what asked for it failed, or was killed")
+        instance.report_run_canceled(run, "it was created and never queued: its creator failed or was killed")
     return [run.run_id for run in orphaned_runs]
 
 

@@ -57,7 +57,7 @@ def too_many(crawls: int, domains: int) -> str | None:
     if crawls * domains <= MAX_PARTITIONS:
         return None
     return (
-        f"{crawls:,} crawls × {domains:,} targets would be {crawls * domains:,} partitions, and Dagster copes with "
+        f"{crawls:,} crawls × {domains:,} targets would be {crawls * domains:,} partitions, and Dagster supports "
         f"{MAX_PARTITIONS:,}; put domains that belong together into a set (docs/targets.md), or take away what nobody "
         "needs: cc-pipeline targets remove, cc-pipeline automation clean"
     )

@@ -1,4 +1,4 @@
-"""The placement of one home in a code location: the names of its items there, and its settings."""
+"""The namespace of one home in a code location: the names of its items there, and its settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _PART: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A home in a code location. Raises ``UserInputError`` for a prefix or group that Dagster does not accept.
+    """The namespace of a home in a code location: its names and settings there. Raises ``UserInputError`` for a prefix
+    or group that Dagster does not accept.
 
     ``prefix`` goes before every name that has to be unique: keys of assets have it as parts, all other names as words.
     ``group`` replaces the groups. ``alone``: the code location and its instance belong to this home only.

@@ -109,11 +109,11 @@ def _refuse_running(
     if every:
         every_run = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
         runs = [run.run_id for run in every_run if owns(namespace, run)]
-        reason = "deleting now takes files from runs that have not ended"
+        reason = "deleting now would remove files of runs that have not ended"
     runs = [run for run in runs if run != own_run]
     if not runs and any(domain == slug for _, domain in flight(instance, namespace).pairs):
         raise EnvironmentFault(
-            f"a backfill that has not ended is to come to the target {slug}",
+            f"an unfinished backfill will run the target {slug}",
             "Wait for its end, or cancel it in the UI; then run this again.",
         )
     if runs:

@@ -30,7 +30,7 @@ _KEPT = 1_000
 #: The most characters of a reason in the metadata.
 _REASON = 500
 _FREE_SPACE = "Free some space; what is complete is kept and the next run goes on from there"
-_MEND = "Mend what the reason names (the run's log has all of it), then materialize this partition again"
+_MEND = "Fix what the reason names (the run's log has all of it), then materialize this partition again"
 
 #: Metadata of a partition, and the version of its data if it is known.
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
@@ -51,7 +51,9 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
         )
     key_tuples = keys_of_range(first, last, _keys_by_dimension(context.instance, context.assets_def.partitions_def))
     if not key_tuples:
-        raise UserInputError(f"the run is for {first} to {last}, of which a key is no partition any more; choose again")
+        raise UserInputError(
+            f"the run is for {first} to {last}, and one of its keys is no longer a partition; choose again"
+        )
     return ["|".join(keys) for keys in key_tuples]
 
 
@@ -202,8 +204,7 @@ def _refuse_assets_behind(context: dg.AssetExecutionContext) -> None:
     dependents = sorted(key.to_user_string() for key in assets_behind(context))
     if dependents:
         raise UserInputError(
-            f"the run also has {', '.join(dependents)}, which would be skipped\n"
-            "Launch them apart, when this step is done"
+            f"the run also has {', '.join(dependents)}, which would be skipped\nLaunch them separately, after this step"
         )
 
 

@@ -13,8 +13,8 @@ from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, PlaceFault, disk_is_full
 
 _NOT_RECORDED: Final = (
-    "Dagster could not record what the run did: its database does not take it\nFree some space, or look at the "
-    "database that dagster.yaml names. Then run it again: what was committed before stays, and is recorded then"
+    "Dagster could not record the result of the run: its database refused it\nFree some space, or look at the "
+    "database that dagster.yaml names. Then run it again: commits are kept, and are recorded then"
 )
 _NO_REASON: Final = "no step gave a reason; see the run in the UI"
 #: Metadata of the failure of a step over partitions: the failed ones.

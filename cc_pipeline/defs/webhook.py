@@ -56,4 +56,4 @@ def _ask(address: str, event: Mapping[str, object]) -> str | None:
         answer.close()
         return f"{host} answered {answer.code}"
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return f"{host} could not be told ({type(error).__name__})"
+        return f"{host} could not be reached ({type(error).__name__})"

@@ -66,9 +66,9 @@ def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | Non
     if not {*headers.get("sec-fetch-site", [])} <= {"same-origin", "none"} and not _is_link(method, headers):
         return "the request comes from a page of another site"
     if not _only_asks(scope.get("query_string", b"")):
-        return "an address may ask, and change nothing"
+        return "an address may contain queries only"
     if method not in {*_SAFE, "OPTIONS", "WEBSOCKET"} and not _is_json(headers.get("content-type", [])):
-        return "what changes something has to be application/json"
+        return "a request that changes something has to be application/json"
     return None
 
 

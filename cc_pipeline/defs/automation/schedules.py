@@ -71,9 +71,9 @@ def history(context: dg.ScheduleEvaluationContext, _: Workspace, at: Placement) 
 def backfill_missing(
     context: dg.ScheduleEvaluationContext, workspace: Workspace, at: Placement
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Extracts watched targets from the chosen crawls where they are missing, an hour of work at a time.
+    """Extracts missing pages of watched targets from the selected crawls, an hour of work at a time.
 
-    A tick asks for runs over lists of partitions, as many as the work under way leaves room for.
+    A tick starts runs over lists of partitions, as many as the work in flight leaves room for.
     """
     try:
         return _tick(context, workspace, at)
@@ -115,7 +115,7 @@ def _tick(
     if is_agreed(settings):
         wanted_pairs += sorted(((old_slice.crawl, old_slice.target) for old_slice in report.older), reverse=True)
     elif report.older:
-        warnings.append(price_in_words(settings, report.older) + ". Say yes with: cc-pipeline automation reparse --yes")
+        warnings.append(price_in_words(settings, report.older) + ". To agree: cc-pipeline automation reparse --yes")
     pairs_to_run = [pair for pair in dict.fromkeys(wanted_pairs) if pair not in report.waiting]
     startable_pairs = [pair for pair in pairs_to_run if pair not in in_flight.pairs]
     pace = pace_of(fetches, ended_runs(instance, namespace), rate_now(workspace))
@@ -190,7 +190,7 @@ def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy_seconds: 
     pair_count = sum(len(run.pairs) for run in decision.runs)
     texts = []
     if pair_count:
-        texts.append(f"asks for {pair_count:,} partitions ({spoken(sum(run.seconds for run in decision.runs))})")
+        texts.append(f"starts {pair_count:,} partitions ({spoken(sum(run.seconds for run in decision.runs))})")
     if in_flight:
         texts.append(f"{in_flight:,} wanted partitions are in flight ({spoken(busy_seconds)} with all others)")
     if decision.rest:
@@ -198,7 +198,7 @@ def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy_seconds: 
     if decision.resting:
         texts.append(f"{len(decision.resting):,} failed and are tried again later")
     if decision.held:
-        texts.append(f"{len(decision.held):,} were not tried, since their runs ended early, and are asked for later")
+        texts.append(f"{len(decision.held):,} were not tried, since their runs ended early, and are tried later")
     if texts and not pace.measured:
         texts.append("no run has ended yet, so times are those of the request budget")
     return "; ".join(texts)

@@ -55,8 +55,8 @@ def new_crawls(
 ) -> dg.SensorResult | dg.SkipReason:
     """Registers crawls as partitions and harvests those of CC_PIPELINE_CRAWLS once they are published.
 
-    What failed before is harvested again. While the list of crawls cannot be read, its last good copy counts. What was
-    known at release is no news: without a copy only crawls that CC_PIPELINE_CRAWLS names are looked for.
+    Failed harvests are repeated. While the list of crawls cannot be read, its last good copy counts. Crawls that were
+    known at release are no news: without a copy, only crawls that CC_PIPELINE_CRAWLS names are looked up.
     """
     with LOADING:
         from cc_pipeline.harvesting.crawl_index import is_published
@@ -180,7 +180,7 @@ def _failures_in_a_row(
 def watch_list(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """Makes the targets of domains.txt partitions. The schedule backfill_missing extracts them."""
+    """Registers the targets of domains.txt as partitions. The schedule backfill_missing extracts them."""
     with LOADING:
         from cc_pipeline.defs.automation.watched import watched_targets
 
@@ -208,9 +208,9 @@ def watch_list(
 def path_lists(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """Harvests the newest crawls again when their path lists name other files than when they were read.
+    """Harvests the newest crawls again if their path lists have changed.
 
-    A harvest is asked for once for each new content. One that fails is for whoever looks at failed runs.
+    Each new content is harvested once. A failed harvest is shown among the failed runs.
     """
     with LOADING:
         from cc_pipeline.harvesting.crawl_index import list_as_it_is
@@ -245,7 +245,7 @@ def path_lists(
 
 @sensor(seconds=60, is_of_failed_runs=True)
 def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: Placement) -> None:
-    """Says in the log, and to CC_PIPELINE_WEBHOOK, which run failed and why; once for each run."""
+    """Reports each failed run and its reason once, in the log and to CC_PIPELINE_WEBHOOK."""
     with LOADING:
         from cc_pipeline.defs.declared.collected import owns
         from cc_pipeline.defs.run_failures import describe_failure
@@ -291,9 +291,9 @@ def partitions_named(run: dg.DagsterRun, namespace: Placement) -> list[str]:
 def source_breaker(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """Says when the source refuses so often that no request is sent to it; the backfill waits meanwhile.
+    """Reports when the source refuses so often that no request is sent to it; the backfill waits meanwhile.
 
-    What has changed is told once, also to the webhook.
+    Each change is reported once, also to the webhook.
     """
     with LOADING:
         from cc_pipeline.automation.source_state import breaker
@@ -301,7 +301,7 @@ def source_breaker(
     open_breaker = breaker(workspace)
     previous_state = context.cursor or "closed"
     if open_breaker is None:
-        words, breaker_state = f"{workspace.settings.source} is asked as usual", "closed"
+        words, breaker_state = f"{workspace.settings.source} answers as usual", "closed"
     else:
         words = (
             f"{open_breaker.host} refuses ({open_breaker.last_refusal}): no request is sent until "
@@ -319,7 +319,8 @@ def source_breaker(
 def publication(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.RunRequest | dg.SkipReason:
-    """Publishes cc.duckdb when it is behind: CC_PIPELINE_PUBLISH_EVERY minutes at most, or when all ended."""
+    """Publishes cc.duckdb when it is behind: at most every CC_PIPELINE_PUBLISH_EVERY minutes, or when all runs have
+    ended."""
     with LOADING:
         from cc_pipeline.defs.flight import UNFINISHED, flight
         from cc_pipeline.publish.publish import behind, is_being_published
@@ -329,7 +330,7 @@ def publication(
     except CcPipelineError as fault:
         return dg.SkipReason(str(fault))
     if lag is None:
-        return dg.SkipReason("cc.duckdb shows all there is")
+        return dg.SkipReason("cc.duckdb is up to date")
     instance, minutes, publish = context.instance, workspace.settings.publish_every, at.of("publish")
     # a command publishes without a run
     if is_being_published(workspace.settings) or instance.get_runs(
@@ -351,4 +352,4 @@ def publication(
 def _tell(log: logging.Logger, settings: Settings, event: Mapping[str, object]) -> None:
     problem = tell(settings.webhook, event)
     if problem is not None:
-        log.warning(f"the webhook was not told: {problem}")
+        log.warning(f"the webhook failed: {problem}")

@@ -159,7 +159,7 @@ def _why_broken(check_context: Looking, check: str, error: Exception) -> str:
         check_context.log.error(f"{check} broke", exc_info=error)
     else:
         check_context.log.warning(f"the check {check} broke: {'. '.join(reason.splitlines())}")
-    return f"this could not be looked at: {reason}"
+    return f"this could not be checked: {reason}"
 
 
 def _evaluation(
@@ -196,7 +196,7 @@ def _evaluation(
                 step_outcome.failed if step_outcome is not None else {},
             )
         if slices == [] and not is_of_run and check_result.passed:
-            check_result = replace(check_result, message="nothing was committed since this last looked")
+            check_result = replace(check_result, message="nothing was committed since the last check")
         verdict, note = noted(check_result, scope, previous_note, versions)
     except Exception as error:  # the partitions of the run are made, and a broken check does not undo that
         verdict = CheckResult(check.name, "error", _why_broken(check_context, check.name, error))
@@ -277,7 +277,7 @@ def none_left_failed(
     reason = _why(instance, failing, {partition_key(*pair): worst.run_id})[partition_key(*pair)]
     message = (
         f"{len(keys):,} partitions failed and were not made since ({some(keys)}), {partition_key(*pair)} "
-        f"{worst.times:,} times, last in the run {worst.run_id}: {reason}. Mend that, then materialize them again"
+        f"{worst.times:,} times, last in the run {worst.run_id}: {reason}. Fix that, then materialize them again"
     )
     return CheckResult(name, "warn", message, {"partitions": len(keys)})
 
@@ -367,7 +367,7 @@ def _why(instance: dg.DagsterInstance, failing: Mapping[str, str], runs: Mapping
         if run_id in reasons_by_run
     }
     return {
-        key: failing.get(key) or run_reasons.get(key) or "its run was ended before it could say why" for key in runs
+        key: failing.get(key) or run_reasons.get(key) or "its run was ended before it gave a reason" for key in runs
     }
 
 

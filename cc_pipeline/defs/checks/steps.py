@@ -32,7 +32,7 @@ def _left_failed(namespace: Placement) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=namespace.key("warehouse"),
         name=LEFT_FAILED,
-        description="No partition failed in the last week and was not made since, whoever asked for it.",
+        description="Every partition that failed in the last week, in any run, was made since.",
     )
     def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         check_result: dg.AssetCheckResult = later("cc_pipeline.defs.checks.looks.left_failed_result")(

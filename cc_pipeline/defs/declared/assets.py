@@ -52,16 +52,14 @@ _BODIES: Final = "cc_pipeline.defs.assets"
 class BuildConfig(dg.Config):
     """Agreement to the cost, and how many files are indexed."""
 
-    yes: bool = Field(default=False, description="I have seen the price (the run without this says it), and agree.")
-    most_files: int = Field(default=0, description="Archive files to index now; 0: all that are left.")
+    yes: bool = Field(default=False, description="I have seen the cost (a run without this shows it), and agree.")
+    most_files: int = Field(default=0, description="Archive files to index now; 0: all that are missing.")
 
 
 class FootersConfig(dg.Config):
     """Options of a harvest."""
 
-    refresh: bool = Field(
-        default=False, description="Ask of each file that is kept whether it is another one now; a request for each."
-    )
+    refresh: bool = Field(default=False, description="Check each stored file for a replacement; one request per file.")
 
 
 class ExtractConfig(dg.Config):
@@ -69,7 +67,7 @@ class ExtractConfig(dg.Config):
 
     accept_losses: list[str] = Field(
         default_factory=list,
-        description="Numbers of losses, as a run that doubted them said: these captures are gone for good.",
+        description="Numbers of losses, as shown by a run that left them unconfirmed; these captures are lost.",
     )
 
 
@@ -170,8 +168,8 @@ def on_request() -> list[RecordedAsset]:
             "built_index",
             ["parquet"],
             "The columnar index of a month of CC-NEWS, or of WARC files that a person named: a Parquet file for each "
-            "of them.\n\nReads every archive file once (some 350 GB a month), so it says the price first, and wants a "
-            "yes in the run's configuration. A stopped build goes on where it stopped.",
+            "of them.\n\nReads every archive file once (some 350 GB a month), so it shows the cost first, and needs "
+            "agreement in the run's configuration. A stopped build continues where it stopped.",
             external=[PATH_LISTS, ARCHIVES],
         ),
         recorded(

@@ -28,7 +28,7 @@ def later(place: str) -> Callable[..., Any]:
 
 def body(namespace: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
     """Returns the body of an asset or op: it calls the function at ``place`` with the context, the open workspace, the
-    home's placement and the run's ``config``, if there is one."""
+    home's namespace and the run's ``config``, if there is one."""
     call = later(place)
 
     if config is None:

@@ -68,7 +68,7 @@ def placement(
     places: Mapping[str, object],
     settings: Mapping[str, object],
 ) -> Placement:
-    """Returns the placement of a home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that
+    """Returns the namespace of a home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that
     does."""
     setting_names = settable_names()
     for name in settings:
@@ -268,7 +268,7 @@ def _check_everything(namespace: Placement, keys: Sequence[dg.AssetCheckKey]) ->
         namespace.of(CHECK_EVERYTHING),
         dg.AssetSelection.checks(*keys),
         tags={LOOK_TAG: EVERYTHING, **namespace.tags},
-        description="Runs every check over the whole lake. Alone, a check looks at what changed since it last did.",
+        description="Runs every check over the whole lake. By itself, a check examines recent changes.",
     )
 
 

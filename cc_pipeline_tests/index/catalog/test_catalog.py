@@ -260,7 +260,7 @@ def test_schema_drift_is_named_column_by_column():
     after = ["a INT32 required", "fetch_time INT64 required TIMESTAMP_MILLIS", "new INT64 optional"]
     assert schema_changes(before, after) == [
         "fetch_time was INT96 required, is INT64 required TIMESTAMP_MILLIS",
-        "gone is gone (was BYTE_ARRAY optional UTF8)",
+        "gone was removed (was BYTE_ARRAY optional UTF8)",
         "new is new (INT64 optional)",
     ]
     rows = [
