@@ -41,7 +41,7 @@ def test_duckdb_is_opened_in_one_place_which_fetches_no_extension_and_draws_noth
         r"\bduckdb\.(?:connect|sql|query|execute|from_|read_|default_connection)|duckdb import .*connect"
     )
     # what is said to a person, who opens the file with it
-    said = "f\"duckdb.connect('{shown}'"
+    said = "f\"duckdb.connect('{published_file}'"
     ours = {
         path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8").replace(said, "")
         for path in PACKAGE.rglob("*.py")

@@ -435,8 +435,6 @@ def _forget_unfound(
 ) -> list[str]:
     """Adds to ``unfound`` the slices that these crawls have of it. After the ``last`` crawls it removes targets without
     any capture."""
-    from cc_pipeline.defs.purging import forget_unfound
-
     unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
     for slug in [*unfound]:
         target_plans = [crawl_plan for crawl_plan in crawl_plans if slug in crawl_plan.asked.for_]
@@ -444,7 +442,11 @@ def _forget_unfound(
             unfound[slug] += [slice_ for crawl_plan in target_plans for slice_ in crawl_plan.asked.for_[slug]]
         else:
             del unfound[slug]
-    return forget_unfound(workspace, launcher.instance, unfound) if last and unfound else []
+    if not last or not unfound:
+        return []
+    from cc_pipeline.defs.purging import forget_unfound
+
+    return forget_unfound(workspace, launcher.instance, unfound)
 
 
 def _answer_all_the_same(

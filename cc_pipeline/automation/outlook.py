@@ -132,7 +132,7 @@ def outlook(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], n
 def _state(workspace: Workspace) -> tuple[object, ...]:
     """Returns everything that decides the plan of given slices, except the time."""
     lake, settings = workspace.lake, workspace.settings
-    handles = [lake.open(spec) for spec in lake.specs.values()]
+    handles = [lake.handle(spec) for spec in lake.specs.values()]
     built = sorted((settings.home / "url-index").glob(f"*/{ABOUT}"))
     return (
         settings,

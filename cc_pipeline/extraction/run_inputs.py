@@ -59,14 +59,14 @@ class RunInputs:
         self._lease = lease
         self._partitions = partitions
         self._definitions: dict[str, str] = {}
-        self._targets_version = -1
+        self._targets_version: int | None = None
         self._blocks: str | None = None
         self._block_list: tuple[str | None, Blocked] | None = None
         self._began = False
         self._expected: dict[Stage, dict[Slice, str | None]] = {}
         self._expected_versions: dict[str, int] = {}
         self._replaced: tuple[Stage, Mapping[Slice, Standing]] | None = None
-        self._replaced_version = -1
+        self._replaced_version: int | None = None
         self._states: dict[tuple[str, str], GroupState] = {}
 
     def covers(self, partitions: Mapping[str, Collection[str]]) -> bool:
@@ -81,7 +81,7 @@ class RunInputs:
         if not self._began:
             self._blocks, self._began = list_digest(self._workspace), True
         if new := [slug for slug in slugs if slug not in self._definitions]:
-            self._targets_version = -1
+            self._targets_version = None
             self._definitions |= known_versions(self._workspace.lake, new)
 
     def forget(self) -> None:
@@ -132,7 +132,7 @@ class RunInputs:
     def replacing(self, stage: Stage, before: Mapping[Slice, Standing]) -> Iterator[None]:
         """Has each commit in the block compare how the slices that it replaces stand with ``before``: what their rows
         were made from, and what they say. Raises ``InputsChanged`` at once where they stand otherwise."""
-        self._replaced, self._replaced_version = (stage, before), -1
+        self._replaced, self._replaced_version = (stage, before), None
         try:
             # a commit takes the handle that is kept, so a look within it opens the table anew: only if it moved
             self._compare_replaced()
@@ -175,7 +175,7 @@ class RunInputs:
 
     def _compare_contents(self) -> None:
         for stage, before in self._expected.items():
-            version = self._moved(stage.main_table, self._expected_versions.get(stage.main_table, -1))
+            version = self._moved(stage.main_table, self._expected_versions.get(stage.main_table))
             if version is None:
                 continue
             now = contents(self._workspace.lake, stage, before.keys())
@@ -208,10 +208,11 @@ class RunInputs:
                 )
         self._replaced_version = version
 
-    def _moved(self, table: str, before: int) -> int | None:
-        """The version of a table that may differ from the one at ``before``; ``None`` where it is the same."""
+    def _moved(self, table: str, before: int | None) -> int | None:
+        """The version of a table, where it may differ from the one at ``before`` (``None``: it was not compared yet);
+        ``None`` where it is the same."""
         lake = self._workspace.lake
-        if before >= 0 and not lake.has_moved(table, before):
+        if before is not None and not lake.has_moved(table, before):
             return None
         lake.look_again(table)
         version = lake.version(table)

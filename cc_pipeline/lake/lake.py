@@ -278,7 +278,7 @@ class Lake:
         else is given it; to open another one would read the log again."""
         with self._lock:
             self._seen.pop(spec.name, None)
-            handle = self._newest(spec.name)
+            handle = self._newest(spec)
             kept = self._handles.pop(spec.name, None)
         if handle is None or kept is None:
             raise EnvironmentFault(f"{self.address(spec.name)} is not there any more", "Look who removed the table.")
@@ -431,15 +431,10 @@ class Lake:
             raise lake_fault(f"could not read the logs of {', '.join(tables)}", error) from error
 
     def version(self, table: str) -> int:
-        """The version of the table as it is now; -1 where there is none yet. The table is not opened where it is
-        :meth:`still` and was looked at."""
-        with self._lock:
-            if table in self._seen:
-                seen = self._seen[table]
-                return _NONE_YET if seen is None else seen.version()
+        """The version of the table as it is now; -1 where there is none yet."""
         if (kept := self._kept_pin(table)) is not None:
             return kept.version
-        handle = self.open(self.specs[table])
+        handle = self.handle(self.specs[table])
         return _NONE_YET if handle is None else handle.version()
 
     def commit_id(self, table: str, version: int | None = None) -> str:
@@ -453,7 +448,7 @@ class Lake:
         spec = self.specs[table]
         if version is None and (kept := self._kept_pin(table)) is not None:
             return kept.commit_id
-        handle = None if version == _NONE_YET else self.open(spec)
+        handle = None if version == _NONE_YET else self.handle(spec)
         return "" if handle is None else self._commit_id(spec, handle, version)
 
     def _commit_id(self, spec: TableSpec, handle: DeltaTable, version: int | None = None) -> str:
@@ -470,7 +465,7 @@ class Lake:
 
     def row_count(self, table: str) -> int:
         """How many rows the table has, as its log says; nothing is read."""
-        handle = self.open(self.specs[table])
+        handle = self.handle(self.specs[table])
         return 0 if handle is None else handle.count()
 
     def changed_since(self, table: str, before: int, now: int) -> set[str] | Unknown:
@@ -503,7 +498,7 @@ class Lake:
         spec = self.specs[table]
         names = list(columns) if columns is not None else spec.schema.names
         schema = pa.schema([spec.schema.field(name) for name in names])
-        handle = self.open(spec)
+        handle = self.handle(spec)
         if handle is None or any(not isinstance(v, str) and not len(v) for v in (where or {}).values()):
             return schema.empty_table()
         try:
@@ -517,7 +512,7 @@ class Lake:
         if version is None and (kept := self._kept_pin(table)) is not None:
             return kept
         spec = self.specs[table]
-        handle = None if version == _NONE_YET else self.open(spec, version)
+        handle = None if version == _NONE_YET else self.handle(spec) if version is None else self.open(spec, version)
         pinned = PinnedTable(spec, _NONE_YET, (), 0) if handle is None else self._pinned(spec, handle)
         if version is None:
             with self._lock:
@@ -577,38 +572,50 @@ class Lake:
             raise lake_fault(f"could not list {folder}", error) from error
         return any(one.type is FileType.File for one in found)
 
-    def open(self, spec: TableSpec, version: int | None = None) -> DeltaTable | None:
-        """The table as it is now, or at ``version``; ``None`` where there is none.
+    def handle(self, spec: TableSpec) -> DeltaTable | None:
+        """The table as it is now; ``None`` where there is none. Its log is read where there may be anything new in it:
+        not in a block of :meth:`still` in which it was looked at. Raises ``EnvironmentFault``."""
+        table = spec.name
+        with self._lock:
+            if table not in self._seen:
+                handle = self._newest(spec)
+                if not self._blocks or table in self._moving:
+                    return handle
+                self._seen[table] = handle
+            return self._seen[table]
 
-        Opening reads the log; a handle that is kept reads what is new, and nothing where it is :meth:`still`. Raises
-        ``EnvironmentFault``.
-        """
+    def _newest(self, spec: TableSpec) -> DeltaTable | None:
+        """The handle that is kept, brought up to date where there may be a newer commit, else another one."""
+        opened, kept = self._handles.get(spec.name, (0, None))
+        if kept is not None:
+            version = kept.version()
+            if not self.has_moved(spec.name, version) and not self._is_silent(spec.name, version):
+                return kept
+            if version - opened > _GROWS_OLD:
+                kept = None
+        elif "://" not in self.root and not Path(f"{self.address(spec.name)}/_delta_log").exists():
+            return None
+        handle = self.open(spec, kept=kept)
+        if handle is not None and handle is not kept:
+            self._handles[spec.name] = handle.version(), handle
+        return handle
+
+    def open(self, spec: TableSpec, version: int | None = None, *, kept: DeltaTable | None = None) -> DeltaTable | None:
+        """Reads the log of a table, up to now or to ``version``; ``None`` where there is none. A handle that was
+        ``kept`` reads what is new. Raises ``EnvironmentFault``."""
         try:
-            if version is not None:
-                return DeltaTable(self.address(spec.name), version, storage_options=self._options)
-            with self._lock:
-                if spec.name not in self._seen:
-                    handle = self._newest(spec.name)
-                    if not self._blocks or spec.name in self._moving:
-                        return handle
-                    self._seen[spec.name] = handle
-                return self._seen[spec.name]
+            if kept is None:
+                handle = DeltaTable(self.address(spec.name), version, storage_options=self._options)
+            else:
+                handle = kept
+                handle.update_incremental()
         except (OSError, DeltaError) as error:
+            if version is None and isinstance(error, TableNotFoundError):
+                return None
             self._refuse_torn_log(spec.name)
             raise lake_fault(f"could not open {self.address(spec.name)}", error) from error
-
-    def _newest(self, table: str) -> DeltaTable | None:
-        opened, handle = self._handles.get(table, (0, None))
-        if handle is not None and self.has_moved(table, handle.version()):
-            handle.update_incremental()
-        if handle is None or handle.version() - opened > _GROWS_OLD:
-            try:
-                handle = DeltaTable(self.address(table), storage_options=self._options)
-            except TableNotFoundError:
-                return None
-            self._handles[table] = handle.version(), handle
-        if self._is_silent(table, handle.version()):
-            self._refuse_torn_log(table)
+        if version is None and self._is_silent(spec.name, handle.version()):
+            self._refuse_torn_log(spec.name)
         return handle
 
     def _is_silent(self, table: str, version: int) -> bool:
@@ -644,10 +651,9 @@ class Lake:
             self._written.add(table)
         for left in reversed(range(_COMMIT_TRIES)):
             self.look_again(table)
-            handle = self.open(spec)
+            handle = self.handle(spec)
             if handle is None:
                 self._create(spec)
-                self.look_again(table)
                 return
             lacking = missing_columns(spec.name, handle.schema(), spec.schema)
             if not lacking:
@@ -661,27 +667,28 @@ class Lake:
 
     def _create(self, spec: TableSpec) -> None:
         address = self.address(spec.name)
+        # rows are found by crawl and target; statistics on long text columns would only swell the log
+        skipping = ",".join(spec.slice_columns) or spec.schema.names[0]
+
+        def create(hooks: PostCommitHookProperties) -> None:
+            made = DeltaTable.create(
+                address,
+                schema=spec.schema,
+                mode="ignore",
+                partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
+                storage_options=self._options,
+                configuration={"delta.dataSkippingStatsColumns": skipping, **_KEEPS_LOG},
+                post_commithook_properties=hooks,
+            )
+            self._handles[spec.name] = made.version(), made
+
         try:
             if "://" not in address:
                 make_durable_folder(Path(address) / "_delta_log")
-            # rows are found by crawl and target; statistics on long text columns would only swell the log
-            skipping = ",".join(spec.slice_columns) or spec.schema.names[0]
-            self.commit_durably(
-                spec.name,
-                _NONE_YET,
-                lambda hooks: DeltaTable.create(
-                    address,
-                    schema=spec.schema,
-                    mode="ignore",
-                    partition_by=["crawl"] if "crawl" in spec.slice_columns else None,
-                    storage_options=self._options,
-                    configuration={"delta.dataSkippingStatsColumns": skipping, **_KEEPS_LOG},
-                    post_commithook_properties=hooks,
-                ),
-            )
+            self.commit_durably(spec.name, _NONE_YET, create)
         except (OSError, DeltaError) as error:
             # another process may be making the table at this moment
-            if not isinstance(error, CommitFailedError) or self.open(spec) is None:
+            if not isinstance(error, CommitFailedError) or self.handle(spec) is None:
                 raise lake_fault(f"could not create {address}", error, PlaceFault) from error
 
 

@@ -55,7 +55,7 @@ def opened_apart(lake: Lake, table: str) -> DeltaTable | None:
     """A handle that stays at the version of now, whatever other threads do; ``None`` where there is no table."""
     spec = lake.specs[table]
     lake.look_again(table, always=True)
-    handle = lake.open(spec)
+    handle = lake.handle(spec)
     return None if handle is None else lake.open(spec, handle.version())
 
 

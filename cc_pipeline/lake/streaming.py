@@ -53,7 +53,7 @@ def stream_rows(
     """
     spec = lake.specs[table]
     schema = spec.schema if columns is None else pa.schema([spec.schema.field(name) for name in columns])
-    handle = lake.open(spec)
+    handle = lake.handle(spec)
     if handle is None or any(not isinstance(value, str) and not len(value) for value in where.values()):
         return
     try:
@@ -91,7 +91,7 @@ def stream_slices(
 
 def _files_that_may_have(lake: Lake, table: str, crawl: str, targets: Sequence[str]) -> list[str]:
     """The files of ``crawl`` that any of ``targets`` (in order) can be in, as far as the log tells: none is opened."""
-    handle = lake.open(lake.specs[table])
+    handle = lake.handle(lake.specs[table])
     if handle is None:
         return []
     return [

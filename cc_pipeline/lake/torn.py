@@ -186,7 +186,7 @@ def torn_rows(lake: Lake, table: str, *, read_ends: bool = True) -> list[Torn]:
     """The files that the newest version of a table names, and that are not there as it says. ``read_ends`` looks at the
     last bytes of each too. Raises ``EnvironmentFault`` and ``OSError``."""
     spec = lake.specs[table]
-    handle = lake.open(spec)
+    handle = lake.handle(spec)
     named = [] if handle is None else stored_files(spec, handle)
     return [] if handle is None else _torn_of(lake, table, handle.version(), named, read_ends=read_ends)
 

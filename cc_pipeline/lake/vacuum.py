@@ -33,7 +33,7 @@ def vacuum(lake: Lake, table: str, retention_hours: int = RETENTION_FLOOR_HOURS,
     Raises ``EnvironmentFault``.
     """
     spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
-    handle = lake.open(spec)
+    handle = lake.handle(spec)
     if handle is None:
         return 0
     kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]
@@ -53,7 +53,7 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     """
     spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
     lake.look_again(table)
-    handle = lake.open(spec)
+    handle = lake.handle(spec)
     if handle is None:
         return 0
     try:
@@ -95,7 +95,7 @@ def never_committed(lake: Lake, table: str, keep: Collection[int] = ()) -> set[s
     """The names of files in a table's folder that no version names which the log still has, nor any in ``keep``: those
     of killed processes, and those of commits under way. Raises ``EnvironmentFault``."""
     spec = lake.specs[table]
-    handle = lake.open(spec)
+    handle = lake.handle(spec)
     if handle is None:
         return set()
     kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]
@@ -119,7 +119,7 @@ def vacuum_now(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     ``EnvironmentFault``.
     """
     spec = lake.specs[table]
-    handle = lake.open(spec)
+    handle = lake.handle(spec)
     if handle is None:
         return 0
     kept = [version for version in sorted(keep) if _has_version(lake, spec, version)]

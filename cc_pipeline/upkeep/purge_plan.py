@@ -276,7 +276,7 @@ def find_unknown_tables(lake: Lake) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in lake.other_tables():
         try:
-            handle = lake.open(TableSpec(name, pa.schema([])))
+            handle = lake.handle(TableSpec(name, pa.schema([])))
         except EnvironmentFault as fault:
             found[name] = f"it cannot be read ({fault.what})"
             continue

@@ -164,7 +164,7 @@ def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
     """
     lake, slug = workspace.lake, receipt.slug
     refuse_unknown_tables(lake)
-    tables = [spec.name for spec in purged_tables(lake) if lake.open(spec) is not None]
+    tables = [spec.name for spec in purged_tables(lake) if lake.handle(spec) is not None]
     if not tables:
         raise EnvironmentFault(
             f"{lake.root} has none of the tables that the receipt tells of",

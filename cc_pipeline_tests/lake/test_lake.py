@@ -199,19 +199,19 @@ def test_a_handle_is_opened_anew_after_some_commits_and_sees_those_of_others(
     for number in range(9):
         commit(lake, "A", f"t{number}", [number])
         assert len(content(other)) == number + 2
-    # a handle for each four commits and each of the two
+    # a handle for some five commits and each of the two
     assert len(opened) <= 6
 
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tables that are opened or brought up to date, in order."""
+    """The tables of which it is looked whether they have a newer commit, in order."""
     seen: list[str] = []
     newest = Lake._newest
 
-    def counted(lake: Lake, table: str) -> object:
-        seen.append(table)
-        return newest(lake, table)
+    def counted(lake: Lake, spec: TableSpec) -> object:
+        seen.append(spec.name)
+        return newest(lake, spec)
 
     monkeypatch.setattr(Lake, "_newest", counted)
     return seen

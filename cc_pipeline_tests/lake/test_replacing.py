@@ -89,9 +89,9 @@ def test_digests_get_through_when_files_are_replaced_meanwhile(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(lake, "a", "old")
-    real, stale = lake.open, iter([opened_apart(lake, "things")])
+    real, stale = lake.handle, iter([opened_apart(lake, "things")])
     change_rows(Lake(str(tmp_path), [SPEC]), "things", "C", "file", OLD, renamed)
-    monkeypatch.setattr(lake, "open", lambda *given: next(stale, None) or real(*given))
+    monkeypatch.setattr(lake, "handle", lambda *given: next(stale, None) or real(*given))
     lake.commit_digests("things", {"b": "0b"})
     assert next(stale, None) is None
     assert lake.digest("things", "b") == "b".zfill(15)

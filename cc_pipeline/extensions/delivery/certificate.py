@@ -39,9 +39,9 @@ from cc_pipeline.workspace.workspace import Workspace
 FORMAT: Final = "cc_pipeline certificate"
 VERSION: Final = 1
 INDEXES: Final = ("parquet", "zipnum")
-#: What became of a capture that an index lists: as in ``records``, or nobody asked for it here.
+#: Outcome of a capture that this home never requested. All other outcomes are those of ``records``.
 NOT_ASKED: Final = "not asked"
-#: Why an index was not asked: what a fault itself says may name a path of the home.
+#: Reasons why an index was not asked. They replace the error's own text, which may name a path of the home.
 _NO_ANSWER: Final[Mapping[type[Exception], str]] = {
     NoSuchIndex: "the crawl has none here",
     UserInputError: "it cannot answer this",
@@ -72,9 +72,10 @@ PROVES_NOT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AskedIndex:
-    """What one index said: how many captures, its version, the files it could not read, or why it was not asked.
-    ``captures`` and ``version`` are ``None`` where they are not known: of an index that was not asked, which may list
-    captures, and ``version`` of one that names none."""
+    """The answer of one index: its number of captures, its version, the files it could not read, or why it was not
+    asked. ``captures`` and ``version`` are ``None`` if they are not known: an index that was not asked may list
+    captures, and an index without captures names no version.
+    """
 
     captures: int | None = None
     version: str | None = None
@@ -93,14 +94,18 @@ class CertifiedCrawl:
 
     @property
     def findings(self) -> list[str]:
-        """What keeps the crawl from being complete, in words; nothing where it is."""
-        said = [f"{kind} was not asked: {one.not_asked}" for kind, one in self.indexes.items() if one.not_asked]
-        said += [f"{kind} has holes: {hole}" for kind, one in self.indexes.items() for hole in one.holes]
-        said += [f"{count:,} captures are in {kind} alone" for kind, count in self.only.items() if count]
-        said += [
+        """Sentences about everything that makes the crawl incomplete; empty if the crawl is complete."""
+        messages = [
+            f"{kind} was not asked: {index.not_asked}" for kind, index in self.indexes.items() if index.not_asked
+        ]
+        messages += [
+            f"{kind} has holes: {unread_file}" for kind, index in self.indexes.items() for unread_file in index.holes
+        ]
+        messages += [f"{count:,} captures are in {kind} alone" for kind, count in self.only.items() if count]
+        messages += [
             f"{count:,} captures are {name}" for name, count in self.outcomes.items() if name != "fetched" and count
         ]
-        return said
+        return messages
 
 
 def certify(
@@ -109,192 +114,207 @@ def certify(
     crawls: Sequence[str],
     provenance: Provenance,
     out: Path,
-    tell: Callable[[str], object],
+    on_message: Callable[[str], object],
 ) -> dict[str, Any]:
-    """Asks both indexes of each crawl, compares them with each other and with what the home fetched, and writes the
-    certificate ``out`` (JSON), with ``.captures.parquet`` and ``.html`` in the place of its suffix; gives the document.
-    Why an index was not asked is told in full, and written in words that name no path.
+    """Queries both indexes of each crawl, compares them with each other and with the records of the home, and writes
+    the certificate ``out`` (JSON). Two files lie beside it: ``.captures.parquet`` and ``.html``. Returns the
+    document.
 
-    Raises as look-ups do, but for a missing index and for holes: these are written down. Raises ``UserInputError`` for
-    captures that were added: no index tells which these are.
+    ``on_message`` gets the full error of an index that cannot be asked; the certificate has a reason that names no
+    path.
+
+    Raises the errors of a look-up, except for a missing index and for unread index files, which go into the
+    certificate. Raises ``UserInputError`` for captures that were added: no index can list these as such.
     """
-    if added := [target.definition for target in targets if target.kind == GIVEN_KIND]:
-        raise UserInputError(f"{added[0]} is captures that were added, which no index lists as such; name a site")
+    if added_captures := [target.definition for target in targets if target.kind == GIVEN_KIND]:
+        raise UserInputError(f"{added_captures[0]} names added captures, which no index lists as such; name a site")
     certified: list[CertifiedCrawl] = []
-    named: list[dict[str, Any]] = []
-    count, listed = 0, beside(out, "captures.parquet")
+    examples: list[dict[str, Any]] = []
+    count, captures_file = 0, beside(out, "captures.parquet")
     with disk_trouble(out):
-        with written_whole(listed) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as writer:
+        with written_whole(captures_file) as path, pq.ParquetWriter(path, _SCHEMA, compression="zstd") as writer:
             for crawl in crawls:
-                rows, asked = _asked(workspace, crawl, targets, tell)
+                rows, indexes = _asked(workspace, crawl, targets, on_message)
                 rows = _with_outcomes(workspace, crawl, rows).sort_by([(name, "ascending") for name in _KEY])
                 writer.write_table(rows)
-                certified.append(_counted(crawl, rows, asked))
-                named += _named(rows, _NAMED - len(named))
+                certified.append(_counted(crawl, rows, indexes))
+                examples += _named(rows, _NAMED - len(examples))
                 count += len(rows)
         document = {
             "format": FORMAT,
             "version": VERSION,
             "targets": [target.written for target in targets],
-            "complete": not any(one.findings for one in certified),
-            "crawls": [asdict(one) | {"findings": one.findings} for one in certified],
-            "captures": {"name": listed.name, "rows": count, "sha256": sha256_of(listed)},
+            "complete": not any(certified_crawl.findings for certified_crawl in certified),
+            "crawls": [
+                asdict(certified_crawl) | {"findings": certified_crawl.findings} for certified_crawl in certified
+            ],
+            "captures": {"name": captures_file.name, "rows": count, "sha256": sha256_of(captures_file)},
             "proves": PROVES,
             "does_not_prove": PROVES_NOT,
             "provenance": provenance.as_json(),
         }
         document["sha256"] = _seal(document)
         write_whole(out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-        write_whole(beside(out, "html"), _template().render(document=document, named=named))
+        write_whole(beside(out, "html"), _template().render(document=document, named=examples))
     return document
 
 
 def beside(out: Path, suffix: str) -> Path:
-    """A file of the certificate ``out``: the same name with another suffix."""
+    """The path of another file of the certificate ``out``: the same name with another suffix."""
     return out.with_name(f"{out.name.removesuffix('.json')}.{suffix}")
 
 
 def _seal(document: Mapping[str, Any]) -> str:
-    """The SHA-256 of all that the document says, however it is laid out."""
-    said = {name: value for name, value in document.items() if name != "sha256"}
-    return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    """The SHA-256 of all fields of the document, independent of its layout."""
+    sealed_fields = {name: value for name, value in document.items() if name != "sha256"}
+    return sha256(json.dumps(sealed_fields, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def _asked(
-    workspace: Workspace, crawl: str, targets: Sequence[Target], tell: Callable[[str], object]
+    workspace: Workspace, crawl: str, targets: Sequence[Target], on_message: Callable[[str], object]
 ) -> tuple[pa.Table, dict[str, AskedIndex]]:
-    """The captures that any index lists, each once, with which lists it; and what each index said."""
+    """Returns each capture that any index lists once, with the indexes that list it, and the answer of each index."""
     sources = replace(index_sources(workspace, crawl), max_gaps=1.0)
-    found: dict[str, pa.Table] = {}
-    asked: dict[str, AskedIndex] = {}
+    captures_by_index: dict[str, pa.Table] = {}
+    indexes: dict[str, AskedIndex] = {}
     for kind in INDEXES:
         try:
-            answers = [
-                look_up(crawl, subsets, some, sources, via=kind)
-                for subsets, some in by_subsets(targets, workspace.settings.subsets).items()
+            lookups = [
+                look_up(crawl, subsets, subset_targets, sources, via=kind)
+                for subsets, subset_targets in by_subsets(targets, workspace.settings.subsets).items()
             ]
         except (*_NO_ANSWER,) as fault:
-            tell(f"{crawl}: {kind} was not asked: {fault}")
-            asked[kind] = AskedIndex(not_asked=next(said for of, said in _NO_ANSWER.items() if isinstance(fault, of)))
-            found[kind] = _SCHEMA.empty_table().select(_LISTED)
+            on_message(f"{crawl}: {kind} was not asked: {fault}")
+            indexes[kind] = AskedIndex(
+                not_asked=next(reason for fault_class, reason in _NO_ANSWER.items() if isinstance(fault, fault_class))
+            )
+            captures_by_index[kind] = _SCHEMA.empty_table().select(_LISTED)
             continue
-        rows = pa.concat_tables([table.select(_LISTED) for one in answers for table in one.captures.values()])
+        rows = pa.concat_tables([table.select(_LISTED) for lookup in lookups for table in lookup.captures.values()])
         first = rows.append_column("row", pa.array(range(len(rows)))).group_by(list(_KEY)).aggregate([("row", "min")])
-        found[kind] = rows.take(first["row_min"])
-        gaps = [one.gaps for one in answers if one.gaps is not None]
-        holes = tuple(dict.fromkeys(f"{one.what} could not be read: {one.named}" for one in gaps))
-        asked[kind] = AskedIndex(len(found[kind]), answers[0].index_version or None, holes)
-    left, right = found["parquet"], found["zipnum"]
-    both = left.select(_KEY).append_column("in_parquet", pa.array([True] * len(left), pa.bool_())).join(
+        captures_by_index[kind] = rows.take(first["row_min"])
+        gaps = [lookup.gaps for lookup in lookups if lookup.gaps is not None]
+        unread_files = tuple(dict.fromkeys(f"{gap.what} could not be read: {gap.named}" for gap in gaps))
+        indexes[kind] = AskedIndex(len(captures_by_index[kind]), lookups[0].index_version or None, unread_files)
+    left, right = captures_by_index["parquet"], captures_by_index["zipnum"]
+    index_flags = left.select(_KEY).append_column("in_parquet", pa.array([True] * len(left), pa.bool_())).join(
         right.select(_KEY).append_column("in_zipnum", pa.array([True] * len(right), pa.bool_())),
         list(_KEY), join_type="full outer", coalesce_keys=True,
     )  # fmt: skip
-    described = left.join(both, list(_KEY), join_type="inner")
-    alone = right.join(both.filter(pc.is_null(both["in_parquet"])), list(_KEY), join_type="inner")
-    whole = pa.concat_tables(
-        [described.select([*_LISTED, "in_parquet", "in_zipnum"]), alone.select([*_LISTED, "in_parquet", "in_zipnum"])]
+    described = left.join(index_flags, list(_KEY), join_type="inner")
+    zipnum_only = right.join(index_flags.filter(pc.is_null(index_flags["in_parquet"])), list(_KEY), join_type="inner")
+    all_captures = pa.concat_tables(
+        [
+            described.select([*_LISTED, "in_parquet", "in_zipnum"]),
+            zipnum_only.select([*_LISTED, "in_parquet", "in_zipnum"]),
+        ]
     )
     for name in ("in_parquet", "in_zipnum"):
-        whole = whole.set_column(whole.schema.get_field_index(name), name, pc.fill_null(whole[name], False))
-    return whole, asked
+        all_captures = all_captures.set_column(
+            all_captures.schema.get_field_index(name), name, pc.fill_null(all_captures[name], False)
+        )
+    return all_captures, indexes
 
 
 def _with_outcomes(workspace: Workspace, crawl: str, rows: pa.Table) -> pa.Table:
-    """``rows`` with what the home's records say of each capture."""
+    """Joins ``rows`` with the outcomes in the home's records."""
     files = pc.unique(rows["warc_filename"]).to_pylist()
     columns = [*_KEY, "outcome", "reason"]
     records = workspace.lake.read("records", {"crawl": crawl, "warc_filename": files}, columns) if files else None
     if records is None:
-        known = pa.table({name: pa.array([], _SCHEMA.field(name).type) for name in columns})
+        outcomes = pa.table({name: pa.array([], _SCHEMA.field(name).type) for name in columns})
     else:
-        # a capture of two targets has a row of each, with one outcome
-        known = records.group_by(list(_KEY)).aggregate([("outcome", "min"), ("reason", "min")])
-        known = known.rename_columns([*_KEY, "outcome", "reason"])
-    joined = rows.join(known, list(_KEY), join_type="left outer")
+        # A capture of two targets has two rows with the same outcome.
+        outcomes = records.group_by(list(_KEY)).aggregate([("outcome", "min"), ("reason", "min")])
+        outcomes = outcomes.rename_columns([*_KEY, "outcome", "reason"])
+    joined = rows.join(outcomes, list(_KEY), join_type="left outer")
     outcome = pc.fill_null(joined["outcome"], NOT_ASKED)
     joined = joined.set_column(joined.schema.get_field_index("outcome"), "outcome", outcome)
     return joined.select(_SCHEMA.names).cast(_SCHEMA)
 
 
-def _counted(crawl: str, rows: pa.Table, asked: Mapping[str, AskedIndex]) -> CertifiedCrawl:
+def _counted(crawl: str, rows: pa.Table, indexes: Mapping[str, AskedIndex]) -> CertifiedCrawl:
     only = {
         "parquet": pc.sum(pc.invert(rows["in_zipnum"])).as_py() or 0,
         "zipnum": pc.sum(pc.invert(rows["in_parquet"])).as_py() or 0,
     }
-    # one that was not asked lacks nothing
-    only = {kind: 0 if any(one.not_asked for one in asked.values()) else count for kind, count in only.items()}
-    return CertifiedCrawl(crawl, dict(asked), only, dict(sorted(Counter(rows["outcome"].to_pylist()).items())))
+    # An index that was not asked cannot be compared.
+    only = {kind: 0 if any(index.not_asked for index in indexes.values()) else count for kind, count in only.items()}
+    return CertifiedCrawl(crawl, dict(indexes), only, dict(sorted(Counter(rows["outcome"].to_pylist()).items())))
 
 
-def _named(captures: pa.Table, most: int) -> list[dict[str, Any]]:
-    """The first captures that are not as they should be."""
-    alone = pc.or_(pc.invert(captures["in_parquet"]), pc.invert(captures["in_zipnum"]))
-    rows = captures.filter(pc.or_(alone, pc.not_equal(captures["outcome"], "fetched")))
-    named: list[dict[str, Any]] = rows.slice(0, most).to_pylist()
-    return named
+def _named(captures: pa.Table, max_rows: int) -> list[dict[str, Any]]:
+    """The first captures with a finding."""
+    in_one_index = pc.or_(pc.invert(captures["in_parquet"]), pc.invert(captures["in_zipnum"]))
+    rows = captures.filter(pc.or_(in_one_index, pc.not_equal(captures["outcome"], "fetched")))
+    examples: list[dict[str, Any]] = rows.slice(0, max_rows).to_pylist()
+    return examples
 
 
 def verify_certificate(path: Path, place: Transport) -> list[str]:
-    """What of a certificate is not so, in words, given a delivery: its own digests and counts, every byte that the
-    delivery's manifests name, and that each capture which it calls fetched is in the delivery. Nothing: all is so.
+    """Compares a certificate with a delivery and returns a sentence for each difference. Checks the certificate's own
+    digests and counts, every byte that the delivery's manifests name, and that the delivery has each capture that
+    the certificate calls fetched.
 
-    Raises ``DataFault`` for a file that is no certificate, ``UserInputError`` where there is no delivery, and
+    Raises ``DataFault`` for a file that is no certificate, ``UserInputError`` if there is no delivery, and
     ``EnvironmentFault``.
     """
     try:
         document = json.loads(path.read_bytes())
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise ValueError("of another format")
-        said, listed = str(document["sha256"]), beside(path, "captures.parquet")
-        wrong = [] if _seal(document) == said else [f"{path.name}: it was changed after it was written"]
-        if sha256_of(listed) != document["captures"]["sha256"]:
-            return [*wrong, f"{listed.name}: its SHA-256 is not the certificate's"]
-        captures = pq.read_table(listed, schema=_SCHEMA)
-        wrong += list(_miscounted(document, captures))
+        stored_seal, captures_file = str(document["sha256"]), beside(path, "captures.parquet")
+        problems = [] if _seal(document) == stored_seal else [f"{path.name}: it was changed after it was written"]
+        if sha256_of(captures_file) != document["captures"]["sha256"]:
+            return [*problems, f"{captures_file.name}: its SHA-256 is not the certificate's"]
+        captures = pq.read_table(captures_file, schema=_SCHEMA)
+        problems += list(_miscounted(document, captures))
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise DataFault(DataKind.MALFORMED, path.name, None, f"it is no certificate ({error!r:.100})") from error
-    wrong += verify_place(place).all_wrong
-    there = _delivered(place)
+        raise DataFault(DataKind.MALFORMED, path.name, None, f"not a certificate ({error!r:.100})") from error
+    problems += verify_place(place).all_wrong
+    delivered = _delivered(place)
     fetched = captures.filter(pc.equal(captures["outcome"], "fetched")).select(_KEY)
-    lacking = fetched.join(there, list(_KEY), join_type="left anti").sort_by([(name, "ascending") for name in _KEY])
-    wrong += [
+    undelivered = fetched.join(delivered, list(_KEY), join_type="left anti").sort_by(
+        [(name, "ascending") for name in _KEY]
+    )
+    problems += [
         f"{row['warc_filename']} at {row['warc_record_offset']}: fetched by the certificate, and not in the delivery"
-        for row in lacking.slice(0, _NAMED).to_pylist()
+        for row in undelivered.slice(0, _NAMED).to_pylist()
     ]
-    if len(lacking) > _NAMED:
-        wrong.append(f"{len(lacking) - _NAMED:,} more captures are not in the delivery")
-    return wrong
+    if len(undelivered) > _NAMED:
+        problems.append(f"{len(undelivered) - _NAMED:,} more captures are not in the delivery")
+    return problems
 
 
 def _miscounted(document: Mapping[str, Any], captures: pa.Table) -> Iterator[str]:
-    for one in document["crawls"]:
-        own = captures.filter(pc.equal(captures["crawl"], one["crawl"]))
-        if dict(Counter(own["outcome"].to_pylist())) != one["outcomes"]:
-            yield f"{one['crawl']}: the certificate counts other outcomes than its file of captures has"
+    for crawl in document["crawls"]:
+        crawl_captures = captures.filter(pc.equal(captures["crawl"], crawl["crawl"]))
+        if dict(Counter(crawl_captures["outcome"].to_pylist())) != crawl["outcomes"]:
+            yield f"{crawl['crawl']}: the outcomes in the certificate differ from those in its file of captures"
         for kind in INDEXES:
-            count = pc.sum(own[f"in_{kind}"]).as_py() or 0
-            said = one["indexes"][kind]["captures"] or 0  # null: it was not asked
-            if count != said:
-                yield f"{one['crawl']}: {kind} lists {said:,} captures, the file of captures has {count:,}"
+            count = pc.sum(crawl_captures[f"in_{kind}"]).as_py() or 0
+            stored_count = crawl["indexes"][kind]["captures"] or 0  # null: it was not asked
+            if count != stored_count:
+                yield f"{crawl['crawl']}: {kind} lists {stored_count:,} captures, the file of captures has {count:,}"
 
 
 def _delivered(place: Transport) -> pa.Table:
-    """The captures in the parts that the manifests of ``place`` name."""
-    found = []
-    sizes = {one.key: one.size for one in place.listing("")}
+    """Reads the captures of all parts that the manifests of ``place`` name."""
+    list_tables = []
+    sizes = {stored_object.key: stored_object.size for stored_object in place.listing("")}
     for key in sizes:
         folder, _, name = key.rpartition("/")
         if delivery_of_manifest(name) is None:
             continue
         try:
             for part in read_manifest(place, key).parts:
-                where = key_in(folder, part.list.name)
-                if where in sizes and key_in(folder, part.file.name) in sizes:
-                    found.append(read_table(place, where, sizes[where], _KEY)[0].select(_KEY))
+                list_key = key_in(folder, part.list.name)
+                if list_key in sizes and key_in(folder, part.file.name) in sizes:
+                    list_tables.append(read_table(place, list_key, sizes[list_key], _KEY)[0].select(_KEY))
         except DataFault:
-            continue  # verify_place has named it
+            continue  # verify_place reports it
     kinds = [(name, _SCHEMA.field(name).type) for name in _KEY]
-    return pa.concat_tables([pa.schema(kinds).empty_table(), *(table.cast(pa.schema(kinds)) for table in found)])
+    return pa.concat_tables([pa.schema(kinds).empty_table(), *(table.cast(pa.schema(kinds)) for table in list_tables)])
 
 
 @cache

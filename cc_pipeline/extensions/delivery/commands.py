@@ -33,7 +33,7 @@ app = typer.Typer(
 )
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _UPLOADS = 4
-#: What is wrong with a delivery and captures that are not in it: so many are named on the screen.
+#: Maximum problems and missing captures that are printed.
 _MOST_NAMED = 20
 
 
@@ -106,32 +106,32 @@ def copy(
         progress_bars(),
     ):
         deliver = partial(_deliver, question, place, parallel or _UPLOADS, convert == "warc", part_mb)
-        reports, troubled = _each_crawl(question, launcher, deliver)
+        reports, source_error = _each_crawl(question, launcher, deliver)
         notes = what_is_not_there(question.workspace, question.crawls, question.targets)
         notes += blocked(question.workspace).said(question.targets)
     _tell(destination, reports, notes)
-    _end([(one, report) for one, report in reports.items() if _lost(report)], troubled, allow_missing)
+    _end([(crawl_id, report) for crawl_id, report in reports.items() if _lost(report)], source_error, allow_missing)
 
 
 def _each_crawl(
     question: Question, launcher: Launcher, deliver: Callable[[str], DeliveryReport]
 ) -> tuple[dict[str, DeliveryReport], Incomplete | None]:
-    """Fetches each crawl and delivers what came of it: the report of each, and the last trouble of the source."""
+    """Fetches and delivers each crawl. Returns the reports by crawl, and the last error of the source."""
     reports: dict[str, DeliveryReport] = {}
-    troubled: Incomplete | None = None
-    for one in question.crawls:
-        if needs_harvest(question.workspace, one) or has_gaps(question.workspace, one):
-            despite_gaps(partial(step, f"index {one}", partial(launcher.harvest, [one])))
+    source_error: Incomplete | None = None
+    for crawl_id in question.crawls:
+        if needs_harvest(question.workspace, crawl_id) or has_gaps(question.workspace, crawl_id):
+            despite_gaps(partial(step, f"index {crawl_id}", partial(launcher.harvest, [crawl_id])))
         try:
-            step(f"download {one}", partial(all_runs, launcher.fetch(one, question.targets)))
+            step(f"download {crawl_id}", partial(all_runs, launcher.fetch(crawl_id, question.targets)))
         except IndexIncomplete as error:
-            troubled = error  # nobody knows what is planned: a manifest would say that nothing lacks
+            source_error = error  # without a complete plan, a manifest would claim completeness
             continue
         except Incomplete as error:
-            troubled = error  # what is complete is delivered first
-        reports[one] = deliver(one)
-        _say(one, reports[one])
-    return reports, troubled
+            source_error = error  # complete partitions are delivered first
+        reports[crawl_id] = deliver(crawl_id)
+        _say(crawl_id, reports[crawl_id])
+    return reports, source_error
 
 
 def _lost(report: DeliveryReport) -> int:
@@ -139,7 +139,7 @@ def _lost(report: DeliveryReport) -> int:
 
 
 def own_place(text: str) -> str:
-    """A place that a delivery can be in. Raises ``UserInputError`` for one that cannot be written to."""
+    """Parses the destination of a delivery. Raises ``UserInputError`` if it cannot be written to."""
     destination = normalise_root(text)
     if scheme_of(destination) in ("http", "https"):
         raise UserInputError(f"{shown(text)!r} cannot be written to; give s3://bucket/prefix or a folder")
@@ -160,7 +160,7 @@ def _deliver(
 
     workspace = question.workspace
     slices = expand(workspace, crawl, [target.slug for target in question.targets]).slices
-    lookups = [one.lookup for one in stand(workspace, slices, (LOCATE,)).values()]
+    lookups = [slice_state.lookup for slice_state in stand(workspace, slices, (LOCATE,)).values()]
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
     captures = workspace.lake.read("captures", where, [*RECORD_KEY_NAMES, "located_by"])
     indexes = captures["located_by"].unique().to_pylist()
@@ -171,7 +171,7 @@ def _deliver(
         convert,
         part_mb * 1_000_000,
         tuple(name for name in indexes if name),
-        max((found.unread_files for found in lookups if found is not None), default=0),
+        max((lookup.unread_files for lookup in lookups if lookup is not None), default=0),
         workspace.address_of,
         lasting_provenance(gather(workspace, question.targets, [crawl])),
     )
@@ -189,7 +189,7 @@ def _deliver(
 
 
 def open_place(destination: str, endpoint: str | None, settings: Settings) -> Transport:
-    """A transport to the place of a delivery."""
+    """Opens a transport to the place of a delivery."""
     from cc_pipeline.stores.answer import S3Options
     from cc_pipeline.transport.client import Transport
     from cc_pipeline.transport.place import PlaceOptions
@@ -204,11 +204,11 @@ def _say(crawl: str, report: DeliveryReport) -> None:
         notice(f"{crawl}: {note}")
     lost = _lost(report)
     for row in report.manifest.not_there[:_MOST_NAMED]:
-        why = row["left_out"] or ": ".join(filter(None, (row["reason"], row["detail"])))
+        reason = row["left_out"] or ": ".join(filter(None, (row["reason"], row["detail"])))
         outcome = "left out" if row["left_out"] else row["outcome"]
-        notice(f"{crawl}: {outcome}: {row['url'] or row['warc_filename']} ({why or 'no reason is known'})")
+        notice(f"{crawl}: {outcome}: {row['url'] or row['warc_filename']} ({reason or 'no reason is known'})")
     if lost > _MOST_NAMED:
-        notice(f"{crawl}: {lost - _MOST_NAMED:,} more are in the delivery's ledger")
+        notice(f"{crawl}: {lost - _MOST_NAMED:,} more are listed in the delivery's ledger")
 
 
 def _tell(destination: str, reports: Mapping[str, DeliveryReport], notes: Sequence[str]) -> None:
@@ -216,31 +216,35 @@ def _tell(destination: str, reports: Mapping[str, DeliveryReport], notes: Sequen
         f"copied to {destination}",
         ["crawl", "records", "files", "already there", "bytes sent", "not copied"],
         [
-            (one, report.manifest.counts["delivered"], report.parts, report.held, report.bytes, _lost(report))
-            for one, report in reports.items()
+            (crawl, report.manifest.counts["delivered"], report.parts, report.held, report.bytes, _lost(report))
+            for crawl, report in reports.items()
         ],
     )
     for note in notes:
         warn(note)
 
 
-def _end(short: Sequence[tuple[str, DeliveryReport]], troubled: Incomplete | None, allow_missing: bool) -> None:
-    """Says what is not there; raises ``Incomplete`` unless that is allowed. Trouble of the source is never."""
-    told = []
-    for crawl, report in short:
+def _end(
+    incomplete_reports: Sequence[tuple[str, DeliveryReport]], source_error: Incomplete | None, allow_missing: bool
+) -> None:
+    """Reports missing captures, and raises ``Incomplete`` unless they are allowed. An error of the source is always
+    raised.
+    """
+    loss_texts = []
+    for crawl, report in incomplete_reports:
         lost = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.lost.items())
-        told.append(
+        loss_texts.append(
             f"{sum(report.lost.values()):,} of {report.manifest.counts['planned']:,} captures of {crawl} ({lost})"
         )
-    if told and allow_missing:
-        notice(f"not there, as --allow-missing allows: {'; '.join(told)}")
-    if troubled is not None:
-        raise troubled
-    if told and not allow_missing:
+    if loss_texts and allow_missing:
+        notice(f"not there, as --allow-missing allows: {'; '.join(loss_texts)}")
+    if source_error is not None:
+        raise source_error
+    if loss_texts and not allow_missing:
         raise Incomplete(
-            f"the delivery lacks {'; '.join(told)}",
-            "The manifest and its ledger name each with its reason. Ask for them again: cc-pipeline run … --crawl "
-            f"{short[0][0]} --refetch, then copy again. Or accept it: --allow-missing",
+            f"not delivered: {'; '.join(loss_texts)}",
+            "The manifest and its ledger list each with its reason. Fetch them again: cc-pipeline run … --crawl "
+            f"{incomplete_reports[0][0]} --refetch, then copy again. Or accept it: --allow-missing",
         )
 
 
@@ -289,21 +293,29 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
         report = verify_place(
             place,
             parallel=parallel,
-            progress=lambda done, total, read, size: progress.report(
-                "verify", done, total, f"{human_bytes(read)} of {human_bytes(size)}"
+            progress=lambda done, total, read, total_bytes: progress.report(
+                "verify", done, total, f"{human_bytes(read)} of {human_bytes(total_bytes)}"
             ),
         )
     rows: list[Sequence[object]] = []
-    for one in report.deliveries:
-        manifest = one.manifest
+    for check in report.deliveries:
+        manifest = check.manifest
         if manifest is None:
-            rows.append((one.key, "", "", "", "", "", len(one.wrong)))
+            rows.append((check.key, "", "", "", "", "", len(check.wrong)))
             continue
-        counts, size = manifest.counts, sum(entry.size for entry in manifest.files)
+        counts, total_bytes = manifest.counts, sum(entry.size for entry in manifest.files)
         lost = counts.get("planned", 0) - counts.get("delivered", 0)
-        named = " ".join(manifest.targets)
+        target_texts = " ".join(manifest.targets)
         rows.append(
-            (manifest.crawl, named, counts.get("delivered", 0), lost, len(manifest.parts), size, len(one.wrong))
+            (
+                manifest.crawl,
+                target_texts,
+                counts.get("delivered", 0),
+                lost,
+                len(manifest.parts),
+                total_bytes,
+                len(check.wrong),
+            )
         )
     write_rows(
         f"deliveries in {destination}", ["crawl", "targets", "records", "not there", "files", "bytes", "wrong"], rows
@@ -314,32 +326,32 @@ def _verify(text: str, endpoint: str | None, home: str | None, parallel: int, al
 def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
     for note in report.notes[:_MOST_NAMED]:
         notice(f"note: {note}")
-    wrong = report.all_wrong
-    for reason in wrong[:_MOST_NAMED]:
+    problems = report.all_wrong
+    for reason in problems[:_MOST_NAMED]:
         notice(f"wrong: {reason}")
-    if wrong:
-        more = f" ({len(wrong) - _MOST_NAMED:,} more than shown)" if len(wrong) > _MOST_NAMED else ""
+    if problems:
+        omitted = f" ({len(problems) - _MOST_NAMED:,} more than shown)" if len(problems) > _MOST_NAMED else ""
         raise EnvironmentFault(
-            f"{destination} is not what its manifests say: {len(wrong):,} findings{more}",
-            "Copy again with the same targets and --to: files that differ are replaced",
+            f"{destination} does not match its manifests: {len(problems):,} differences{omitted}",
+            "Copy again with the same targets and --to: differing files are replaced",
         )
     if report.unfinished:
         raise Incomplete(
-            f"a copy to {destination} was stopped: {', '.join(report.unfinished[:_MOST_NAMED])}",
+            f"a copy to {destination} was stopped and is incomplete: {', '.join(report.unfinished[:_MOST_NAMED])}",
             "Copy again with the same targets and --to",
         )
     if report.over_holes and not allow_missing:
         raise Incomplete(
-            f"captures may be missing that nobody knows of: index files were unread when those of "
-            f"{', '.join(report.over_holes[:_MOST_NAMED])} were looked up",
+            "captures may be missing: the look-up skipped unreadable index files for "
+            f"{', '.join(report.over_holes[:_MOST_NAMED])}",
             "Copy again with the same targets and --to, without --allow-gaps. Or accept it: --allow-missing",
         )
     if report.not_there and not allow_missing:
         raise Incomplete(
-            f"all that the manifests name is there, and {report.not_there:,} planned captures are not",
-            "The ledgers name each with its reason. Accept it: --allow-missing",
+            f"{report.not_there:,} planned captures are missing; all files in the manifests are present",
+            "The ledgers list each with its reason. Accept it: --allow-missing",
         )
-    notice("everything is as the manifests say")
+    notice("all files match the manifests")
 
 
 @app.command("certify")
@@ -373,16 +385,16 @@ def certify_(
             provenance = gather(question.workspace, question.targets, question.crawls)
             document = certify(question.workspace, question.targets, question.crawls, provenance, out, notice)
     rows = [
-        (one["crawl"], *(one["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")),
-         sum(one["only"].values()), one["outcomes"].get("fetched", 0), "; ".join(one["findings"]))
-        for one in document["crawls"]
+        (crawl["crawl"], *(crawl["indexes"][kind]["captures"] for kind in ("parquet", "zipnum")),
+         sum(crawl["only"].values()), crawl["outcomes"].get("fetched", 0), "; ".join(crawl["findings"]))
+        for crawl in document["crawls"]
     ]  # fmt: skip
     write_rows(f"certified in {out}", ["crawl", "parquet", "zipnum", "in one alone", "fetched", "findings"], rows)
-    notice(f"{beside(out, 'html')} is the page to show")
+    notice(f"{beside(out, 'html')} is the certificate as a page")
     if not document["complete"]:
         raise Incomplete(
-            "the certificate says that something is not complete, and what",
-            "Ask for what lacks (cc-pipeline run or index harvest with the same targets), then certify again.",
+            "the certificate is not complete; its findings say why",
+            "Fetch what is missing (cc-pipeline run or index harvest with the same targets), then certify again.",
         )
 
 
@@ -392,15 +404,15 @@ def _verify_certificate(path: Path, delivery: str, endpoint: str | None, home: s
     if not path.is_file():
         raise UserInputError(f"there is no certificate {path}")
     with open_place(own_place(delivery), endpoint, load_settings(home=home)) as place, progress_bars():
-        wrong = verify_certificate(path, place)
-    for one in wrong:
-        notice(f"wrong: {one}")
-    if wrong:
+        problems = verify_certificate(path, place)
+    for problem in problems:
+        notice(f"wrong: {problem}")
+    if problems:
         raise EnvironmentFault(
-            f"{path} is not borne out by {delivery}: {len(wrong):,} findings",
-            "Copy again what lacks or differs; a certificate that was changed has to be made again.",
+            f"{path} does not match {delivery}: {len(problems):,} differences",
+            "Copy again to replace missing and differing files. If the certificate itself was changed, certify again.",
         )
-    notice("the delivery bears the certificate out")
+    notice("the delivery matches the certificate")
 
 
 COMMANDS = {"delivery": Command(app, FEATURES, 60)}

@@ -1,7 +1,8 @@
-"""A delivery: the records of some targets of one crawl in a place of the user, and a manifest that vouches for them.
+"""A delivery: the records of some targets of one crawl in a place of the user, and a manifest that lists them.
 
-A copy compares what is planned with what the place holds, sends what is not there, and then swaps the manifest. So
-whoever reads a manifest finds what it names: parts are sent before it, and what they replace is deleted after it.
+A copy compares the planned captures with the files in the place, sends what is missing, and then replaces the manifest.
+New parts are sent before the manifest and superseded parts are deleted after it, so every file that a manifest names
+exists.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ from cc_pipeline.stores.answer import Listed
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.transport.client import Transport
 
-#: Seconds after which a copy writes down what it has sent, so that a copy after a kill need not read it.
+#: Seconds between two checkpoints of a copy. After a kill, the next copy need not read the parts of a checkpoint.
 _CHECKPOINT = 60.0
 _LEDGER_SCHEMA = pa.schema(
     [*(RECORD_SCHEMA.field(name) for name in LISTED), pa.field("delivered", pa.bool_(), nullable=False),
      pa.field("left_out", pa.string())]
 )  # fmt: skip
-#: What a manifest says of a capture that is not there.
+#: Columns of an undelivered capture in the manifest.
 _NAMED = ("url", "subset", "warc_filename", "warc_record_offset", "warc_record_length", "outcome", "reason", "detail",
           "left_out")  # fmt: skip
 
@@ -70,10 +71,12 @@ Progress = Callable[[int, int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a person asks to have delivered: ``targets`` are definitions, ``indexes`` those that named the captures.
+    """The delivery that a user requests: ``targets`` are definitions, ``indexes`` are the indexes that listed the
+    captures.
 
-    ``unread_index_files`` could not be read when they did, which was allowed. ``address`` gives an archive file's
-    address at the source, for records that are converted, and ``provenance`` goes into the manifest.
+    ``unread_index_files`` is how many index files were unread when the captures were located, which the user allowed.
+    ``address`` returns an archive file's address at the source, for converted records. ``provenance`` goes into the
+    manifest.
     """
 
     crawl: str
@@ -88,15 +91,16 @@ class Order:
 
     @property
     def delivery(self) -> str:
-        """Its name in the place. The same targets and subsets are the same delivery, however they are written."""
+        """The name of the delivery in the place. Equal targets and subsets give equal names, in any order."""
         return delivery_id(self.crawl, self.targets, self.subsets)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """What the place has now: ``manifest`` says it in full. ``held`` of its ``parts`` files were there before.
+    """The outcome of a copy. ``manifest`` describes the place completely. ``held`` of its ``parts`` files existed
+    before.
 
-    ``bytes`` were sent. ``notes`` are for the person who copies.
+    ``bytes`` were sent. ``notes`` are messages for the user.
     """
 
     manifest: Manifest
@@ -107,7 +111,7 @@ class DeliveryReport:
 
     @property
     def lost(self) -> dict[str, int]:
-        """Planned captures that are not there, by outcome."""
+        """Planned captures that are not in the place, by outcome."""
         names = ("missing", "quarantined", "left_out")
         return {name: self.manifest.counts[name] for name in names if self.manifest.counts[name]}
 
@@ -122,66 +126,72 @@ def deliver(
     parallel: int = 4,
     progress: Progress | None = None,
 ) -> DeliveryReport:
-    """Brings the delivery in ``place`` to what ``records`` (rows of the records table, one crawl) say.
+    """Updates the delivery in ``place`` to ``records`` (rows of the records table of one crawl).
 
-    ``parallel`` parts are checked or sent at a time. A capture that a good file in the place holds is not sent, whoever
-    delivered it, and is not lost because the source lacks it today. Files go only when others hold their captures.
-    Raises ``EnvironmentFault`` (also as ``RangeFault``) when the place or the disk refuses; what was sent stays, and
-    copying again goes on from there.
+    ``parallel`` parts are checked or sent at a time. A capture in a good file of the place is not sent again, whichever
+    delivery the file belongs to, and it stays delivered even if the source no longer has it. A file is deleted only
+    after other files hold its captures.
+
+    Raises ``EnvironmentFault`` (also as ``RangeFault``) if the place or the disk fails. Sent files stay, and the next
+    copy continues from there.
     """
     ledger = _ledger_rows(records)
-    stock = take_stock(place, order.crawl, order.delivery, ledger, order.convert, parallel)
+    inventory = take_stock(place, order.crawl, order.delivery, ledger, order.convert, parallel)
     numbered = ledger.append_column("row", pa.array(np.arange(ledger.num_rows)))
     parts = plan_copy(
-        numbered.filter(pa.array(~stock.have)), convert=order.convert, part_bytes=order.part_bytes
+        numbered.filter(pa.array(~inventory.have)), convert=order.convert, part_bytes=order.part_bytes
     )  # fmt: skip
-    work = _Work(order, storage, place, scratch, stock)
-    written = work.send(parts, parallel, progress)
-    for part, done in zip(parts, written, strict=True):
+    writer = _Work(order, storage, place, scratch, inventory)
+    written = writer.send(parts, parallel, progress)
+    for part, written_part in zip(parts, written, strict=True):
         rows = part.rows["row"].to_numpy()
-        stock.have[rows] = True
-        for row, fault in done.left_out:
-            stock.have[rows[row]] = False
-            stock.left_out[int(rows[row])] = str(fault)
-    new = [done.entry for done in written if done.entry is not None]
-    manifest = work.publish(ledger, [*stock.kept, *new])
+        inventory.have[rows] = True
+        for row, fault in written_part.left_out:
+            inventory.have[rows[row]] = False
+            inventory.left_out[int(rows[row])] = str(fault)
+    new_entries = [written_part.entry for written_part in written if written_part.entry is not None]
+    manifest = writer.publish(ledger, [*inventory.kept, *new_entries])
     return DeliveryReport(
         manifest,
         len(manifest.parts) + len(manifest.borrowed),
-        len(stock.kept) + len(stock.borrowed),
-        sum(part.file.size for part in new),
-        tuple(stock.notes),
+        len(inventory.kept) + len(inventory.borrowed),
+        sum(part.file.size for part in new_entries),
+        tuple(inventory.notes),
     )
 
 
 def with_planned(records: pa.Table, captures: pa.Table) -> pa.Table:
-    """``records`` and a row for each of ``captures`` (``RECORD_KEY_NAMES``) that has none: its fetch was cut short."""
-    # rows of the records table name a place even where the index names none
-    for name, nothing in NOWHERE.items():
-        place = captures.schema.get_field_index(name)
-        captures = captures.set_column(place, RECORD_SCHEMA.field(name), pc.fill_null(captures[name], nothing))
-    new = captures.join(records.select([*CAPTURE]), [*CAPTURE], join_type="left anti")
-    if not new.num_rows:
+    """Adds a row to ``records`` for each of ``captures`` (``RECORD_KEY_NAMES``) that has none, because its fetch was
+    interrupted.
+    """
+    # Rows of the records table have a location even if the index has none.
+    for name, default in NOWHERE.items():
+        column_index = captures.schema.get_field_index(name)
+        captures = captures.set_column(column_index, RECORD_SCHEMA.field(name), pc.fill_null(captures[name], default))
+    unrecorded = captures.join(records.select([*CAPTURE]), [*CAPTURE], join_type="left anti")
+    if not unrecorded.num_rows:
         return records
-    fixed = {"outcome": "missing", "detail": "not asked for yet", "attempts": 0}
+    default_fields = {"outcome": "missing", "detail": "not asked for yet", "attempts": 0}
     columns = [
-        new[name]
-        if name in new.schema.names
-        else pa.array([fixed.get(name)] * new.num_rows, RECORD_SCHEMA.field(name).type)
+        unrecorded[name]
+        if name in unrecorded.schema.names
+        else pa.array([default_fields.get(name)] * unrecorded.num_rows, RECORD_SCHEMA.field(name).type)
         for name in RECORD_SCHEMA.names
     ]
     return pa.concat_tables([records, pa.Table.from_arrays(columns, schema=RECORD_SCHEMA)])
 
 
 def _ledger_rows(records: pa.Table) -> pa.Table:
-    """Each capture once, in file and offset order. What one target has fetched, the delivery has."""
+    """Returns each capture once, in file and offset order. A capture that was fetched for one target
+    counts as fetched.
+    """
     best = records.take(pc.sort_indices(records, [("outcome", "ascending")]))  # fetched, missing, quarantined
     return distinct_captures(best).sort_by([("warc_filename", "ascending"), ("warc_record_offset", "ascending")])
 
 
 @dataclass(slots=True)
 class _Work:
-    """One delivery being written."""
+    """Writes one delivery."""
 
     order: Order
     storage: RecordStorage
@@ -191,7 +201,7 @@ class _Work:
     _saved: float = field(default_factory=time.monotonic)
 
     def send(self, parts: Sequence[Part], parallel: int, progress: Progress | None) -> list[Written]:
-        """Writes ``parts``; what each became, in their order."""
+        """Writes ``parts``. Returns the result of each, in the same order."""
         order, done, sent = self.order, 0, 0
         total = sum(part.bytes for part in parts)
         with ThreadPoolExecutor(max(1, parallel)) as pool:
@@ -220,34 +230,36 @@ class _Work:
                         self._checkpoint(running)
             except BaseException:
                 pool.shutdown(cancel_futures=True)
-                with suppress(CcPipelineError, OSError):  # the first error says more
+                with suppress(CcPipelineError, OSError):  # the first error is the cause
                     self._checkpoint(running)
                 raise
         return [future.result() for future in running]
 
     def _checkpoint(self, running: Iterable[Future[Written]]) -> None:
-        """Writes down what was sent so far, where the manifest of before does not say more."""
+        """Writes a manifest of the parts that were sent so far, unless the previous manifest lists more."""
         self._saved = time.monotonic()
-        over = [one for one in running if one.done() and not one.cancelled() and one.exception() is None]
-        new = [entry for one in over if (entry := one.result().entry) is not None]
-        if self.stock.replaced or not new:
+        finished = [
+            future for future in running if future.done() and not future.cancelled() and future.exception() is None
+        ]
+        new_entries = [entry for future in finished if (entry := future.result().entry) is not None]
+        if self.stock.replaced or not new_entries:
             return
         blank = Manifest(self.order.delivery, self.order.crawl, tuple(sorted(self.order.targets)),
                          tuple(sorted(self.order.subsets)))  # fmt: skip
         self._put(replace(self.stock.manifest or blank, convert=self.order.convert, complete=False,
-                          parts=self._tagged([*self.stock.kept, *new])))  # fmt: skip
+                          parts=self._tagged([*self.stock.kept, *new_entries])))  # fmt: skip
 
     def publish(self, rows: pa.Table, parts: Sequence[PartEntry]) -> Manifest:
-        """Sends the ledger, swaps the manifest, and deletes what it supersedes; the manifest."""
-        order, stock = self.order, self.stock
+        """Sends the ledger, replaces the manifest, deletes the superseded files, and returns the manifest."""
+        order, inventory = self.order, self.stock
         table = pa.Table.from_arrays(
-            [*(rows[name] for name in LISTED), pa.array(stock.have),
-             pa.array([stock.left_out.get(row) for row in range(rows.num_rows)], pa.string())],
+            [*(rows[name] for name in LISTED), pa.array(inventory.have),
+             pa.array([inventory.left_out.get(row) for row in range(rows.num_rows)], pa.string())],
             schema=_LEDGER_SCHEMA,
         )  # fmt: skip
         ledger = self._send_ledger(table)
         counts, subsets = counted(table)
-        lacking = table.filter(pc.invert(table["delivered"])).select(_NAMED).slice(0, MOST_NAMED)
+        undelivered = table.filter(pc.invert(table["delivered"])).select(_NAMED).slice(0, MOST_NAMED)
         manifest = Manifest(
             delivery=order.delivery,
             crawl=order.crawl,
@@ -260,13 +272,13 @@ class _Work:
             subsets=subsets,
             ledger=ledger,
             parts=tuple(sorted(self._tagged(parts), key=lambda part: part.file.name)),
-            borrowed=tuple(sorted(stock.borrowed)),
-            not_there=tuple(lacking.to_pylist()),
+            borrowed=tuple(sorted(inventory.borrowed)),
+            not_there=tuple(undelivered.to_pylist()),
             unread_index_files=order.unread_index_files,
             provenance=order.provenance,
         )
         replaced = tuple(sorted(self._superseded(manifest)))
-        if manifest != stock.manifest or replaced:
+        if manifest != inventory.manifest or replaced:
             self._put(replace(manifest, superseded=replaced))
         if replaced:
             for name in replaced:
@@ -278,54 +290,62 @@ class _Work:
         data = table_bytes(table)
         sha256 = hashlib.sha256(data).hexdigest()
         name = ledger_name(self.order.delivery, sha256)
-        before = self.stock.manifest.ledger if self.stock.manifest is not None else None
-        if before is not None and before.name == name:
-            held = holds(self.place, self.order.crawl, before, self.stock.there.get(name))
-            if held is not None:
-                return held
+        previous_ledger = self.stock.manifest.ledger if self.stock.manifest is not None else None
+        if previous_ledger is not None and previous_ledger.name == name:
+            stored_ledger = holds(self.place, self.order.crawl, previous_ledger, self.stock.there.get(name))
+            if stored_ledger is not None:
+                return stored_ledger
         self.place.put(f"{self.order.crawl}/{name}", data)
         entry = FileEntry(name, len(data), sha256)
         return self._with_tag(entry, self._listing(name))
 
     def _tagged(self, parts: Sequence[PartEntry]) -> tuple[PartEntry, ...]:
-        """``parts`` with the ETags that the place gave them. Raises ``EnvironmentFault`` where it lacks one."""
-        new = {part.file.name for part in parts} - {part.file.name for part in self.stock.kept}
-        there = self._listing() if new else {}
+        """Returns ``parts`` with the ETags of the place. Raises ``EnvironmentFault`` if a part is missing there."""
+        new_names = {part.file.name for part in parts} - {part.file.name for part in self.stock.kept}
+        stored_objects = self._listing() if new_names else {}
         return tuple(
-            replace(part, file=self._with_tag(part.file, there), list=self._with_tag(part.list, there))
-            if part.file.name in new
+            replace(
+                part, file=self._with_tag(part.file, stored_objects), list=self._with_tag(part.list, stored_objects)
+            )
+            if part.file.name in new_names
             else part
             for part in parts
         )
 
-    def _with_tag(self, entry: FileEntry, there: Mapping[str, Listed]) -> FileEntry:
-        found = there.get(entry.name)
-        if found is None or found.size != entry.size:
-            has = "nothing" if found is None else f"{found.size} bytes"
+    def _with_tag(self, entry: FileEntry, stored_objects: Mapping[str, Listed]) -> FileEntry:
+        stored_object = stored_objects.get(entry.name)
+        if stored_object is None or stored_object.size != entry.size:
+            stored_size = "nothing" if stored_object is None else f"{stored_object.size} bytes"
             raise EnvironmentFault(
-                f"{self.order.crawl}/{entry.name} was sent with {entry.size} bytes, and the place has {has}",
-                "Look whether something else writes or deletes there, then copy again",
+                f"{self.order.crawl}/{entry.name} was sent with {entry.size} bytes, and the place has {stored_size}",
+                "Check whether another program writes or deletes there, then copy again",
             )
-        return entry if isinstance(self.place.store, LocalStore) else replace(entry, etag=found.etag)
+        return entry if isinstance(self.place.store, LocalStore) else replace(entry, etag=stored_object.etag)
 
     def _listing(self, name: str = "") -> dict[str, Listed]:
         prefix = f"{self.order.crawl}/"
-        return {one.key.removeprefix(prefix): one for one in self.place.listing(prefix + name)}
+        return {
+            stored_object.key.removeprefix(prefix): stored_object for stored_object in self.place.listing(prefix + name)
+        }
 
     def _superseded(self, manifest: Manifest) -> set[str]:
-        """Files of this delivery, by an earlier manifest or by their name, that no manifest needs any more."""
-        before = self.stock.manifest
-        named = set(self.stock.leftovers)
-        if before is not None:
-            named |= {entry.name for entry in before.files} | set(before.superseded)
-        named -= {entry.name for entry in manifest.files} | self.stock.of_others
+        """Files of this delivery, by an earlier manifest or by their name, that no manifest needs."""
+        previous_manifest = self.stock.manifest
+        unused_files = set(self.stock.leftovers)
+        if previous_manifest is not None:
+            unused_files |= {entry.name for entry in previous_manifest.files} | set(previous_manifest.superseded)
+        unused_files -= {entry.name for entry in manifest.files} | self.stock.of_others
         for part, (rows, total) in self.stock.unkept.items():
-            if part in named and part in self.stock.there and (len(rows) < total or not self.stock.have[rows].all()):
-                named -= {part, list_name(part)}
+            if (
+                part in unused_files
+                and part in self.stock.there
+                and (len(rows) < total or not self.stock.have[rows].all())
+            ):
+                unused_files -= {part, list_name(part)}
                 self.stock.notes.append(
-                    f"{part} stays, and no manifest names it: it has captures that nothing else has"
+                    f"{part} is kept without a manifest, because no other file has some of its captures"
                 )
-        return {name for name in named if delivery_of(name) == self.order.delivery and name in self.stock.there}
+        return {name for name in unused_files if delivery_of(name) == self.order.delivery and name in self.stock.there}
 
     def _put(self, manifest: Manifest) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -334,16 +354,16 @@ class _Work:
 
 
 def counted(ledger: pa.Table) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    """What a manifest counts of its ledger: in all, and for each subset."""
+    """Counts the captures of a ledger by outcome: in total, and for each subset."""
     columns = ["subset", "outcome", "delivered"]
-    found = ledger.select(columns).group_by(columns).aggregate([([], "count_all")]).to_pylist()
+    groups = ledger.select(columns).group_by(columns).aggregate([([], "count_all")]).to_pylist()
     counts = _nothing()
     subsets: dict[str, dict[str, int]] = {}
-    for row in found:
+    for row in groups:
         outcome = "left_out" if row["outcome"] == "fetched" else row["outcome"]
-        for of in (counts, subsets.setdefault(row["subset"], _nothing())):
-            of["planned"] += row["count_all"]
-            of["delivered" if row["delivered"] else outcome] += row["count_all"]
+        for counter in (counts, subsets.setdefault(row["subset"], _nothing())):
+            counter["planned"] += row["count_all"]
+            counter["delivered" if row["delivered"] else outcome] += row["count_all"]
     return counts, dict(sorted(subsets.items()))
 
 

@@ -1,4 +1,4 @@
-"""What a place holds already of the captures that a delivery wants, and in which good files."""
+"""Finds the captures of a delivery that its place already has, and the good files that hold them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Rows = npt.NDArray[np.int64]
 
-#: Captures of lists that are compared with the wanted ones at a time.
+#: Captures of lists that are compared with the requested ones at a time.
 _BLOCK = 500_000
 _KEY = ("warc_filename", "warc_record_offset")
 _MOST_NAMES = 5
@@ -46,13 +46,15 @@ _NO_ROWS: Rows = np.empty(0, np.int64)
 
 @dataclass(slots=True)
 class Inventory:
-    """What there is before a copy. ``have`` says for each wanted capture whether a good file holds it.
+    """The files and captures in the place before a copy. ``have`` tells for each requested capture whether a good file
+    has it.
 
-    ``manifest`` is the delivery's own of before. ``kept`` parts stay, ``borrowed`` are parts of other deliveries that
-    hold wanted captures. ``leftovers`` are files with the delivery's name that no manifest has: of a copy that was
-    stopped. ``of_others`` are all files that other manifests name. ``replaced`` says that good parts of the manifest
-    are superseded. ``unkept`` are parts of the delivery that do not stay: the wanted captures that their lists name (by
-    row), and how many they name in all. ``left_out`` says why a wanted capture (by row) is not handed on.
+    ``manifest`` is the previous manifest of this delivery. ``kept`` parts stay. ``borrowed`` are parts of other
+    deliveries with requested captures. ``leftovers`` are files of an interrupted copy: they have the delivery's name
+    and no manifest lists them. ``of_others`` are all files that other manifests list. ``replaced`` is true if good
+    parts of the manifest are superseded. ``unkept`` are parts of the delivery that do not stay, each with the rows of
+    its requested captures and the number of all its captures. ``left_out`` has the reason why a requested capture (by
+    row) is not delivered.
     """
 
     there: Mapping[str, Listed]
@@ -69,7 +71,9 @@ class Inventory:
 
 
 def read_manifest(place: Transport, key: str) -> Manifest:
-    """Raises ``DataFault`` for a file that is none, or that is not the manifest its name says."""
+    """Reads a manifest. Raises ``DataFault`` for a file that is no manifest, or that is the manifest of another
+    delivery than its name says.
+    """
     manifest = from_json(place.read_all(key, limit=LARGEST_MANIFEST).data, key)
     if manifest.delivery != delivery_of_manifest(key.rpartition("/")[2]):
         raise DataFault(DataKind.MALFORMED, key, None, f"the manifest of another delivery ({manifest.delivery[:40]!r})")
@@ -77,28 +81,36 @@ def read_manifest(place: Transport, key: str) -> Manifest:
 
 
 def take_stock(
-    place: Transport, folder: str, delivery: str, wanted: pa.Table, convert: bool, parallel: int = 4
+    place: Transport, folder: str, delivery: str, captures: pa.Table, convert: bool, parallel: int = 4
 ) -> Inventory:
-    """Compares the files in ``folder`` with their manifests and with the ``wanted`` captures (ledger rows).
+    """Compares the files in ``folder`` with their manifests and with the requested ``captures`` (ledger rows).
 
-    A file in a folder is read whole. A file in a bucket is read where its ETag is not the one the manifest has.
-    Raises ``EnvironmentFault`` when the place does not answer, or has a manifest of another delivery that is damaged.
+    A file of a local folder is read completely. A file of a bucket is read only if its ETag differs from the
+    manifest's. Raises ``EnvironmentFault`` if the place does not answer, or if another delivery's manifest there is
+    damaged.
     """
-    there = {one.key.removeprefix(f"{folder}/"): one for one in place.listing(f"{folder}/")}
-    mine, others, notes = _manifests(place, folder, delivery, there)
-    stock = Inventory(there, mine, np.zeros(wanted.num_rows, bool), {f.name for m in others for f in m.files})
-    stock.notes += notes
-    _Taking(place, folder, stock, _Wanted(wanted, convert), parallel).take(delivery, others)
-    return stock
+    stored_objects = {
+        stored_object.key.removeprefix(f"{folder}/"): stored_object for stored_object in place.listing(f"{folder}/")
+    }
+    own_manifest, other_manifests, notes = _manifests(place, folder, delivery, stored_objects)
+    inventory = Inventory(
+        stored_objects,
+        own_manifest,
+        np.zeros(captures.num_rows, bool),
+        {entry.name for other_manifest in other_manifests for entry in other_manifest.files},
+    )
+    inventory.notes += notes
+    _Taking(place, folder, inventory, _Wanted(captures, convert), parallel).take(delivery, other_manifests)
+    return inventory
 
 
 def _manifests(
-    place: Transport, folder: str, delivery: str, there: Mapping[str, Listed]
+    place: Transport, folder: str, delivery: str, stored_objects: Mapping[str, Listed]
 ) -> tuple[Manifest | None, list[Manifest], list[str]]:
-    mine: Manifest | None = None
-    others: list[Manifest] = []
+    own_manifest: Manifest | None = None
+    other_manifests: list[Manifest] = []
     notes: list[str] = []
-    for name in there:
+    for name in stored_objects:
         if delivery_of_manifest(name) is None:
             continue
         try:
@@ -106,36 +118,38 @@ def _manifests(
         except DataFault as fault:
             if name != manifest_name(delivery) or fault.kind is DataKind.UNSUPPORTED:
                 raise EnvironmentFault(
-                    f"it cannot be known what the place holds: {fault}",
+                    f"another delivery's manifest is damaged, so its files are not known: {fault}",
                     "Copy that delivery again, or delete its manifest",
                 ) from fault
-            notes.append(f"the manifest was damaged and is written again ({fault.reason})")
+            notes.append(f"the manifest was damaged and is rewritten ({fault.reason})")
             continue
         if manifest.delivery == delivery:
-            mine = manifest
+            own_manifest = manifest
         else:
-            others.append(manifest)
-    return mine, others, notes
+            other_manifests.append(manifest)
+    return own_manifest, other_manifests, notes
 
 
 class _Wanted:
-    """The wanted captures by name, and in which form each is wanted."""
+    """The requested captures by key, and whether each is requested as WARC or ARC."""
 
     def __init__(self, rows: pa.Table, convert: bool) -> None:
         self._keys = rows.select([*_KEY]).append_column("row", pa.array(np.arange(rows.num_rows)))
-        arc = pc.equal(rows["archive_format"], "arc").to_numpy()
-        self.arc: npt.NDArray[np.bool_] = np.zeros(rows.num_rows, bool) if convert else arc.astype(bool)
+        is_arc = pc.equal(rows["archive_format"], "arc").to_numpy()
+        self.arc: npt.NDArray[np.bool_] = np.zeros(rows.num_rows, bool) if convert else is_arc.astype(bool)
         self.at_hand: npt.NDArray[np.bool_] = pc.equal(rows["outcome"], "fetched").to_numpy().astype(bool)
 
-    def found(self, lists: Iterable[tuple[int, pa.Table | None]]) -> dict[int, tuple[Rows, int]]:
-        """Of each numbered list that could be read: the wanted rows it names, and how many captures it has."""
+    def found(self, tables: Iterable[tuple[int, pa.Table | None]]) -> dict[int, tuple[Rows, int]]:
+        """For each numbered list, returns the rows of the requested captures in it and the number of all its captures.
+        Lists that could not be read (``None``) are skipped.
+        """
         matched: dict[int, tuple[Rows, int]] = {}
-        for block in _blocks(lists):
+        for block in _blocks(tables):
             numbered = [
                 table.append_column("part", pa.array(np.full(table.num_rows, number))) for number, table in block
             ]
-            both = pa.concat_tables(numbered).join(self._keys, [*_KEY], join_type="inner")
-            parts, rows = both["part"].to_numpy(), both["row"].to_numpy()
+            joined = pa.concat_tables(numbered).join(self._keys, [*_KEY], join_type="inner")
+            parts, rows = joined["part"].to_numpy(), joined["row"].to_numpy()
             order = np.argsort(parts, kind="stable")
             parts, rows = parts[order], rows[order]
             for number, table in block:
@@ -144,10 +158,10 @@ class _Wanted:
         return matched
 
 
-def _blocks(lists: Iterable[tuple[int, pa.Table | None]]) -> Iterator[list[tuple[int, pa.Table]]]:
+def _blocks(tables: Iterable[tuple[int, pa.Table | None]]) -> Iterator[list[tuple[int, pa.Table]]]:
     block: list[tuple[int, pa.Table]] = []
     size = 0
-    for number, table in lists:
+    for number, table in tables:
         if table is None:
             continue
         block.append((number, table))
@@ -167,127 +181,145 @@ class _Taking:
     wanted: _Wanted
     parallel: int
 
-    def take(self, delivery: str, others: Sequence[Manifest]) -> None:
-        own = list(self.stock.manifest.parts) if self.stock.manifest is not None else []
-        names = {part.file.name for part in own}
-        theirs = {part.file.name: part for other in others for part in other.parts if part.file.name not in names}
-        self._borrow(list(theirs.values()))
-        self._keep(own)
-        self._adopt(delivery, names | theirs.keys())
+    def take(self, delivery: str, other_manifests: Sequence[Manifest]) -> None:
+        own_parts = list(self.stock.manifest.parts) if self.stock.manifest is not None else []
+        names = {part.file.name for part in own_parts}
+        other_parts = {
+            part.file.name: part
+            for other_manifest in other_manifests
+            for part in other_manifest.parts
+            if part.file.name not in names
+        }
+        self._borrow(list(other_parts.values()))
+        self._keep(own_parts)
+        self._adopt(delivery, names | other_parts.keys())
 
     def _borrow(self, parts: Sequence[PartEntry]) -> None:
         matched = self._matched([part.list for part in parts])
-        sharing = [number for number, (rows, _) in matched.items() if len(rows)]
+        shared_numbers = [number for number, (rows, _) in matched.items() if len(rows)]
         other_form = 0
-        for number, good in zip(sharing, self._good([parts[n].file for n in sharing]), strict=True):
+        for number, verified in zip(shared_numbers, self._good([parts[n].file for n in shared_numbers]), strict=True):
             rows, _ = matched[number]
-            if good is None:
+            if verified is None:
                 continue
             other_form += int((self.wanted.arc[rows] != (parts[number].kind == "arc")).sum())
             self.stock.have[rows] = True
             self.stock.borrowed.append(parts[number].file.name)
         if other_form:
             self.stock.notes.append(
-                f"{other_form:,} captures are there in files of another delivery, in another form (--convert); a place "
-                "holds a capture once, so copy that delivery in the form you want, or to another place"
+                f"{other_form:,} captures are in files of another delivery, in another form (--convert). A place has "
+                "each capture once, so copy that delivery in the requested form, or copy to another place"
             )
 
     def _keep(self, parts: Sequence[PartEntry]) -> None:
         files = self._good([part.file for part in parts])
-        lists = self._good([part.list for part in parts])
+        list_entries = self._good([part.list for part in parts])
         matched = self._matched([part.list for part in parts])
-        differing: list[str] = []
-        for number, (part, file, listed) in enumerate(zip(parts, files, lists, strict=True)):
+        changed_files: list[str] = []
+        for number, (part, file, list_entry) in enumerate(zip(parts, files, list_entries, strict=True)):
             rows, total = matched.get(number, (_NO_ROWS, 0))
-            if file is None or listed is None or number not in matched:
-                differing.append(part.file.name)
+            if file is None or list_entry is None or number not in matched:
+                changed_files.append(part.file.name)
             elif self._superseded(part.kind, rows, total):
                 self.stock.replaced = True
             else:
-                self._have(replace(part, file=file, list=listed), rows)
+                self._have(replace(part, file=file, list=list_entry), rows)
                 continue
             if number in matched:
                 self.stock.unkept[part.file.name] = rows, total
-        self._tell_differing(differing)
+        self._tell_differing(changed_files)
 
-    def _adopt(self, delivery: str, named: set[str]) -> None:
-        """Takes over whole parts that no manifest names: of a copy that was stopped."""
-        found: list[tuple[str, str, Listed, Listed]] = []
-        known = self.stock.of_others
+    def _adopt(self, delivery: str, manifest_parts: set[str]) -> None:
+        """Adopts complete parts of an interrupted copy, which no manifest lists."""
+        adoptable_parts: list[tuple[str, str, Listed, Listed]] = []
+        manifest_files = self.stock.of_others
         if self.stock.manifest is not None:
-            known = known | {entry.name for entry in self.stock.manifest.files}
-        for name, listed in self.stock.there.items():
-            own = part_named(name)
-            beside = self.stock.there.get(list_name(name))
-            if own is not None and own[0] == delivery and name not in named and beside is not None:
-                found.append((name, own[1], listed, beside))
-            if name not in known and delivery_of(name) == delivery:
+            manifest_files = manifest_files | {entry.name for entry in self.stock.manifest.files}
+        for name, stored_object in self.stock.there.items():
+            part_name = part_named(name)
+            list_object = self.stock.there.get(list_name(name))
+            if (
+                part_name is not None
+                and part_name[0] == delivery
+                and name not in manifest_parts
+                and list_object is not None
+            ):
+                adoptable_parts.append((name, part_name[1], stored_object, list_object))
+            if name not in manifest_files and delivery_of(name) == delivery:
                 self.stock.leftovers.append(name)
-        tables = self._map(lambda one: self._list(list_name(one[0]), one[3].size, None), found)
-        matched = self.wanted.found((n, None if read is None else read[0]) for n, read in enumerate(tables))
+        tables = self._map(
+            lambda adoptable: self._list(list_name(adoptable[0]), adoptable[3].size, None), adoptable_parts
+        )
+        matched = self.wanted.found(
+            (n, None if list_table is None else list_table[0]) for n, list_table in enumerate(tables)
+        )
         for number, (rows, total) in matched.items():
-            name, kind, listed, _ = found[number]
-            read = tables[number]
-            good = not self._superseded(kind, rows, total)
-            entry = self._proved(name, kind, listed, read[1]) if read and good else None
+            name, kind, stored_object, _ = adoptable_parts[number]
+            list_table = tables[number]
+            is_usable = not self._superseded(kind, rows, total)
+            entry = self._proved(name, kind, stored_object, list_table[1]) if list_table and is_usable else None
             if entry is not None:
                 self._have(entry, rows)
             else:
                 self.stock.unkept[name] = rows, total
 
-    def _proved(self, name: str, kind: str, listed: Listed, listing: FileEntry) -> PartEntry | None:
-        local = isinstance(self.place.store, LocalStore)
+    def _proved(self, name: str, kind: str, part_object: Listed, list_entry: FileEntry) -> PartEntry | None:
+        is_local = isinstance(self.place.store, LocalStore)
         try:
-            proof = prove_part(self.place, self.folder, name, kind, listed.size, listing.size)
+            proof = prove_part(self.place, self.folder, name, kind, part_object.size, list_entry.size)
         except DataFault:
             return None
-        if not local:
-            listing = replace(listing, etag=self.stock.there[listing.name].etag)
+        if not is_local:
+            list_entry = replace(list_entry, etag=self.stock.there[list_entry.name].etag)
         return (
-            None if proof.reasons else as_entry(name, kind, listed.size, proof, listing, None if local else listed.etag)
+            None
+            if proof.reasons
+            else as_entry(name, kind, part_object.size, proof, list_entry, None if is_local else part_object.etag)
         )
 
     def _superseded(self, kind: str, rows: Rows, total: int) -> bool:
-        """Whether a sound part makes way for others: it is not as wanted, and nothing of it is lost without it."""
+        """Whether other parts may replace a sound part: its form is not the requested one, and all of its captures are
+        available elsewhere.
+        """
         if self._in_place(kind, rows):
-            return False  # what it holds besides is planned no more, which is no reason to delete it
+            return False  # other captures in it are no longer planned, which is no reason to delete them
         return total == len(rows) and bool((self.wanted.at_hand[rows] | self.stock.have[rows]).all())
 
     def _in_place(self, kind: str, rows: Rows) -> bool:
-        once = len(np.unique(rows)) == len(rows) and not self.stock.have[rows].any()
-        return bool(once and (self.wanted.arc[rows] == (kind == "arc")).all())
+        is_first_copy = len(np.unique(rows)) == len(rows) and not self.stock.have[rows].any()
+        return bool(is_first_copy and (self.wanted.arc[rows] == (kind == "arc")).all())
 
     def _have(self, part: PartEntry, rows: Rows) -> None:
         self.stock.have[rows] = True
         self.stock.kept.append(part)
 
     def _good(self, entries: Sequence[FileEntry]) -> list[FileEntry | None]:
-        there = self.stock.there
-        return self._map(lambda entry: holds(self.place, self.folder, entry, there.get(entry.name)), entries)
+        stored_objects = self.stock.there
+        return self._map(lambda entry: holds(self.place, self.folder, entry, stored_objects.get(entry.name)), entries)
 
-    def _matched(self, lists: Sequence[FileEntry]) -> dict[int, tuple[Rows, int]]:
-        def table(one: tuple[int, FileEntry]) -> tuple[int, pa.Table | None]:
-            read = self._list(one[1].name, one[1].size, one[1].sha256)
-            return one[0], None if read is None else read[0]
+    def _matched(self, list_entries: Sequence[FileEntry]) -> dict[int, tuple[Rows, int]]:
+        def read_numbered(numbered_entry: tuple[int, FileEntry]) -> tuple[int, pa.Table | None]:
+            list_table = self._list(numbered_entry[1].name, numbered_entry[1].size, numbered_entry[1].sha256)
+            return numbered_entry[0], None if list_table is None else list_table[0]
 
         with ThreadPoolExecutor(max(1, self.parallel)) as pool:
-            return self.wanted.found(pool.map(table, enumerate(lists)))
+            return self.wanted.found(pool.map(read_numbered, enumerate(list_entries)))
 
     def _list(self, name: str, size: int, sha256: str | None) -> tuple[pa.Table, FileEntry] | None:
-        """Captures that a list names, ``None`` where it is not there or has other bytes than these."""
+        """Reads the captures of a list. Returns ``None`` if the list is missing or its SHA-256 differs."""
         try:
-            table, found = read_table(self.place, f"{self.folder}/{name}", size, _KEY)
+            table, stored_sha256 = read_table(self.place, f"{self.folder}/{name}", size, _KEY)
         except DataFault:
             return None
-        same = sha256 in (None, found) and table.schema.names == [*_KEY]
-        return (table, FileEntry(name, size, found)) if same else None
+        is_unchanged = sha256 in (None, stored_sha256) and table.schema.names == [*_KEY]
+        return (table, FileEntry(name, size, stored_sha256)) if is_unchanged else None
 
-    def _map(self, work: Callable[[T], R], given: Sequence[T]) -> list[R]:
+    def _map(self, function: Callable[[T], R], arguments: Sequence[T]) -> list[R]:
         with ThreadPoolExecutor(max(1, self.parallel)) as pool:
-            return list(pool.map(work, given))
+            return list(pool.map(function, arguments))
 
     def _tell_differing(self, names: Sequence[str]) -> None:
         if names:
-            some = ", ".join(sorted(names)[:_MOST_NAMES])
-            more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-            self.stock.notes.append(f"gone, or not what the manifest says: {some}{more}")
+            shown_names = ", ".join(sorted(names)[:_MOST_NAMES])
+            remainder = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+            self.stock.notes.append(f"missing, or different from the manifest: {shown_names}{remainder}")

@@ -1,8 +1,7 @@
-"""What a delivery says of itself, and how its files bear it out: the manifest, one JSON file, the names of the files
-that it vouches for, and the proof of a part.
+"""The manifest of a delivery (one JSON file), the names of the files that it lists, and the verification of a part.
 
-All files of a delivery lie in one folder of the place, named after the crawl. A part and a ledger are named after the
-SHA-256 of their bytes, so a name never stands for other bytes than those it was given for.
+All files of a delivery lie in one folder of the place, which has the name of the crawl. The names of parts and ledgers
+contain the SHA-256 of their bytes, so a name never stands for other bytes.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from cc_pipeline.records.check import Promise, examine
 from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.client import Transport
 
-#: Raised when a manifest can no longer be read by the code of before.
+#: Increases when older code cannot read a manifest.
 VERSION: Final = 1
-#: Captures that are not there and are named in the manifest itself. The ledger names all of them.
+#: Undelivered captures that the manifest itself lists at most. The ledger lists all of them.
 MOST_NAMED: Final = 1_000
-#: Bytes of a manifest that are read at most: about 200,000 parts.
+#: Maximum bytes of a manifest: about 200,000 parts.
 LARGEST_MANIFEST: Final = 128 << 20
 
 _FORMAT: Final = "cc_pipeline delivery"
@@ -42,22 +41,23 @@ _LEDGER: Final = re.compile(r"ledger-([0-9a-f]{12})-[0-9a-f]{16}\.parquet\Z")
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+?-([0-9a-f]{12})-[0-9a-f]{16}\.(warc|arc)\.gz\Z")
 _LIST_SUFFIX: Final = ".captures.parquet"
 
-#: Bytes that are read at once of a file in the place.
+#: Bytes of one read of a file in the place.
 _BLOCK = 8 << 20
-#: Compressed bytes of one record: it never inflates beyond ``DEFAULT_LIMIT``, and is hardly larger than that.
+#: Maximum compressed bytes of one record: it inflates to at most ``DEFAULT_LIMIT`` and is hardly larger than that.
 _LARGEST_MEMBER = DEFAULT_LIMIT + (1 << 20)
-#: Bytes of a list or ledger that are read at most.
+#: Maximum bytes of a list or ledger.
 LARGEST_TABLE = 4 << 30
-#: Reasons that are told of one part.
+#: Maximum reasons that are reported for one part.
 _MOST_REASONS = 5
 _LISTED = (*CAPTURE, "warc_record_length", "url", "url_surtkey", "content_digest", "archive_format", "offset", "length")
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file as it was sent: its name within the folder, bytes, SHA-256, and the ETag that the place gave it.
+    """A sent file: its name within the folder, size in bytes, SHA-256, and the ETag of the place.
 
-    ``etag`` is ``None`` in a folder, where it would not survive a move."""
+    ``etag`` is ``None`` in a local folder, where an ETag would not survive a move.
+    """
 
     name: str
     size: int
@@ -67,7 +67,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class PartEntry:
-    """A file of records, ``kind`` is warc or arc, and the Parquet list that says where in it each capture lies."""
+    """A file of records (``kind`` is warc or arc), and the Parquet list with the offset of each capture in it."""
 
     file: FileEntry
     kind: str
@@ -77,14 +77,14 @@ class PartEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One delivery: what was asked for, what is there, what is not and why.
+    """One delivery: its request, its files, and the captures that are missing with the reasons.
 
     ``counts`` has planned, delivered, missing, quarantined and left_out captures, ``subsets`` the same for each subset.
-    ``not_there`` names the first captures that are not in the place. ``borrowed`` are parts of other deliveries in the
-    folder that hold captures of this one. ``superseded`` are files that the parts replace; they are deleted next.
-    ``complete`` is false while a copy is under way, or was stopped. ``unread_index_files`` were allowed to be unread
-    when the captures were looked up: nobody knows which captures they name. ``provenance`` says of what it was made
-    and what became of each target (:func:`lasting_provenance`); manifests of before have none.
+    ``not_there`` lists the first undelivered captures. ``borrowed`` are parts of other deliveries in the folder with
+    captures of this one. ``superseded`` are replaced files, which are deleted next. ``complete`` is false during a copy
+    and after an interrupted one. ``unread_index_files`` is how many index files the user allowed to be unread: their
+    captures are not known. ``provenance`` describes the inputs and the outcome of each target
+    (:func:`lasting_provenance`); it may be empty.
     """
 
     delivery: str
@@ -117,66 +117,66 @@ class Manifest:
 
 
 def delivery_id(crawl: str, targets: Sequence[str], subsets: Sequence[str]) -> str:
-    """The name of what a person asked for: a crawl, target definitions and subsets, in any order."""
+    """The name of a request: a crawl, target definitions and subsets, in any order."""
     text = json.dumps([crawl, sorted(targets), sorted(subsets)])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def key_in(folder: str, name: str) -> str:
-    """The key of a file in a folder of the place; the folder of the place itself is empty."""
+    """The key of a file in a folder of the place. An empty folder is the place itself."""
     return f"{folder}/{name}" if folder else name
 
 
 def manifest_name(delivery: str) -> str:
-    """The manifest's file."""
+    """The file name of a delivery's manifest."""
     return f"manifest-{delivery}.json"
 
 
 def part_name(crawl: str, delivery: str, sha256: str, kind: str) -> str:
-    """The file of records with this SHA-256."""
+    """The name of a file of records with this SHA-256."""
     return f"{crawl}-{delivery}-{sha256[:16]}.{kind}.gz"
 
 
 def ledger_name(delivery: str, sha256: str) -> str:
-    """The Parquet file of all planned captures."""
+    """The name of the Parquet file of all planned captures."""
     return f"ledger-{delivery}-{sha256[:16]}.parquet"
 
 
 def list_name(part: str) -> str:
-    """The Parquet list beside a part."""
+    """The name of the Parquet list of a part."""
     return part + _LIST_SUFFIX
 
 
 def delivery_of_manifest(name: str) -> str | None:
-    """The delivery whose manifest a file is, by its name."""
-    found = _MANIFEST.match(name)
-    return found[1] if found else None
+    """The delivery of a manifest, by its file name; ``None`` for another file."""
+    match = _MANIFEST.match(name)
+    return match[1] if match else None
 
 
 def part_named(name: str) -> tuple[str, str] | None:
-    """The delivery and the kind of a part by its name; else ``None``."""
-    found = _PART.match(name)
-    return (found[1], found[2]) if found else None
+    """The delivery and the kind of a part, by its file name; ``None`` for another file."""
+    match = _PART.match(name)
+    return (match[1], match[2]) if match else None
 
 
 def delivery_of(name: str) -> str | None:
-    """The delivery that a part, a list, a ledger or an unfinished file belongs to by its name."""
-    left = unfinished(name)
-    if left is not None:
-        return delivery_of(left[0]) or delivery_of_manifest(left[0])
+    """The delivery of a part, a list, a ledger or an unfinished file, by its file name; ``None`` for another file."""
+    unfinished_name = unfinished(name)
+    if unfinished_name is not None:
+        return delivery_of(unfinished_name[0]) or delivery_of_manifest(unfinished_name[0])
     ledger = _LEDGER.match(name)
     part = part_named(name.removesuffix(_LIST_SUFFIX))
     return ledger[1] if ledger is not None else part[0] if part is not None else None
 
 
 def to_json(manifest: Manifest) -> bytes:
-    """The manifest as the file has it."""
+    """The bytes of the manifest's file."""
     document = {"format": _FORMAT, "version": VERSION, **asdict(manifest)}
     return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def from_json(data: bytes, source: str) -> Manifest:
-    """The manifest in a file named ``source``. Raises ``DataFault`` for anything else, and for a newer format."""
+    """Parses the manifest in a file named ``source``. Raises ``DataFault`` for other content and for a newer format."""
     try:
         document = json.loads(data)
         if document["format"] != _FORMAT:
@@ -194,8 +194,8 @@ def _manifest(document: dict[str, Any], source: str) -> Manifest:
         for part in document["parts"]
     )
     for part in parts:
-        named = part_named(part.file.name)
-        if named is None or named[1] != part.kind or part.list.name != list_name(part.file.name):
+        part_name = part_named(part.file.name)
+        if part_name is None or part_name[1] != part.kind or part.list.name != list_name(part.file.name):
             raise DataFault(DataKind.MALFORMED, source, None, f"{part.file.name!r} is not the name of a part")
     ledger = None if document["ledger"] is None else _file(document["ledger"])
     if ledger is not None and not _LEDGER.match(ledger.name):
@@ -209,7 +209,10 @@ def _manifest(document: dict[str, Any], source: str) -> Manifest:
         complete=bool(document["complete"]),
         indexes=tuple(map(str, document["indexes"])),
         counts={str(key): int(count) for key, count in document["counts"].items()},
-        subsets={str(s): {str(key): int(n) for key, n in of.items()} for s, of in document["subsets"].items()},
+        subsets={
+            str(subset): {str(key): int(n) for key, n in counts.items()}
+            for subset, counts in document["subsets"].items()
+        },
         ledger=ledger,
         parts=parts,
         borrowed=tuple(map(str, document["borrowed"])),
@@ -229,7 +232,9 @@ def _file(entry: dict[str, Any]) -> FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What reading a whole part has shown. ``reasons`` are empty when it is sound; ``more`` were left out of them."""
+    """The result of reading a whole part. ``reasons`` are empty if it is sound; ``more`` is the number of omitted
+    reasons.
+    """
 
     sha256: str
     captures: pa.Table
@@ -237,26 +242,26 @@ class Proof:
     more: int = 0
 
 
-def holds(place: Transport, folder: str, entry: FileEntry, listed: Listed | None) -> FileEntry | None:
-    """The entry with the place's ETag of today, when the file is there with its size and SHA-256; else ``None``.
+def holds(place: Transport, folder: str, entry: FileEntry, stored_object: Listed | None) -> FileEntry | None:
+    """Verifies a file: returns its entry with the current ETag of the place, or ``None`` if it is missing or if size or
+    SHA-256 differ.
 
-    A file whose ETag is the one that the place gave it is not read. Raises ``EnvironmentFault`` when the place does not
-    answer.
+    A file with an unchanged ETag is not read. Raises ``EnvironmentFault`` if the place does not answer.
     """
-    if listed is None or listed.size != entry.size:
+    if stored_object is None or stored_object.size != entry.size:
         return None
-    if entry.etag is not None and listed.etag == entry.etag:
+    if entry.etag is not None and stored_object.etag == entry.etag:
         return entry
     try:
         if sha256_of(place, key_in(folder, entry.name), entry.size) != entry.sha256:
             return None
     except DataFault:
-        return None  # it was replaced while it was read
-    return entry if entry.etag is None else replace(entry, etag=listed.etag)
+        return None  # another program replaced it during the read
+    return entry if entry.etag is None else replace(entry, etag=stored_object.etag)
 
 
 def sha256_of(place: Transport, key: str, size: int) -> str:
-    """Of a file of ``size`` bytes. Raises ``DataFault`` when it has fewer, ``EnvironmentFault``."""
+    """The SHA-256 of a file of ``size`` bytes. Raises ``DataFault`` if it has fewer bytes, and ``EnvironmentFault``."""
     digest = hashlib.sha256()
     for offset in range(0, size, _BLOCK):
         digest.update(place.read(key, offset, min(_BLOCK, size - offset)).data)
@@ -264,7 +269,9 @@ def sha256_of(place: Transport, key: str, size: int) -> str:
 
 
 def read_table(place: Transport, key: str, size: int, columns: tuple[str, ...] | None = None) -> tuple[pa.Table, str]:
-    """A Parquet file of the place and the SHA-256 of its bytes. Raises ``DataFault`` for bytes that are none."""
+    """Reads a Parquet file of the place. Returns the table and the SHA-256 of the file. Raises ``DataFault`` for other
+    bytes.
+    """
     if size > LARGEST_TABLE:
         raise DataFault(DataKind.TOO_LARGE, key, None, f"{size} bytes are more than a table of a delivery has")
     data = b"".join(place.read(key, offset, min(_BLOCK, size - offset)).data for offset in range(0, size, _BLOCK))
@@ -277,70 +284,73 @@ def read_table(place: Transport, key: str, size: int, columns: tuple[str, ...] |
 
 
 def prove_part(place: Transport, folder: str, name: str, kind: str, size: int, list_size: int) -> Proof:
-    """Reads a part and its list: every record listed is at its offset, whole, and of its URL; nothing else is there.
+    """Reads a part and its list, and checks that each listed record is at its offset, is complete and has its URL, and
+    that the part has no other bytes.
 
-    Raises ``EnvironmentFault`` when the place does not answer, ``DataFault`` when the list or the part cannot be read.
+    Raises ``EnvironmentFault`` if the place does not answer, ``DataFault`` if the list or the part cannot be read.
     """
-    listed, _ = read_table(place, key_in(folder, list_name(name)), list_size)
-    absent = [column for column in _LISTED if column not in listed.schema.names]
-    if absent:
-        raise DataFault(DataKind.MALFORMED, key_in(folder, list_name(name)), None, f"has no column {', '.join(absent)}")
-    captures = listed.select(_LISTED).sort_by("offset")
+    list_table, _ = read_table(place, key_in(folder, list_name(name)), list_size)
+    missing_columns = [column for column in _LISTED if column not in list_table.schema.names]
+    if missing_columns:
+        raise DataFault(
+            DataKind.MALFORMED, key_in(folder, list_name(name)), None, f"has no column {', '.join(missing_columns)}"
+        )
+    captures = list_table.select(_LISTED).sort_by("offset")
     stream = _Stream(place, key_in(folder, name), size)
     reasons: list[str] = []
-    bad = 0
-    for at, reason in _wrong(stream, captures, kind):
-        bad += 1
+    problem_count = 0
+    for offset, reason in _wrong(stream, captures, kind):
+        problem_count += 1
         if len(reasons) < _MOST_REASONS:
-            reasons.append(f"at byte {at}: {reason}")
+            reasons.append(f"at byte {offset}: {reason}")
     digest = stream.finish()
-    return Proof(digest, captures, tuple(reasons), bad - len(reasons))
+    return Proof(digest, captures, tuple(reasons), problem_count - len(reasons))
 
 
-def as_entry(name: str, kind: str, size: int, proof: Proof, listed: FileEntry, etag: str | None) -> PartEntry:
-    """The manifest's entry of a part that was proved."""
-    return PartEntry(FileEntry(name, size, proof.sha256, etag), kind, proof.captures.num_rows, listed)
+def as_entry(name: str, kind: str, size: int, proof: Proof, list_entry: FileEntry, etag: str | None) -> PartEntry:
+    """The manifest's entry of a verified part."""
+    return PartEntry(FileEntry(name, size, proof.sha256, etag), kind, proof.captures.num_rows, list_entry)
 
 
 def _wrong(stream: _Stream, captures: pa.Table, kind: str) -> Iterator[tuple[int, str]]:
-    at: int | None = None
+    position: int | None = None
     for batch in captures.to_batches(max_chunksize=1_000):
         for row in batch.to_pylist():
             offset, length = row["offset"], row["length"]
             if offset is None or length is None or not 0 < length <= _LARGEST_MEMBER or offset + length > stream.size:
                 yield offset or 0, f"the list names {length} bytes, which cannot be a record"
                 return
-            if at is None:
+            if position is None:
                 stream.skip(offset)  # the head of the file
-            elif offset != at:
-                yield at, "the list leaves bytes out or names some twice"
+            elif offset != position:
+                yield position, "the list leaves bytes out or names some twice"
                 return
-            at = offset + length
+            position = offset + length
             reason = _verdict(stream.take(length), row, kind)
             if reason is not None:
                 yield offset, f"{row['url']}: {reason}"
-    if at is not None and at != stream.size:
-        yield at, f"{stream.size - at} bytes that no capture has"
+    if position is not None and position != stream.size:
+        yield position, f"{stream.size - position} bytes that no capture has"
 
 
 def _verdict(member: bytes, row: dict[str, object], kind: str) -> str | None:
     url = row["url"]
-    promise = Promise(
+    expected = Promise(
         str(row["crawl"]), kind, str(row["warc_filename"]), int(str(row["warc_record_offset"])), len(member),
         None if url is None else str(url), None if row["url_surtkey"] is None else str(row["url_surtkey"]), None,
     )  # fmt: skip
-    verdict = examine(member, promise)
+    verdict = examine(member, expected)
     if verdict.reason == "wrong_target" and kind != row["archive_format"] and verdict.record is not None:
-        # an ARC record as WARC has its URL escaped
-        same = verdict.record.url == quote(promise.url or "", safe=URI_SAFE)
-        return None if same else verdict.detail
+        # The URL of an ARC record is escaped when it is converted to WARC.
+        is_same_url = verdict.record.url == quote(expected.url or "", safe=URI_SAFE)
+        return None if is_same_url else verdict.detail
     if verdict.reason is None and len(verdict.member) != len(member):
         return "more than one gzip member"
     return verdict.detail or verdict.reason if verdict.reason is not None else None
 
 
 class _Stream:
-    """Reads a file of the place once, from begin to end, in blocks, and digests it."""
+    """Reads a file of the place once, from start to end, in blocks, and computes its digest."""
 
     def __init__(self, place: Transport, key: str, size: int) -> None:
         self._place, self._key, self.size = place, key, size
@@ -351,9 +361,9 @@ class _Stream:
     def take(self, length: int) -> bytes:
         while len(self._buffer) < length:
             self._fill()
-        taken = bytes(self._buffer[:length])
+        block = bytes(self._buffer[:length])
         del self._buffer[:length]
-        return taken
+        return block
 
     def skip(self, length: int) -> None:
         while length > len(self._buffer):
@@ -377,9 +387,10 @@ class _Stream:
 
 
 def lasting_provenance(provenance: Provenance) -> dict[str, Any]:
-    """What a manifest says of its origin: what became of each target, and nothing that changes while the delivery stays
-    the same, so that a second copy has the same manifest."""
-    said = provenance.as_json()
+    """The provenance that a manifest stores, with the outcome of each target. It omits values that change while the
+    delivery stays the same, so that a second copy writes the same manifest.
+    """
+    document = provenance.as_json()
     for name in ("made_at", "published_at", "tables"):
-        del said[name]
-    return said | {"resolved": [asdict(target) for target in provenance.targets]}
+        del document[name]
+    return document | {"resolved": [asdict(target) for target in provenance.targets]}

@@ -1,7 +1,7 @@
 """Stored records as files of a delivery (parts): standard WARC and ARC files of a bounded size.
 
-A part's bytes follow from its records alone, without clock or chance, and it is named after them. The list of its
-captures is sent before it, so a part that is there can always be read.
+A part's bytes depend only on its records, not on time or chance, and its name contains their digest. The list of its
+captures is sent first, so every part in the place can be read.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from cc_pipeline.transport.client import Transport
 
 #: Compressed record bytes in one part.
 PART_BYTES = 128 << 20
-#: Stored bytes read at a time, less than usual because several parts are made at once.
+#: Stored bytes read at a time. It is less than usual because several parts are written in parallel.
 _WINDOW = 2 << 20
-#: Columns of the list beside a part: those of the ledger, and where in the part a record lies.
+#: Columns of a part's list: those of the ledger, and the location of the record in the part.
 LISTED = tuple(name for name in RECORD_SCHEMA.names if not name.startswith("stored_") and name != "served_by")
 _LIST_SCHEMA = pa.schema(
     [*(RECORD_SCHEMA.field(name) for name in LISTED), pa.field("file", pa.string()), pa.field("offset", pa.int64()),
      pa.field("length", pa.int64())]
 )  # fmt: skip
-#: From the key of an archive file to its address at the source.
+#: Returns the address at the source for the key of an archive file.
 Address = Callable[[str], str]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Records that make one file: rows of the records table in file and offset order, ``kind`` is warc or arc."""
+    """Records that become one file: rows of the records table in file and offset order; ``kind`` is warc or arc."""
 
     kind: str
     rows: pa.Table
@@ -57,17 +57,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A part that is in the place, ``None`` where it would be empty, and (row of the part, reason) of each record that
-    is not in it."""
+    """A part that was sent (``None`` if it would be empty), and (row of the part, reason) of each record that was left
+    out.
+    """
 
     entry: PartEntry | None
     left_out: tuple[tuple[int, DataFault], ...]
 
 
 def plan_copy(records: pa.Table, *, convert: bool = False, part_bytes: int = PART_BYTES) -> list[Part]:
-    """The parts to write for those of ``records`` (``RECORD_SCHEMA`` rows of one crawl) that are fetched.
+    """Returns the parts to write for the fetched rows of ``records`` (``RECORD_SCHEMA`` rows of one crawl).
 
-    A capture that several targets have is copied once. ``convert`` makes WARC of ARC records.
+    A capture of several targets is copied once. With ``convert``, ARC records become WARC records.
     """
     fetched = distinct_captures(records.filter(pc.equal(records["outcome"], "fetched")))
     ordered = fetched.sort_by([("archive_format", "ascending"), ("warc_filename", "ascending"),
@@ -97,14 +98,15 @@ def write_part(
     delivery: str,
     address: Address,
 ) -> Written:
-    """Makes a part in ``scratch`` (``number`` keeps it apart from others) and sends it and its list to the folder of
-    ``crawl`` in ``place``. ``address`` gives an archive file's absolute address, which converted records carry.
+    """Writes a part into ``scratch`` and sends it and its list to the folder of ``crawl`` in ``place``. ``number``
+    distinguishes the scratch files of parallel parts. ``address`` returns an archive file's absolute address, which
+    converted records contain.
 
-    A record that cannot be given (its stored bytes are gone or damaged, or it has no WARC form) is left out. Raises
-    ``EnvironmentFault`` (also as ``RangeFault``) when the disk or the place refuses.
+    A record is left out if its stored bytes are missing or damaged, or if it has no WARC form. Raises
+    ``EnvironmentFault`` (also as ``RangeFault``) if the disk or the place fails.
     """
     path = scratch / f"{delivery}-{number:06d}.{part.kind}.gz"
-    kept: list[int] = []
+    written_rows: list[int] = []
     offsets: list[int] = []
     lengths: list[int] = []
     left_out: list[tuple[int, DataFault]] = []
@@ -120,18 +122,18 @@ def write_part(
                     continue
                 out.write(member)
                 digest.update(member)
-                kept.append(row)
+                written_rows.append(row)
                 offsets.append(size)
                 lengths.append(len(member))
                 size += len(member)
-        if not kept:
+        if not written_rows:
             return Written(None, tuple(left_out))
         name = part_name(crawl, delivery, digest.hexdigest(), part.kind)
-        data = _list_of(part.rows.take(kept), name, offsets, lengths)
-        listed = FileEntry(list_name(name), len(data), hashlib.sha256(data).hexdigest())
-        place.put(f"{crawl}/{listed.name}", data)
+        data = _list_of(part.rows.take(written_rows), name, offsets, lengths)
+        list_entry = FileEntry(list_name(name), len(data), hashlib.sha256(data).hexdigest())
+        place.put(f"{crawl}/{list_entry.name}", data)
         place.put(f"{crawl}/{name}", path)
-        entry = PartEntry(FileEntry(name, size, digest.hexdigest()), part.kind, len(kept), listed)
+        entry = PartEntry(FileEntry(name, size, digest.hexdigest()), part.kind, len(written_rows), list_entry)
         return Written(entry, tuple(left_out))
     except OSError as error:
         raise EnvironmentFault(f"{path} cannot be written: {error}", "Check the disk, then run it again.") from error
@@ -140,7 +142,7 @@ def write_part(
 
 
 def _head(part: Part, crawl: str, delivery: str) -> bytes:
-    """What a part begins with. It has no name of its own, because that follows from its bytes."""
+    """The first record of a part. It does not name the file, because the file's name depends on its bytes."""
     rows = hashlib.sha256()
     for place in zip(*(part.rows[name].to_pylist() for name in PLACE), strict=True):
         rows.update(repr(place).encode())
@@ -156,26 +158,26 @@ def _head(part: Part, crawl: str, delivery: str) -> bytes:
 
 def _members(part: Part, storage: RecordStorage, address: Address) -> Iterator[tuple[int, bytes | DataFault]]:
     rows = (row for batch in part.rows.to_batches(max_chunksize=1_000) for row in batch.to_pylist())
-    for number, (row, found) in enumerate(read_members(rows, storage, window=_WINDOW)):
-        if isinstance(found, DataFault):
-            yield number, found
+    for number, (row, member) in enumerate(read_members(rows, storage, window=_WINDOW)):
+        if isinstance(member, DataFault):
+            yield number, member
             continue
-        assert found is not None  # a fetched record has a place
+        assert member is not None  # a fetched record has a place
         try:
-            yield number, given_member(part.kind, row, found, address)
+            yield number, given_member(part.kind, row, member, address)
         except DataFault as fault:
             yield number, fault
 
 
 def given_member(kind: str, row: Row, member: bytes, address: Address) -> bytes:
-    """A stored record as it is handed on in a file of ``kind`` (warc or arc): an ARC record is converted where needed.
+    """A stored record in the form of a file of ``kind`` (warc or arc). An ARC record in a WARC file is converted.
 
-    Raises ``DataFault`` for bytes that are no sound gzip member any more, and for a record that has no WARC form.
+    Raises ``DataFault`` for damaged gzip members, and for a record that has no WARC form.
     """
     source, offset = row["warc_filename"], row["warc_record_offset"]
     if kind == "warc" and row["archive_format"] == "arc":
         return arc_as_warc_member(arc.read_record(member, source, offset), source, offset, len(member), address(source))
-    # what is handed on was sound when it was stored; a disk may have changed it since
+    # The bytes were sound when they were stored; the disk may have changed them since.
     inflate_member(member, source, offset)
     return member
 

@@ -32,19 +32,19 @@ from cc_pipeline.records.storage import RecordStorage
 Row = Mapping[str, Any]
 
 VERSION: Final = "1.1.1"
-#: Bytes of a WARC file in the archive, beyond which another one begins.
+#: Bytes of a WARC file in the archive after which the next file begins.
 WARC_BYTES: Final = 1 << 30
-#: Lines of a block of the index.
+#: Lines of one block of the index.
 _BLOCK_LINES: Final = 3_000
-#: A member of a ZIP file without extra fields has fewer.
+#: Maximum bytes of a ZIP member without extra fields.
 _MOST_BYTES: Final = (1 << 31) - 1
 _WINDOW: Final = 4 << 20
 _INDEXED_AT_ONCE: Final = 5_000
-#: Captures left out that are named.
+#: Maximum examples of captures that were left out.
 _NAMED: Final = 20
 _INDEX: Final = pa.schema([pa.field("key", pa.string()), pa.field("stamp", pa.string()), pa.field("said", pa.string())])
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: The least moment that a ZIP file can give its members; nothing of a clock is in them.
+#: The earliest time that a ZIP member can have. It makes files reproducible.
 _ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -59,8 +59,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Wacz:
-    """What was written: records, listed pages, and those records whose stored bytes could not be handed on (in all, and
-    some of them as ``URL: reason``)."""
+    """The contents of a written file: the number of records and of listed pages, the number of records that were left
+    out because their stored bytes are damaged, and some of these as ``URL: reason``.
+    """
 
     records: int
     pages: int
@@ -79,10 +80,10 @@ def write_wacz(
     description: str,
     address: Address,
 ) -> Wacz:
-    """Writes ``records`` (fetched rows of the records table, each capture once, neighbours together) and ``pages``.
+    """Writes ``records`` (fetched rows of the records table, each capture once, sorted by file) and ``pages``.
 
-    ARC records are converted; ``address`` gives an archive file's absolute address, which they carry then. ``scratch``
-    is a folder for the index while it is sorted. Raises ``EnvironmentFault`` where lake or disk refuse,
+    ARC records are converted; ``address`` returns an archive file's absolute address, which they then contain.
+    ``scratch`` is a folder in which the index is sorted. Raises ``EnvironmentFault`` if lake or disk fail,
     ``UserInputError`` for more captures than one file can list (some 20 million).
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -90,7 +91,7 @@ def write_wacz(
         lines = OrderedRows(_INDEX, ("key", "stamp", "said"), scratch)
         count, faults = _write_archive(writer, records, storage, lines, address, description)
         _write_index(writer, lines)
-        listed, first = _write_pages(writer, pages, title)
+        page_count, first = _write_pages(writer, pages, title)
         package: dict[str, Any] = {
             "profile": "data-package",
             "wacz_version": VERSION,
@@ -106,11 +107,11 @@ def write_wacz(
         digest = json.dumps({"path": "datapackage.json", "hash": _hash(data)}, indent=2) + "\n"
         writer.unlisted("datapackage.json", data)
         writer.unlisted("datapackage-digest.json", digest.encode())
-    return Wacz(count, listed, len(faults), tuple(faults[:_NAMED]))
+    return Wacz(count, page_count, len(faults), tuple(faults[:_NAMED]))
 
 
 class _Writer:
-    """Members of the ZIP file, and what the package says of them."""
+    """Writes the members of the ZIP file and collects their entries of ``datapackage.json``."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -118,10 +119,12 @@ class _Writer:
 
     @contextmanager
     def member(self, name: str, *, packed: bool = False) -> Iterator[_Member]:
-        """A member that is listed with its digest; ``packed`` for text that is read whole."""
+        """Opens a member that the package lists with its digest. ``packed`` compresses it, which suits text that is
+        read as a whole.
+        """
         info = zipfile.ZipInfo(name, _ZIP_TIME)
         info.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
-        # viewers take a member without extra fields in the directory for one without any before its bytes
+        # Viewers assume that a member without extra fields in the directory has none before its bytes either.
         with self._archive.open(info, "w") as stream:
             written = _Member(stream)
             yield written
@@ -161,10 +164,10 @@ def _write_archive(
     description: str,
 ) -> tuple[int, list[str]]:
     faults: list[str] = []
-    waiting: list[dict[str, str]] = []
+    pending_lines: list[dict[str, str]] = []
     count = number = 0
-    found = _given(records, storage, address)
-    row, member = next(found, (None, None))
+    members = _given(records, storage, address)
+    row, member = next(members, (None, None))
     while row is not None or number == 0:
         name = f"records-{number:05d}.warc.gz"
         with writer.member(f"archive/{name}") as out:
@@ -173,28 +176,28 @@ def _write_archive(
                 if isinstance(member, DataFault):
                     faults.append(f"{row['url']}: {member}")
                 elif member is not None:
-                    waiting.append(_line(row, name, out.size, len(member)))
+                    pending_lines.append(_line(row, name, out.size, len(member)))
                     out.write(member)
                     count += 1
-                if len(waiting) >= _INDEXED_AT_ONCE:
-                    lines.add(pa.Table.from_pylist(waiting, schema=_INDEX))
-                    waiting = []
-                row, member = next(found, (None, None))
+                if len(pending_lines) >= _INDEXED_AT_ONCE:
+                    lines.add(pa.Table.from_pylist(pending_lines, schema=_INDEX))
+                    pending_lines = []
+                row, member = next(members, (None, None))
         number += 1
-    if waiting:
-        lines.add(pa.Table.from_pylist(waiting, schema=_INDEX))
+    if pending_lines:
+        lines.add(pa.Table.from_pylist(pending_lines, schema=_INDEX))
     return count, faults
 
 
 def _given(
     records: Iterable[Row], storage: RecordStorage, address: Address
 ) -> Iterator[tuple[Row | None, bytes | DataFault | None]]:
-    for row, found in read_members(records, storage, window=_WINDOW):
-        if not isinstance(found, bytes):
-            yield row, found
+    for row, member in read_members(records, storage, window=_WINDOW):
+        if not isinstance(member, bytes):
+            yield row, member
             continue
         try:
-            yield row, given_member("warc", row, found, address)
+            yield row, given_member("warc", row, member, address)
         except DataFault as fault:
             yield row, fault
 
@@ -207,33 +210,35 @@ def _warcinfo(name: str, description: str) -> bytes:
 
 
 def _line(row: Row, name: str, offset: int, length: int) -> dict[str, str]:
-    said: dict[str, str] = {"url": row["url"] or ""}
+    cdx_fields: dict[str, str] = {"url": row["url"] or ""}
     if row["content_mime_type"]:
-        said["mime"] = row["content_mime_type"].split(";")[0].strip()
+        cdx_fields["mime"] = row["content_mime_type"].split(";")[0].strip()
     if row["fetch_status"] is not None and row["fetch_status"] > 0:
-        said["status"] = str(row["fetch_status"])
+        cdx_fields["status"] = str(row["fetch_status"])
     if row["content_digest"]:
-        said["digest"] = f"sha1:{row['content_digest'].removeprefix('sha1:')}"
-    said |= {"length": str(length), "offset": str(offset), "filename": name}
+        cdx_fields["digest"] = f"sha1:{row['content_digest'].removeprefix('sha1:')}"
+    cdx_fields |= {"length": str(length), "offset": str(offset), "filename": name}
     if row["record_type"] == "revisit":
-        said["mime"] = "warc/revisit"
+        cdx_fields["mime"] = "warc/revisit"
     captured = row["fetch_time"] or _EPOCH
     key = surt_key(row["url"] or "")
-    return {"key": key, "stamp": captured.strftime("%Y%m%d%H%M%S"), "said": json.dumps(said, ensure_ascii=False)}
+    return {"key": key, "stamp": captured.strftime("%Y%m%d%H%M%S"), "said": json.dumps(cdx_fields, ensure_ascii=False)}
 
 
 def _write_index(writer: _Writer, lines: OrderedRows) -> None:
-    """The index as gzip members of 3,000 lines, and their list: viewers find a URL without reading all of it."""
-    listed = ['!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}']
+    """Writes the index as gzip members of 3,000 lines, and the list of these members, by which viewers find a URL
+    without reading the whole index.
+    """
+    block_lines = ['!meta 0 {"format": "cdxj-gzip-1.0", "filename": "index.cdx.gz"}']
     with writer.member("indexes/index.cdx.gz") as out:
         for block in _blocks(lines):
             packer = zlib.compressobj(wbits=31)
             data = packer.compress("".join(block).encode()) + packer.flush()
             place = {"offset": out.size, "length": len(data), "digest": _hash(data)}
-            listed.append(f"{block[0].partition(' {')[0]} {json.dumps(place)}")
+            block_lines.append(f"{block[0].partition(' {')[0]} {json.dumps(place)}")
             out.write(data)
     with writer.member("indexes/index.idx", packed=True) as out:
-        out.write("".join(f"{line}\n" for line in listed).encode())
+        out.write("".join(f"{line}\n" for line in block_lines).encode())
 
 
 def _blocks(lines: OrderedRows) -> Iterator[Sequence[str]]:
@@ -249,15 +254,15 @@ def _blocks(lines: OrderedRows) -> Iterator[Sequence[str]]:
 
 
 def _write_pages(writer: _Writer, pages: Iterable[Page], title: str) -> tuple[int, Page | None]:
-    """The list of pages; how many there are, and the one to open first: the shortest address, its newest capture."""
+    """Writes the list of pages. Returns their number and the main page: the shortest address, its newest capture."""
     count = 0
     first: Page | None = None
     with writer.member("pages/pages.jsonl", packed=True) as out:
         out.write((json.dumps({"format": "json-pages-1.0", "id": "pages", "title": title}) + "\n").encode())
         for page in pages:
-            at = _iso(page.captured)
-            identity = hashlib.sha256(f"{page.url}\n{at}".encode()).hexdigest()[:22]
-            line = {"id": identity, "url": page.url, "ts": at, "title": page.title or page.url}
+            captured_at = _iso(page.captured)
+            identity = hashlib.sha256(f"{page.url}\n{captured_at}".encode()).hexdigest()[:22]
+            line = {"id": identity, "url": page.url, "ts": captured_at, "title": page.title or page.url}
             out.write((json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
             count += 1
             if first is None or (len(page.url), -page.captured.timestamp()) < (

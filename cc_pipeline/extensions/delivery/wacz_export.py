@@ -26,10 +26,10 @@ _GOOD = range(200, 300)
 
 
 def write_wacz_export(request: RecordsRequest) -> Written:
-    """Writes the stored records of targets to a WACZ file, with papers beside it. Memory stays flat.
+    """Writes the stored records of targets to a WACZ file, with its documents. Memory stays constant.
 
-    What was planned and is not in it is the error of the answer. Raises ``EnvironmentFault`` when nothing of the
-    targets is stored, and where lake or disk refuse.
+    Planned captures that are missing become the error of the result. Raises ``EnvironmentFault`` if nothing of the
+    targets is stored, and if lake or disk fail.
     """
     out = request.out
     with scratch_beside(out) as scratch, whole_file(out) as path:
@@ -37,17 +37,17 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     lost = {name: count for name, count in ledger.outcomes.items() if name != "fetched"}
     if wacz.left_out:
         lost["left out"] = wacz.left_out
-    told = ", ".join(f"{count:,} {name}" for name, count in sorted(lost.items()))
-    note = f"{ledger.planned:,} captures were planned, {wacz.records:,} are here" + (f"; {told}" if lost else "")
-    handed = Handed("records", wacz.records, ledger.crawls, note=note)
-    more = "## Left out\n\n" + "\n".join(f"- {one}" for one in wacz.named) if wacz.named else ""
-    files = write_papers(out, request.about, request.provenance, [handed], [out], more)
-    notes = (f"{note}; {wacz.pages:,} pages are listed", *(f"left out: {one}" for one in wacz.named))
+    loss_counts = ", ".join(f"{count:,} {name}" for name, count in sorted(lost.items()))
+    note = f"{ledger.planned:,} captures were planned, {wacz.records:,} are here" + (f"; {loss_counts}" if lost else "")
+    delivered_table = Handed("records", wacz.records, ledger.crawls, note=note)
+    left_out_section = "## Left out\n\n" + "\n".join(f"- {left_out}" for left_out in wacz.named) if wacz.named else ""
+    files = write_papers(out, request.about, request.provenance, [delivered_table], [out], left_out_section)
+    notes = (f"{note}; {wacz.pages:,} pages are listed", *(f"left out: {left_out}" for left_out in wacz.named))
     if not lost:
         return written_records(files, ledger.crawls, notes)
     incomplete = Incomplete(
-        f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({told})",
-        "Ask for them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: --allow-missing",
+        f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({loss_counts})",
+        "Fetch them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: --allow-missing",
     )
     return replace(written_records(files, ledger.crawls, notes), incomplete=incomplete)
 
@@ -79,20 +79,20 @@ def _write_wacz(
 def _records(
     workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], ledger: Ledger, scratch: Path
 ) -> Iterator[Mapping[str, Any]]:
-    """Fetched captures, each once, in the order of their files; the ledger counts the others too."""
+    """Yields each fetched capture once, in the order of the files. The ledger counts the other captures too."""
     schema = workspace.lake.specs["records"].schema
     for crawl in crawls:
         rows = OrderedRows(schema, _ORDER, scratch)
         for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": list(slugs)}):
             rows.add(batch)
-        before: tuple[Any, ...] | None = None
+        previous_place: tuple[Any, ...] | None = None
         for batch in rows.batches():
             for row in batch.to_pylist():
                 place = tuple(row[name] for name in CAPTURE)
-                # of several targets' rows the fetched one comes first
-                if place == before:
+                # The fetched row comes first if a capture has rows of several targets.
+                if place == previous_place:
                     continue
-                before = place
+                previous_place = place
                 ledger.outcomes[row["outcome"]] += 1
                 if row["outcome"] == "fetched":
                     ledger.crawls[crawl] += 1
@@ -105,12 +105,12 @@ def _pages(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], sc
         rows = OrderedRows(schema, ("warc_filename", "warc_record_offset"), scratch)
         for batch in stream_slices(workspace.lake, "page_text", crawl, slugs, _PAGE):
             rows.add(batch)
-        before: tuple[Any, ...] | None = None
+        previous_place: tuple[Any, ...] | None = None
         for batch in rows.batches():
             for row in batch.to_pylist():
                 place = (row["warc_filename"], row["warc_record_offset"])
-                if place == before or row["fetch_time"] is None or row["text_type"] != "html" or not row["url"]:
+                if place == previous_place or row["fetch_time"] is None or row["text_type"] != "html" or not row["url"]:
                     continue
-                before = place
+                previous_place = place
                 if row["fetch_status"] in (None, NO_STATUS) or row["fetch_status"] in _GOOD:
                     yield Page(row["url"], row["fetch_time"], row["title"])

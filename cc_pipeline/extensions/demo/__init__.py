@@ -1,4 +1,4 @@
-"""The first command of a new user: a small invented crawl, and the whole graph over it. Nothing leaves the machine."""
+"""The first command of a new user: runs the whole graph on a small invented crawl. Nothing leaves the machine."""
 
 from __future__ import annotations
 

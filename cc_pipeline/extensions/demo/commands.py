@@ -1,4 +1,4 @@
-"""``demo``: a small invented crawl, and the whole graph of Dagster over it."""
+"""The command ``demo``: a small invented crawl, and the whole Dagster graph on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.settings import load_settings
 
 _INSTALLED: Final = "cc-pipeline"
-#: Domains that become a target of their own; all others share one set.
+#: Number of domains that become a target of their own.
 _DEMO_DOMAINS: Final = 5
 
 
@@ -32,7 +32,7 @@ def demo(
     Nothing leaves this machine: the source is a small generated bucket in a home of its own, which without --home is
     the folder demo of the usual one. No other home is asked or changed.
     """
-    # all that generates: most commands need nothing of it
+    # slow imports that most commands do not need
     from cc_pipeline.testing.mini_crawl.generate import ensure
     from cc_pipeline.testing.mini_crawl.spec import DEMO, spec_for
 
@@ -41,42 +41,48 @@ def demo(
     console.print(coloured(("1 of 3", "bold"), " a mini crawl, generated here"))
     root = where / "minicrawl"
     with progress_bars():
-        truth = ensure(root, DEMO if pages is None else spec_for(pages), progress.report)
-    crawls = [crawl for crawl in truth.crawls if truth.of(crawl)]
-    console.print(f"      {len(truth.captures):,} captures of {len(truth.domains())} domains in {', '.join(crawls)}")
+        mini_crawl = ensure(root, DEMO if pages is None else spec_for(pages), progress.report)
+    crawls = [crawl for crawl in mini_crawl.crawls if mini_crawl.of(crawl)]
+    console.print(
+        f"      {len(mini_crawl.captures):,} captures of {len(mini_crawl.domains())} domains in {', '.join(crawls)}"
+    )
     settings = load_settings(source=str(root), home=str(where))
     say_new_home(settings)
-    targets = [parse_target(text) for text in _targets(truth.domains())]
+    targets = [parse_target(text) for text in _targets(mini_crawl.domains())]
     watch_list.add(settings.watch_list_path, targets)
     console.print(coloured(("2 of 3", "bold"), " the whole graph, materialized through Dagster"))
-    trouble = materialize(settings, crawls, targets)
-    if trouble is not None:
-        raise trouble
+    fault = materialize(settings, crawls, targets)
+    if fault is not None:
+        raise fault
     console.print(coloured(("3 of 3", "bold"), " what it found"))
     say_totals(settings)
-    shown = _shown(settings.published_path)
+    published_file = _shown(settings.published_path)
     command, flag = _spelled(), f"--home {shlex.quote(_shown(where))}"
     question = f'{command} sql {flag} "SELECT domain, count(*) FROM page_metadata GROUP BY ALL"'
     console.print()
-    for what, how in (
+    for label, command_line in (
         ("The Dagster UI on this home:", f"{command} ui {flag}"),
         ("One question to DuckDB:", question),
-        ("The same file from Python:", f"duckdb.connect('{shown}', read_only=True)"),
+        ("The same file from Python:", f"duckdb.connect('{published_file}', read_only=True)"),
         ("This home for a whole terminal:", f"export CC_PIPELINE_HOME={shlex.quote(_shown(where))}"),
     ):
-        console.print(coloured(f"{what:<34}", (how, "bold")), soft_wrap=True)
+        console.print(coloured(f"{label:<34}", (command_line, "bold")), soft_wrap=True)
 
 
 def _spelled() -> str:
-    """The command as it is typed in the current folder: in a checkout after ``make setup``, or installed."""
+    """The command as a user types it in the current folder: in a checkout after ``make setup``, or installed."""
     in_checkout = Path(".venv/bin") / _INSTALLED
     return str(in_checkout) if in_checkout.exists() else _INSTALLED
 
 
 def _targets(domains: Sequence[str]) -> list[str]:
-    """The largest domains as a target each, all others as one named set: each partition costs time."""
-    largest, others = list(domains[:_DEMO_DOMAINS]), list(domains[_DEMO_DOMAINS:])
-    return [*largest, f"set:small-sites = {', '.join(others)}"] if len(others) > 1 else [*largest, *others]
+    """The largest domains as a target each, and all others as one set, because each partition takes time."""
+    largest_domains, small_domains = list(domains[:_DEMO_DOMAINS]), list(domains[_DEMO_DOMAINS:])
+    return (
+        [*largest_domains, f"set:small-sites = {', '.join(small_domains)}"]
+        if len(small_domains) > 1
+        else [*largest_domains, *small_domains]
+    )
 
 
 def _shown(path: Path) -> str:

@@ -43,13 +43,13 @@ def _known_hosts() -> Mapping[str, KnownHosts]:
     return {"host_facts": known_hosts}
 
 
-def _definitions(at: Placement) -> HomeDefinitions:
+def _definitions(placement: Placement) -> HomeDefinitions:
     from cc_pipeline.errors import CcPipelineError
     from cc_pipeline.extensions.host_facts.definitions import make_definitions
     from cc_pipeline.extensions.host_facts.places import added_datasets
 
     try:
-        settings = at.load_settings()
+        settings = placement.load_settings()
     except CcPipelineError:  # the first run says what is wrong with them
         return make_definitions({})
     return make_definitions(added_datasets(settings))

@@ -1,7 +1,7 @@
-"""YAML files of cc-index-annotations: a join becomes a dataset of ours, an action a filter with columns and an order.
+"""YAML files of cc-index-annotations: a join becomes a dataset, an action becomes a filter with columns and an order.
 
-Their fields are theirs; what they would put into SQL as it is, is read and quoted here.
-docs/extensions/host_facts.md says what is different.
+The fields are those of cc-index-annotations. Text that it would insert into SQL unchanged is parsed and quoted here.
+docs/extensions/host_facts.md lists the differences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACES: Final = ("local", "web_prefix", "s3_prefix", "source")
 _JOIN_FIELDS: Final = ("table", "limits", "right_columns", "join_columns", "join_type", "prefix")
 _ACTION_FIELDS: Final = ("sql", "columns", "where", "limits", "argv")
 _MOST_FILES: Final = 100_000
-#: How the columns of the left side that a join can be on are called there, and what key that is here.
+#: The columns of the left side that a join can use, and the key of a dataset for each.
 _KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "surt_host_name": {"form": "surt_host"},
     "url_host_name": {"form": "host", "www": "kept"},
@@ -43,8 +43,9 @@ _HOLE: Final = re.compile(r"\{\{|\}\}|\{(\w*)\}|'")
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """A file that has to become Parquet first: ``where`` it is, its ``format`` (``csv`` or ``json``), DuckDB's
-    ``options`` for it, and the columns that are needed."""
+    """A table that must be converted to Parquet first: its location ``where``, its ``format`` (``csv`` or ``json``),
+    DuckDB's ``options`` for reading it, and the required columns.
+    """
 
     where: str
     format: str
@@ -54,8 +55,9 @@ class Unpacked:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A join file: ``described`` is a dataset in our own words (without a name), ``unpacked`` what has to become its
-    file yet."""
+    """A join file: ``described`` is the definition of a dataset (without a name), ``unpacked`` a table that must be
+    converted to become the dataset's file.
+    """
 
     described: dict[str, Any]
     unpacked: Unpacked | None = None
@@ -63,8 +65,9 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action file with its arguments put in: which rows, which columns (none: all), in which order (a column, and
-    whether downwards), and how many at most."""
+    """An action file after its arguments were inserted: the filter, the columns (empty: all), the order (a column, and
+    whether it is descending), and the maximum number of rows.
+    """
 
     where: Filter
     columns: tuple[str, ...]
@@ -72,22 +75,22 @@ class Action:
     limit: int | None = None
 
 
-def read_join(said: object, file: Path) -> Joined | None:
-    """A join file's content as a dataset; ``None`` for a file of another kind. Paths in it are beside ``file``, or in
-    the working folder.
+def read_join(document: object, file: Path) -> Joined | None:
+    """The dataset of a join file's content; ``None`` for a file of another kind. Relative paths in it start at
+    ``file``'s folder, or at the working folder.
 
-    Raises ``UserInputError`` naming the file and the field.
+    Raises ``UserInputError`` that names the file and the field.
     """
-    return _Join(said, file).read() if isinstance(said, dict) and "table" in said else None
+    return _Join(document, file).read() if isinstance(document, dict) and "table" in document else None
 
 
 class _Join:
-    def __init__(self, said: Mapping[str, Any], file: Path) -> None:
-        self.said = said
+    def __init__(self, document: Mapping[str, Any], file: Path) -> None:
+        self.said = document
         self.file = file
 
-    def wrong(self, field: str, why: str) -> UserInputError:
-        return UserInputError(f"{self.file}: field {field} {why}")
+    def wrong(self, field: str, reason: str) -> UserInputError:
+        return UserInputError(f"{self.file}: field {field} {reason}")
 
     def read(self) -> Joined:
         for name in self.said:
@@ -109,57 +112,59 @@ class _Join:
         return Joined(described, unpacked)
 
     def _key(self) -> tuple[str, str, bool, str]:
-        """What the left side's key is, what the right side calls it, whether the crawl is part of it, and the time."""
-        said = self.said.get("join_columns")
-        if isinstance(said, dict):
-            sides = [self._names(said.get(side), f"join_columns.{side}") for side in ("left", "right")]
-            if len(sides[0]) != len(sides[1]) or set(said) != {"left", "right"}:
+        """Returns the key column of the left side, its name on the right side, whether the crawl is part of the key,
+        and the column of times.
+        """
+        join_columns = self.said.get("join_columns")
+        if isinstance(join_columns, dict):
+            sides = [self._names(join_columns.get(side), f"join_columns.{side}") for side in ("left", "right")]
+            if len(sides[0]) != len(sides[1]) or set(join_columns) != {"left", "right"}:
                 raise self.wrong("join_columns", "must have as many columns left as right")
             pairs = dict(zip(*sides, strict=True))
         else:
-            pairs = {name: name for name in self._names(said, "join_columns")}
+            pairs = {name: name for name in self._names(join_columns, "join_columns")}
         by_crawl = pairs.pop("crawl", None)
         if by_crawl not in (None, "crawl"):
             raise self.wrong("join_columns", "pairs crawl with another column; here the crawl is in the files' paths")
         time = pairs.pop("fetch_time", "")
         [key] = [name for name in pairs if name in _KEYS][:1] or [""]
         if len(pairs) != 1 or not key or (key == "url_surtkey") != bool(time):
-            known = ", ".join(_KEYS)
+            key_names = ", ".join(_KEYS)
             raise self.wrong(
-                "join_columns", f"must be one of {known} (url_surtkey with fetch_time), perhaps with crawl"
+                "join_columns", f"must be one of {key_names} (url_surtkey with fetch_time), perhaps with crawl"
             )
         return key, pairs[key], by_crawl is not None, time
 
     def _where(self, columns: Sequence[str]) -> tuple[dict[str, Any], Unpacked | None]:
         table = self.said.get("table")
-        if not isinstance(table, dict) or len(named := [name for name in _PLACES if name in table]) != 1:
+        if not isinstance(table, dict) or len(location_fields := [name for name in _PLACES if name in table]) != 1:
             raise self.wrong("table", f"must have exactly one of {', '.join(_PLACES)}")
-        if others := set(table) - {*_PLACES, "paths"}:
-            raise self.wrong("table", f"has unknown fields: {', '.join(map(str, others))}")
-        place = table[named[0]]
-        if named[0] == "source":
+        if unknown_fields := set(table) - {*_PLACES, "paths"}:
+            raise self.wrong("table", f"has unknown fields: {', '.join(map(str, unknown_fields))}")
+        place = table[location_fields[0]]
+        if location_fields[0] == "source":
             return self._source(place)
         if not isinstance(place, str) or not place:
-            raise self.wrong(f"table.{named[0]}", "must be text")
+            raise self.wrong(f"table.{location_fields[0]}", "must be text")
         if "paths" in table:
             files = self._listed(self._beside(table["paths"], "table.paths"))
-        elif named[0] == "local":
+        elif location_fields[0] == "local":
             root = self._beside(place, "table.local")
             files = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.parquet"))]
         else:
             raise self.wrong("table.paths", "is missing: a place on the web cannot be listed")
-        root_text = str(self._beside(place, "table.local")) if named[0] == "local" else place.rstrip("/")
+        root_text = str(self._beside(place, "table.local")) if location_fields[0] == "local" else place.rstrip("/")
         return {"root": root_text, "files": self._limited(files)}, None
 
-    def _source(self, said: object) -> tuple[dict[str, Any], Unpacked | None]:
+    def _source(self, source: object) -> tuple[dict[str, Any], Unpacked | None]:
         field = "table.source"
-        if not isinstance(said, dict) or ("url" in said) == ("urls" in said):
+        if not isinstance(source, dict) or ("url" in source) == ("urls" in source):
             raise self.wrong(field, "must have either url or urls")
-        if others := set(said) - {"url", "urls", "format", "options"}:
-            raise self.wrong(field, f"has unknown fields: {', '.join(map(str, others))}")
-        urls = [said["url"]] if "url" in said else self._names(said["urls"], f"{field}.urls")
+        if unknown_fields := set(source) - {"url", "urls", "format", "options"}:
+            raise self.wrong(field, f"has unknown fields: {', '.join(map(str, unknown_fields))}")
+        urls = [source["url"]] if "url" in source else self._names(source["urls"], f"{field}.urls")
         places = [url if scheme_of(url) else str(self._beside(url, f"{field}.url")) for url in urls]
-        kind = str(said.get("format") or _format_of(places[0]))
+        kind = str(source.get("format") or _format_of(places[0]))
         if kind == "parquet":
             roots = {place.rpartition("/")[0] for place in places}
             if len(roots) != 1 or any(sign in place for place in places for sign in "*?["):
@@ -167,7 +172,7 @@ class _Join:
             return {"root": roots.pop(), "files": [place.rpartition("/")[2] for place in places]}, None
         if kind not in ("csv", "json") or len(places) != 1:
             raise self.wrong(field, "must be Parquet files, or one csv or json file")
-        options = said.get("options") or {}
+        options = source.get("options") or {}
         if not isinstance(options, dict):
             raise self.wrong(f"{field}.options", "must be names with values")
         columns = (self._key()[1], *self._names(self.said.get("right_columns"), "right_columns"))
@@ -180,18 +185,18 @@ class _Join:
                 if path.suffix == ".gz"
                 else path.open(encoding="utf-8") as lines
             ):
-                found = [line.strip() for _, line in zip(range(_MOST_FILES + 1), lines, strict=False)]
+                paths = [line.strip() for _, line in zip(range(_MOST_FILES + 1), lines, strict=False)]
         except (OSError, UnicodeDecodeError, EOFError) as error:
             raise self.wrong("table.paths", f"names {path}, which cannot be read: {error}") from error
-        return [line for line in found if line]
+        return [line for line in paths if line]
 
     def _limited(self, files: list[str]) -> list[str]:
         limits = self.said.get("limits") or {}
         if not isinstance(limits, dict) or set(limits) - {"grep", "count"}:
             raise self.wrong("limits", "may have grep and count")
-        wanted, count = limits.get("grep"), limits.get("count")
-        if wanted is not None:
-            texts = self._names(wanted, "limits.grep")
+        grep_texts, count = limits.get("grep"), limits.get("count")
+        if grep_texts is not None:
+            texts = self._names(grep_texts, "limits.grep")
             files = [path for path in files if any(text in path for text in texts)]
         if count is not None:
             if not isinstance(count, int) or count < 1:
@@ -201,14 +206,14 @@ class _Join:
             raise self.wrong("table", f"comes to {len(files):,} files; 1 to {_MOST_FILES:,} can be joined")
         return files
 
-    def _beside(self, said: object, field: str) -> Path:
-        if not isinstance(said, str) or not said:
+    def _beside(self, path_text: object, field: str) -> Path:
+        if not isinstance(path_text, str) or not path_text:
             raise self.wrong(field, "must be text")
-        near = (self.file.parent / said).resolve()
-        return near if near.exists() or not Path(said).exists() else Path(said).resolve()
+        nearby_path = (self.file.parent / path_text).resolve()
+        return nearby_path if nearby_path.exists() or not Path(path_text).exists() else Path(path_text).resolve()
 
-    def _names(self, said: object, field: str) -> list[str]:
-        names = [said] if isinstance(said, str) else said
+    def _names(self, names_or_text: object, field: str) -> list[str]:
+        names = [names_or_text] if isinstance(names_or_text, str) else names_or_text
         if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
             raise self.wrong(field, "must be a list of names")
         return names
@@ -221,50 +226,54 @@ def _format_of(place: str) -> str:
     return "json" if name.endswith((".json", ".jsonl", ".ndjson")) else "parquet"
 
 
-def read_action(said: object, file: str, arguments: Sequence[str] = ()) -> Action:
-    """An action file's content with ``arguments`` in their places, each quoted where it stands in a text.
+def read_action(document: object, file: str, arguments: Sequence[str] = ()) -> Action:
+    """The action of an action file's content, with ``arguments`` inserted. An argument inside quotes is escaped.
 
-    Raises ``UserInputError`` naming the file and the field, for SQL of another form than a filter with an order, and
-    for an argument outside quotes that is no number.
+    Raises ``UserInputError`` that names the file and the field, for SQL that is not a filter with an order, and for an
+    argument outside quotes that is not a number.
     """
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         raise UserInputError(f"{file}: is no list of fields")
-    for name in said:
+    for name in document:
         if name not in _ACTION_FIELDS:
             raise UserInputError(f"{file}: field {str(name)[:60]} is not known; known are: {', '.join(_ACTION_FIELDS)}")
     for name in ("sql", "columns", "where"):
-        if not isinstance(said.get(name), str):
+        if not isinstance(document.get(name), str):
             raise UserInputError(f"{file}: field {name} must be text")
     for name in ("limits", "argv"):
-        if not isinstance(said.get(name) or {}, dict):
+        if not isinstance(document.get(name) or {}, dict):
             raise UserInputError(f"{file}: field {name} must be names with values")
-    form = _SQL.fullmatch(" ".join(said["sql"].split()))
+    form = _SQL.fullmatch(" ".join(document["sql"].split()))
     if form is None:
         raise UserInputError(
             f"{file}: field sql is not run here; it must be SELECT {{columns}} FROM joined WHERE {{where}}, perhaps "
             "with ORDER BY columns and LIMIT. For other questions: cc-pipeline sql"
         )
-    columns = [] if said["columns"].strip() == "*" else [name.strip().strip('"') for name in said["columns"].split(",")]
+    columns = (
+        []
+        if document["columns"].strip() == "*"
+        else [name.strip().strip('"') for name in document["columns"].split(",")]
+    )
     if not all(re.fullmatch(r"\w+", name) for name in columns):
         raise UserInputError(f"{file}: field columns must be * or names of columns with commas between them")
     order = []
     for part in (form["order"] or "").split(",") if form["order"] else []:
-        one = _ORDERED.fullmatch(part.strip())
-        if one is None:
+        order_term = _ORDERED.fullmatch(part.strip())
+        if order_term is None:
             raise UserInputError(f"{file}: field sql is ordered by {part.strip()!r}, which is no column")
-        order.append((one["name"], (one["way"] or "").upper() == "DESC"))
-    count = (said.get("limits") or {}).get("count", form["limit"])
+        order.append((order_term["name"], (order_term["way"] or "").upper() == "DESC"))
+    count = (document.get("limits") or {}).get("count", form["limit"])
     if count is not None and not re.fullmatch(r"\d{1,9}", str(count)):
         raise UserInputError(f"{file}: field limits.count must be a number of rows")
-    text = _filled_in(said["where"], file, _values(said, file, arguments))
+    text = _filled_in(document["where"], file, _values(document, file, arguments))
     return Action(parse_filter(text), tuple(columns), tuple(order), None if count is None else int(count))
 
 
-def _values(said: Mapping[str, Any], file: str, arguments: Sequence[str]) -> dict[str, str]:
-    """What stands for each placeholder; ``and_tld`` is a condition of our own making."""
+def _values(document: Mapping[str, Any], file: str, arguments: Sequence[str]) -> dict[str, str]:
+    """The text of each placeholder. ``and_tld`` is a condition that this program generates."""
     values = {f"arg{number}": text for number, text in enumerate(arguments, 1)}
     values |= {"and_tld": "", **({"argv": arguments[0]} if arguments else {})}
-    if (said.get("argv") or {}).get("surt_host_name"):
+    if (document.get("argv") or {}).get("surt_host_name"):
         if not arguments:
             raise UserInputError(f"{file}: needs an argument, a host such as commoncrawl.org")
         host = arguments[0].strip()
@@ -277,21 +286,21 @@ def _values(said: Mapping[str, Any], file: str, arguments: Sequence[str]) -> dic
 
 
 def _filled_in(text: str, file: str, values: Mapping[str, str]) -> str:
-    inside = False
+    is_in_quotes = False
 
     def fill(match: re.Match[str]) -> str:
-        nonlocal inside
-        found = match[0]
-        if found == "'":
-            inside = not inside
-            return found
-        if found in ("{{", "}}"):
-            return found[0]
+        nonlocal is_in_quotes
+        token = match[0]
+        if token == "'":
+            is_in_quotes = not is_in_quotes
+            return token
+        if token in ("{{", "}}"):
+            return token[0]
         name = match[1]
         if name not in values:
             raise UserInputError(f"{file}: field where has {{{name}}}, for which no argument was given")
         value = values[name]
-        if inside:
+        if is_in_quotes:
             return _quoted(value)
         if name != "and_tld" and not _PLAIN_NUMBER.fullmatch(value):
             raise UserInputError(f"{file}: field where has {{{name}}} outside quotes: only a number can stand there")

@@ -20,17 +20,17 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 def fill_facts_listed(
-    context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: FillFactsConfig
+    context: dg.OpExecutionContext, workspace: Workspace, placement: Placement, config: FillFactsConfig
 ) -> Yielded:
-    """Records ``host_facts`` of the partitions that the configuration names: one row per host of the target, with what
-    datasets keyed by host say of it in the crawl."""
-    run = PartitionRun(context, workspace, at, listed_keys(config.partitions), ["host_facts"], listed=True)
+    """Records ``host_facts`` of the partitions that the configuration names: one row per host of the target, with the
+    facts that datasets keyed by host have of it in the crawl."""
+    run = PartitionRun(context, workspace, placement, listed_keys(config.partitions), ["host_facts"], listed=True)
 
     def fill(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
-        known = known_for(workspace, crawl)
-        names = with_hosts(known, config.datasets or [*USUAL, *_of_hosts(known)])
-        datasets = [one.dataset for one in hosts_only(known, names)]
+        datasets_by_name = known_for(workspace, crawl)
+        names = with_hosts(datasets_by_name, config.datasets or [*USUAL, *_of_hosts(datasets_by_name)])
+        datasets = [registered.dataset for registered in hosts_only(datasets_by_name, names)]
         report = fill_facts(workspace, crawl, [slug], datasets)
         metadata = own_figures(report, slug, "host_facts", workspace.lake.row_count("host_facts"))
         metadata["datasets"] = dg.MetadataValue.text(", ".join(dataset.name for dataset in datasets))
@@ -39,28 +39,30 @@ def fill_facts_listed(
     yield from each_alone(context, run, fill)
 
 
-def _of_hosts(known: Mapping[str, Known]) -> list[str]:
-    """The datasets that were added and say something of hosts or of their domains."""
-    own = {name: one.dataset for name, one in known.items() if one.file is not None}
-    return [name for name, one in own.items() if not one.by_url and one.action != "filter"]
+def _of_hosts(datasets_by_name: Mapping[str, Known]) -> list[str]:
+    """The added datasets that give facts of hosts or of their domains."""
+    added = {name: dataset.dataset for name, dataset in datasets_by_name.items() if dataset.file is not None}
+    return [name for name, dataset in added.items() if not dataset.by_url and dataset.action != "filter"]
 
 
 def annotation(
-    context: dg.AssetExecutionContext, workspace: Workspace, at: Placement, config: AnnotationConfig
+    context: dg.AssetExecutionContext, workspace: Workspace, placement: Placement, config: AnnotationConfig
 ) -> dg.MaterializeResult[None]:
-    """Looks at the files of a dataset that was added."""
-    asset = asset_name(at, context.asset_key)
-    one = next(one for name, one in known_datasets(workspace.settings).items() if asset_of(name) == asset)
-    with dataset_transport(workspace, one.dataset) as reader:
-        found = read_ahead(workspace, one.dataset, reader, config.crawls)
-    crawls = sorted({crawl for shards in found.values() for crawl in shards.crawls} or found)
-    versions = {crawl: shards.version for crawl, shards in found.items()}
+    """Reads the footers of an added dataset's files."""
+    asset = asset_name(placement, context.asset_key)
+    registered = next(
+        candidate for name, candidate in known_datasets(workspace.settings).items() if asset_of(name) == asset
+    )
+    with dataset_transport(workspace, registered.dataset) as reader:
+        shards_by_crawl = read_ahead(workspace, registered.dataset, reader, config.crawls)
+    crawls = sorted({crawl for shards in shards_by_crawl.values() for crawl in shards.crawls} or shards_by_crawl)
+    versions = {crawl: shards.version for crawl, shards in shards_by_crawl.items()}
     return dg.MaterializeResult(
         metadata={
-            "files": dg.MetadataValue.int(sum(len(shards.paths) for shards in found.values())),
+            "files": dg.MetadataValue.int(sum(len(shards.paths) for shards in shards_by_crawl.values())),
             "crawls": dg.MetadataValue.text(", ".join(crawls)),
-            "looked at": dg.MetadataValue.text(", ".join(found)),
-            "described in": dg.MetadataValue.path(str(one.file)),
+            "looked at": dg.MetadataValue.text(", ".join(shards_by_crawl)),
+            "described in": dg.MetadataValue.path(str(registered.file)),
         },
-        data_version=dg.DataVersion(f"{one.dataset.version}:{input_digest(versions)}"),
+        data_version=dg.DataVersion(f"{registered.dataset.version}:{input_digest(versions)}"),
     )

@@ -1,4 +1,4 @@
-"""The checks of the datasets that a person added."""
+"""The checks of datasets that the user added."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def dataset_checks(datasets: Iterable[str]) -> list[Check]:
-    """A check of the asset of each dataset, which are named."""
+    """A check of the asset of each named dataset."""
     from cc_pipeline.extensions.host_facts.places import asset_of
 
     return [_of(dataset, asset_of(dataset)) for dataset in datasets]

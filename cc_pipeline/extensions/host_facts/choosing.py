@@ -1,4 +1,6 @@
-"""Facts of a target's hosts, of datasets keyed by host and by registered domain; and which hosts a filter chooses."""
+"""Facts of a target's hosts, from datasets keyed by host and by registered domain, and the hosts that
+a filter selects.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ from cc_pipeline.extensions.host_facts.ranks import ranks_datasets
 from cc_pipeline.progress import human_bytes
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Datasets that are asked where nobody names any: how large a site is and how important.
+#: Datasets that are asked by default: size and importance of a site.
 USUAL: Final = ("host-index", "degrees")
-#: Asked too, where they were converted.
+#: Further default datasets, if they were converted.
 _RANKS: Final = ("host-ranks", "domain-ranks")
 #: Kinds of targets that lie on one host.
 _ON_ONE_HOST: Final = frozenset({"host", "url", "prefix"})
@@ -36,9 +38,10 @@ _ODD: Final = re.compile(r"[^a-z0-9_]+")
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a filter left of ``target`` in a crawl: ``narrowed`` (``None``: nothing). Of ``hosts`` that are known,
-    ``matched`` match, and of ``unknown`` the filter cannot be told, since facts are missing. ``unnameable`` hosts match
-    and cannot be looked up by their name."""
+    """The part of ``target`` in a crawl that a filter selects: ``narrowed`` (``None``: nothing). Of the known
+    ``hosts``, ``matched`` match; ``unknown`` hosts cannot be decided, because facts are missing. ``unnameable``
+    hosts match, but no target can name them.
+    """
 
     crawl: str
     target: Target
@@ -50,95 +53,99 @@ class Chosen:
     unnameable: tuple[str, ...] = ()
 
 
-def facts_of(workspace: Workspace, crawl: str, target: Target, known: Sequence[Known]) -> Facts:
-    """One row for each host of ``target`` with what all of ``known`` say of it, as :func:`facts_of_hosts` gives them,
-    and raises."""
-    return facts_of_hosts(workspace, crawl, target, [one.dataset for one in known])
+def facts_of(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Known]) -> Facts:
+    """One row for each host of ``target`` with the facts of all ``datasets``. Returns and raises as
+    :func:`facts_of_hosts`.
+    """
+    return facts_of_hosts(workspace, crawl, target, [dataset.dataset for dataset in datasets])
 
 
 def known_for(workspace: Workspace, crawl: str) -> dict[str, Known]:
-    """The datasets that the home knows; ranks of the web graph are of a release that spans ``crawl`` where one that was
-    converted does."""
+    """The datasets of the home by name. Ranks of the web graph are those of a converted release that spans ``crawl``,
+    if there is one.
+    """
     ranks = ranks_datasets(workspace.settings, crawl)
-    return known_datasets(workspace.settings) | {name: Known(one) for name, one in ranks.items()}
+    return known_datasets(workspace.settings) | {name: Known(dataset) for name, dataset in ranks.items()}
 
 
-def usual(known: Mapping[str, Known]) -> list[str]:
-    """The names of datasets that are asked where nobody names any: how large a site is, and how important."""
-    return [name for name in (*USUAL, *_RANKS) if name in known]
+def usual(datasets_by_name: Mapping[str, Known]) -> list[str]:
+    """The names of the default datasets: size and importance of a site."""
+    return [name for name in (*USUAL, *_RANKS) if name in datasets_by_name]
 
 
-def hosts_only(known: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
+def hosts_only(datasets_by_name: Mapping[str, Known], names: Iterable[str]) -> list[Known]:
     """The datasets of these names, each once.
 
-    Raises ``UserInputError`` for one that is not known, and for one about captures.
+    Raises ``UserInputError`` for an unknown name, and for a dataset about captures.
     """
-    found = []
+    datasets = []
     for name in dict.fromkeys(names):
-        if name not in known:
+        if name not in datasets_by_name:
             way = "; ranks are converted with: cc-pipeline facts ranks RELEASE" if name.startswith(_RANKS) else ""
-            raise UserInputError(no_such("dataset", name, known) + way)
-        if known[name].dataset.by_url:
+            raise UserInputError(no_such("dataset", name, datasets_by_name) + way)
+        if datasets_by_name[name].dataset.by_url:
             raise UserInputError(f"the dataset {name} is about captures of URLs, not about hosts")
-        found.append(known[name])
-    return found
+        datasets.append(datasets_by_name[name])
+    return datasets
 
 
-def needed_for(where: Filter, known: Mapping[str, Known], named: Sequence[str] = ()) -> list[Known]:
-    """The datasets that a filter's columns are of, and those ``named``; the host index where that comes to none.
+def needed_for(
+    where: Filter, datasets_by_name: Mapping[str, Known], requested_names: Sequence[str] = ()
+) -> list[Known]:
+    """The datasets that have the columns of a filter, and those of ``requested_names``; the host index if there is
+    none.
 
-    Raises ``UserInputError`` for a column that is nobody's, naming those that are known.
+    Raises ``UserInputError`` for a column that no dataset has, and names the known columns.
     """
-    own = {field.name.lower() for field in HOST_FIELDS}
-    about_hosts = {name: one for name, one in known.items() if not one.dataset.by_url}
-    names = list(named)
+    host_columns = {field.name.lower() for field in HOST_FIELDS}
+    about_hosts = {name: dataset for name, dataset in datasets_by_name.items() if not dataset.dataset.by_url}
+    names = list(requested_names)
     declared = {field.name: None for field in HOST_FIELDS}
-    untold = [name for name, one in about_hosts.items() if one.columns() is None]
-    for one in about_hosts.values():
-        declared |= dict.fromkeys(one.columns() or ())
+    undeclared = [name for name, dataset in about_hosts.items() if dataset.columns() is None]
+    for dataset in about_hosts.values():
+        declared |= dict.fromkeys(dataset.columns() or ())
     for column in (*where.columns, *where.perhaps):
         owners = [
             name
-            for name, one in about_hosts.items()
-            if column.lower() in {each.lower() for each in one.columns() or ()}
+            for name, dataset in about_hosts.items()
+            if column.lower() in {column_name.lower() for column_name in dataset.columns() or ()}
         ]
         if owners:
             names += owners[:1] if not set(owners) & set(names) else []
-        elif column.lower() not in own and column not in where.perhaps:
-            if not untold:
+        elif column.lower() not in host_columns and column not in where.perhaps:
+            if not undeclared:
                 raise UserInputError(f"the filter {where.text[:200]!r}: {no_such('column', column, declared)}")
-            names += untold
-    return hosts_only(known, with_hosts(known, names))
+            names += undeclared
+    return hosts_only(datasets_by_name, with_hosts(datasets_by_name, names))
 
 
-def with_hosts(known: Mapping[str, Known], names: Sequence[str]) -> list[str]:
-    """``names`` of datasets, the host index before them where none of them says which hosts there are."""
-    giving = [one.dataset for one in hosts_only(known, names) if one.dataset.action == "join"]
-    return [*names] if any(not one.of_domains for one in giving) else ["host-index", *names]
+def with_hosts(datasets_by_name: Mapping[str, Known], names: Sequence[str]) -> list[str]:
+    """``names`` of datasets, with the host index first if none of them lists hosts."""
+    giving = [dataset.dataset for dataset in hosts_only(datasets_by_name, names) if dataset.dataset.action == "join"]
+    return [*names] if any(not dataset.of_domains for dataset in giving) else ["host-index", *names]
 
 
-def choose(workspace: Workspace, crawl: str, target: Target, where: Filter, known: Sequence[Known]) -> Chosen:
-    """Which hosts of ``target`` match in ``crawl``, and the target of these alone.
+def choose(workspace: Workspace, crawl: str, target: Target, where: Filter, datasets: Sequence[Known]) -> Chosen:
+    """Selects the hosts of ``target`` that match in ``crawl``, and the part of the target on these hosts.
 
-    Raises ``UserInputError`` for a filter that does not fit the facts, ``IndexIncomplete`` where files of a dataset
-    could not be read, and as :func:`facts_of` does.
+    Raises ``UserInputError`` for a filter that does not fit the facts, ``IndexIncomplete`` if files of a dataset could
+    not be read, and as :func:`facts_of` does.
     """
-    facts = facts_of(workspace, crawl, target, known)
+    facts = facts_of(workspace, crawl, target, datasets)
     refuse_gaps(workspace, facts, crawl)
-    found = where.over(facts.table)
-    matched = facts.table[HOST].filter(found.rows).to_pylist()
+    filter_result = where.over(facts.table)
+    matched = facts.table[HOST].filter(filter_result.rows).to_pylist()
     narrowed, unnameable = narrow(target, matched)
     if narrowed is not None and target.where:
         narrowed = narrowed.where_too(target.where)
-    return Chosen(crawl, target, narrowed, facts.table.num_rows, len(matched), found.unknown, facts, unnameable)
+    return Chosen(crawl, target, narrowed, facts.table.num_rows, len(matched), filter_result.unknown, facts, unnameable)
 
 
 def narrow(target: Target, hosts: Sequence[str]) -> tuple[Target | None, tuple[str, ...]]:
-    """What of ``target`` lies on ``hosts`` (SURT host keys, all of them hosts of it), and the hosts that no target can
-    name.
+    """Returns the part of ``target`` on ``hosts`` (SURT host keys of its hosts), and the hosts that no target can name.
 
-    Parts of the target that lie on one host stay as they are; wider ones become a prefix for each host, which is the
-    host with and without ``www``. Several are a set, named by what it holds.
+    Members of the target on one host are unchanged. A wider member becomes a prefix for each host, which covers the
+    host with and without ``www``. Several members become a set, whose name has a digest of its members.
     """
     members: dict[str, Target] = {}
     wide = []
@@ -152,16 +159,16 @@ def narrow(target: Target, hosts: Sequence[str]) -> tuple[Target | None, tuple[s
             wide.append(member)
     if wide:
         ranges = HostRanges(*wide)
-        whole = dict(filter(None, map(_www_alone, wide)))
+        host_by_key = dict(filter(None, map(_www_alone, wide)))
         for key in hosts:
             if not ranges.holds(key):
                 continue
             try:
-                one = parse_target(whole.get(key) or f"prefix:http://{_authority(key)}/")
+                host_target = parse_target(host_by_key.get(key) or f"prefix:http://{_authority(key)}/")
             except UserInputError:
                 unnameable.append(host_of_surt(key))
                 continue
-            members.setdefault(one.slug, one)
+            members.setdefault(host_target.slug, host_target)
     if len(members) <= 1:
         return next(iter(members.values()), None), tuple(unnameable)
     texts = sorted(member.written for member in members.values())
@@ -171,9 +178,10 @@ def narrow(target: Target, hosts: Sequence[str]) -> tuple[Target | None, tuple[s
 
 
 def _www_alone(member: Target) -> tuple[str, str] | None:
-    """Of a target that begins with ``www``: the key that its host shares with the one without, and the host alone.
+    """For a target that begins with ``www``, returns the key that its host shares with the host without ``www``, and a
+    target of the host alone.
 
-    Raises ``UserInputError`` where a host cannot be told from others that the target does not have.
+    Raises ``UserInputError`` if a host cannot be distinguished from others that the target does not have.
     """
     if member.kind == "rev" and MAY_BECOME_WWW.fullmatch(member.value.rpartition(".")[2]):
         raise UserInputError(f"a filter on facts cannot narrow {member.written}: write domains or hosts")
@@ -192,32 +200,32 @@ def _authority(key: str) -> str:
 
 
 def predicted(facts: Facts) -> str:
-    """How large and how important the hosts of an answer are, in words: counts are sums, ranks are the best one's."""
+    """Describes size and importance of the hosts of an answer: sums of counts, and the best rank."""
     table = facts.table
     if not table.num_rows:
-        return "no host of it is known"
-    said = [f"{table.num_rows:,} host{'' if table.num_rows == 1 else 's'}"]
+        return "no known host"
+    parts = [f"{table.num_rows:,} host{'' if table.num_rows == 1 else 's'}"]
     pages = _sum(table, "fetch_200")
     if pages is not None:
-        said.append(f"about {pages:,} pages fetched")
+        parts.append(f"about {pages:,} pages fetched")
         if "warc_record_length_av" in table.column_names:
             sizes = pc.multiply(table["fetch_200"], table["warc_record_length_av"])
             size = pc.sum(sizes).as_py()
-            said += [f"{human_bytes(size)} of records"] if size is not None else []
+            parts += [f"{human_bytes(size)} of records"] if size is not None else []
     for name, word in (("hcrank10", "harmonic rank"), ("prank10", "page rank")):
         if name in table.column_names and (best := pc.max(table[name]).as_py()) is not None:
-            at = table["host"][pc.index(table[name], pc.max(table[name])).as_py()].as_py()
-            said.append(f"{word} {best:.2f} of 10 ({at})")
+            host = table["host"][pc.index(table[name], pc.max(table[name])).as_py()].as_py()
+            parts.append(f"{word} {best:.2f} of 10 ({host})")
     for name, word in (("harmonicc_pos", "hosts"), ("domain_harmonicc_pos", "domains")):
         if name in table.column_names and (first := pc.min(table[name]).as_py()) is not None:
-            said.append(f"number {first:,} of all {word} by harmonic centrality")
+            parts.append(f"number {first:,} of all {word} by harmonic centrality")
     links = _sum(table, "webgraph_indegree")
-    said += [f"{links:,} links from other hosts"] if links is not None else []
-    return ", ".join(said)
+    parts += [f"{links:,} links from other hosts"] if links is not None else []
+    return ", ".join(parts)
 
 
 def _sum(table: pa.Table, name: str) -> int | None:
     if name not in table.column_names:
         return None
-    found = pc.sum(table[name]).as_py()
-    return None if found is None else int(found)
+    column_sum = pc.sum(table[name]).as_py()
+    return None if column_sum is None else int(column_sum)

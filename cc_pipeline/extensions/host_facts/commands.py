@@ -1,4 +1,4 @@
-"""``facts``: what data keyed by host says of sites, and which such data a home knows."""
+"""The commands ``facts``: facts of sites from data keyed by host, and the datasets of a home."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="What is known of hosts and URLs: sizes, ranks, links, and data of your own (docs/extensions/host_facts.md).",
 )
-#: Columns that fit a terminal; all others are in csv and jsonl, or named by --columns.
+#: Columns that fit a terminal. All columns are in csv and jsonl, or can be named with --columns.
 _SHOWN = ("crawl", "host", "fetch_200", "fetch_gone", "robots_200", "hcrank10", "prank10", "webgraph_indegree",
           "webgraph_outdegree")  # fmt: skip
 
@@ -92,44 +92,49 @@ def facts(
     from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
 
     checked_format(output)
-    acting = _action(action, argument or (), hosts)
+    applied_action = _action(action, argument or (), hosts)
     if captures and (keep or price):
         raise UserInputError("--captures only shows: leave out --keep and --price")
     with open_question(
         targets, crawl, source=source, home=home, allow_gaps=allow_gaps
     ) as question, progress_bars():  # fmt: skip
         if captures:
-            located = _of_captures(question, dataset or ["gneissweb-urls"], acting, columns)
+            located = _of_captures(question, dataset or ["gneissweb-urls"], applied_action, columns)
             _write("what is known of the captures", located, output)
             return
-        asked = {one: _asked(known_for(question.workspace, one), dataset, acting) for one in question.crawls}
+        datasets_by_crawl = {
+            crawl_id: _asked(known_for(question.workspace, crawl_id), dataset, applied_action)
+            for crawl_id in question.crawls
+        }
         if price:
-            _price(question, asked, output)
+            _price(question, datasets_by_crawl, output)
             return
         answers = []
-        for one in question.crawls:
+        for crawl_id in question.crawls:
             for target in question.targets:
-                found = facts_of(question.workspace, one, target, asked[one])
-                say_cost(one, target.definition, found)
-                refuse_gaps(question.workspace, found, one)
-                table = _acted(found.table, acting, one)
-                answers.append(_columns(table, columns, acting, output))
+                facts_found = facts_of(question.workspace, crawl_id, target, datasets_by_crawl[crawl_id])
+                say_cost(crawl_id, target.definition, facts_found)
+                refuse_gaps(question.workspace, facts_found, crawl_id)
+                table = _acted(facts_found.table, applied_action, crawl_id)
+                answers.append(_columns(table, columns, applied_action, output))
         if keep:
             _keep(question, [] if dataset is None else dataset)
     _write("what is known of the hosts", answers, output)
 
 
 def _write(title: str, answers: Sequence[pa.Table], output: str) -> None:
-    """Answers below each other. A dataset may have other columns in another crawl: each goes under its own name."""
+    """Prints all answers as one table. A dataset may have other columns in another crawl; each column
+    keeps its name.
+    """
     names = list(dict.fromkeys(name for table in answers for name in table.column_names))
     rows = [tuple(row.get(name) for name in names) for table in answers for row in table.to_pylist()]
     write_rows(title, names, rows, output)
 
 
 def _of_captures(
-    question: Question, named: Sequence[str], acting: Action | None, columns: str | None
+    question: Question, dataset_names: Sequence[str], action: Action | None, columns: str | None
 ) -> list[pa.Table]:
-    """The captures that runs have located with what datasets say of each, by crawl and target."""
+    """The located captures with the facts of each, by crawl and target."""
     from cc_pipeline.extensions.host_facts.choosing import known_for
     from cc_pipeline.extensions.host_facts.dataset_question import refuse_gaps
     from cc_pipeline.extensions.host_facts.host_facts import facts_of_captures
@@ -139,10 +144,10 @@ def _of_captures(
     lake = question.workspace.lake
     answers = []
     for crawl in question.crawls:
-        known = known_for(question.workspace, crawl)
-        if unknown := [name for name in named if name not in known]:
-            raise UserInputError(no_such("dataset", unknown[0], known))
-        datasets = [known[name].dataset for name in named]
+        datasets_by_name = known_for(question.workspace, crawl)
+        if unknown_names := [name for name in dataset_names if name not in datasets_by_name]:
+            raise UserInputError(no_such("dataset", unknown_names[0], datasets_by_name))
+        datasets = [datasets_by_name[name].dataset for name in dataset_names]
         for target in question.targets:
             slices = part_slices(question.workspace, [Slice(crawl, target.slug)])
             if None in LOCATE.made_from(lake, slices).values():
@@ -152,16 +157,16 @@ def _of_captures(
                 )
             where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
             located = lake.read("captures", where, ["crawl", "url", "url_surtkey", "fetch_time", "fetch_status"])
-            found = facts_of_captures(question.workspace, crawl, located, datasets)
-            say_cost(crawl, target.definition, found)
-            refuse_gaps(question.workspace, found, crawl)
-            table = _acted(found.table, acting, crawl)
-            answers.append(_columns(table, columns or "all", acting, "csv"))
+            facts_found = facts_of_captures(question.workspace, crawl, located, datasets)
+            say_cost(crawl, target.definition, facts_found)
+            refuse_gaps(question.workspace, facts_found, crawl)
+            table = _acted(facts_found.table, action, crawl)
+            answers.append(_columns(table, columns or "all", action, "csv"))
     return answers
 
 
 def _keep(question: Question, datasets: Sequence[str]) -> None:
-    """Fills the table of facts by a run, as it is done in the UI, and publishes."""
+    """Fills the table of facts by a run, as the UI does, and publishes."""
     from cc_pipeline.defs.launch import Launcher
 
     with Launcher(question.workspace) as launcher:
@@ -173,24 +178,36 @@ def _keep(question: Question, datasets: Sequence[str]) -> None:
         step("cc.duckdb", launcher.publish_what_is_new)
 
 
-def say_cost(crawl: str, target: str, found: Facts) -> None:
-    """Writes to standard error what facts cost, and what is missing in them."""
-    cost = f"{found.requests:,} requests, {human_bytes(found.bytes)}" if found.requests else "no request"
-    notice(f"{crawl}: facts of {target}: {found.table.num_rows:,} rows; {cost}, {found.seconds:.1f} s")
-    for note in found.notes:
+def say_cost(crawl: str, target: str, facts_found: Facts) -> None:
+    """Prints the cost of facts and their gaps to standard error."""
+    cost = (
+        f"{facts_found.requests:,} requests, {human_bytes(facts_found.bytes)}" if facts_found.requests else "no request"
+    )
+    notice(f"{crawl}: facts of {target}: {facts_found.table.num_rows:,} rows; {cost}, {facts_found.seconds:.1f} s")
+    for note in facts_found.notes:
         notice(f"{crawl}: {note}")
-    if not found.table.num_rows and not found.gaps:
-        notice(f"{crawl}: no host of {target} is known to {', '.join(found.versions)}")
-    for name, gaps in found.gaps.items():
+    if not facts_found.table.num_rows and not facts_found.gaps:
+        notice(f"{crawl}: no host of {target} is known to {', '.join(facts_found.versions)}")
+    for name, gaps in facts_found.gaps.items():
         warn(f"{crawl}: {len(gaps):,} files of {name} could not be read: {gaps[0]}")
 
 
-def _asked(known: dict[str, Known], named: Sequence[str] | None, acting: Action | None) -> list[Known]:
+def _asked(
+    datasets_by_name: dict[str, Known], dataset_names: Sequence[str] | None, action: Action | None
+) -> list[Known]:
     from cc_pipeline.extensions.host_facts.choosing import hosts_only, needed_for, usual, with_hosts
 
-    own = [name for name, one in known.items() if one.file is not None and not one.dataset.by_url]
-    names = list(named) if named else [*usual(known), *own]
-    return hosts_only(known, with_hosts(known, names)) if acting is None else needed_for(acting.where, known, names)
+    added_names = [
+        name
+        for name, registered in datasets_by_name.items()
+        if registered.file is not None and not registered.dataset.by_url
+    ]
+    names = list(dataset_names) if dataset_names else [*usual(datasets_by_name), *added_names]
+    return (
+        hosts_only(datasets_by_name, with_hosts(datasets_by_name, names))
+        if action is None
+        else needed_for(action.where, datasets_by_name, names)
+    )
 
 
 def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> Action | None:
@@ -207,30 +224,32 @@ def _action(file: Path | None, arguments: Sequence[str], where: str | None) -> A
     return read_action(read_yaml(text_of(file), str(file)), str(file), arguments)
 
 
-def _acted(table: pa.Table, acting: Action | None, crawl: str) -> pa.Table:
-    if acting is None:
+def _acted(table: pa.Table, action: Action | None, crawl: str) -> pa.Table:
+    if action is None:
         return table
-    found = acting.where.over(table)
-    if found.unknown:
-        notice(f"{crawl}: of {found.unknown:,} hosts it cannot be told, since a fact is missing: they do not match")
-    if table.num_rows and not found.count:
+    filter_result = action.where.over(table)
+    if filter_result.unknown:
+        notice(f"{crawl}: {filter_result.unknown:,} hosts lack a fact of the filter, so they do not match")
+    if table.num_rows and not filter_result.count:
         notice(f"{crawl}: none of {table.num_rows:,} hosts matches")
-    table = table.filter(found.rows)
-    for name, downwards in reversed(acting.order):
+    table = table.filter(filter_result.rows)
+    for name, is_descending in reversed(action.order):
         _known_column(table, name)
-        table = table.sort_by([(name, "descending" if downwards else "ascending")])
-    return table if acting.limit is None else table.slice(0, acting.limit)
+        table = table.sort_by([(name, "descending" if is_descending else "ascending")])
+    return table if action.limit is None else table.slice(0, action.limit)
 
 
-def _columns(table: pa.Table, said: str | None, acting: Action | None, output: str) -> pa.Table:
-    if said == "all":
+def _columns(table: pa.Table, columns_text: str | None, action: Action | None, output: str) -> pa.Table:
+    if columns_text == "all":
         return table
-    names = [name.strip() for name in said.split(",")] if said else list(acting.columns) if acting else []
+    names = (
+        [name.strip() for name in columns_text.split(",")] if columns_text else list(action.columns) if action else []
+    )
     for name in names:
         _known_column(table, name)
     if not names and output == "table":
-        more = [name for name in acting.where.columns if name not in _SHOWN] if acting else []
-        names = [name for name in (*_SHOWN, *more) if name in table.column_names]
+        filter_columns = [name for name in action.where.columns if name not in _SHOWN] if action else []
+        names = [name for name in (*_SHOWN, *filter_columns) if name in table.column_names]
     return table.select(names) if names else table
 
 
@@ -240,21 +259,32 @@ def _known_column(table: pa.Table, name: str) -> None:
         raise UserInputError(no_such("column", name, table.column_names))
 
 
-def _price(question: Question, asked: dict[str, list[Known]], output: str) -> None:
+def _price(question: Question, datasets_by_crawl: dict[str, list[Known]], output: str) -> None:
     from cc_pipeline.extensions.host_facts.dataset_files import price_harvest
     from cc_pipeline.extensions.host_facts.host_facts import price_of_hosts
 
     rows: list[Sequence[object]] = []
     for crawl in question.crawls:
-        for one in asked[crawl]:
-            first = price_harvest(question.workspace, one.dataset, crawl)
-            if first.files:
-                rows.append((crawl, one.name, "footers", first.files, None, first.requests, first.bytes, first.bytes))
+        for dataset in datasets_by_crawl[crawl]:
+            footer_estimate = price_harvest(question.workspace, dataset.dataset, crawl)
+            if footer_estimate.files:
+                rows.append(
+                    (
+                        crawl,
+                        dataset.name,
+                        "footers",
+                        footer_estimate.files,
+                        None,
+                        footer_estimate.requests,
+                        footer_estimate.bytes,
+                        footer_estimate.bytes,
+                    )
+                )
                 continue
             for target in question.targets:
-                cost = price_of_hosts(question.workspace, crawl, target, [one.dataset])[one.name]
+                cost = price_of_hosts(question.workspace, crawl, target, [dataset.dataset])[dataset.name]
                 rows.append(
-                    (crawl, one.name, target.definition, None, cost.to_read, cost.requests, cost.bytes,
+                    (crawl, dataset.name, target.definition, None, cost.to_read, cost.requests, cost.bytes,
                      cost.likely_bytes)
                 )  # fmt: skip
     columns = ["crawl", "dataset", "what", "files", "row groups", "requests", "bytes at most", "bytes likely"]
@@ -269,12 +299,21 @@ def list_(output: Annotated[str, typer.Option("--format", help="table, csv or js
 
     checked_format(output)
     rows = []
-    for one in known_datasets(load_settings(home=home)).values():
-        columns = one.columns()
-        about = "captures" if one.dataset.by_url else "domains" if one.dataset.of_domains else "hosts"
-        what = "all" if columns is None else f"{len(columns):,}"
-        where = one.dataset.root or "the source"
-        rows.append((one.name, about, one.dataset.action, what, where, "" if one.file is None else str(one.file)))
+    for registered in known_datasets(load_settings(home=home)).values():
+        columns = registered.columns()
+        subject = "captures" if registered.dataset.by_url else "domains" if registered.dataset.of_domains else "hosts"
+        column_count = "all" if columns is None else f"{len(columns):,}"
+        where = registered.dataset.root or "the source"
+        rows.append(
+            (
+                registered.name,
+                subject,
+                registered.dataset.action,
+                column_count,
+                where,
+                "" if registered.file is None else str(registered.file),
+            )
+        )
     write_rows("datasets", ["name", "about", "action", "columns", "where", "added in"], rows, output)
 
 
@@ -299,7 +338,7 @@ def add(
     added = add_dataset(load_settings(home=home), file, name)
     columns = added.columns()
     gives = "all its columns" if columns is None else ", ".join(columns) or "no column: it filters"
-    notice(f"{added.name} is known in this home now, and gives {gives}")
+    notice(f"{added.name} was added to this home, with {gives}")
 
 
 @app.command()
@@ -308,7 +347,7 @@ def remove(name: Annotated[str, typer.Argument(help="A dataset that was added.")
     from cc_pipeline.extensions.host_facts.known import remove_dataset
 
     remove_dataset(load_settings(home=home), name)
-    notice(f"{name} is forgotten")
+    notice(f"{name} was removed")
 
 
 @app.command()
@@ -340,48 +379,49 @@ def ranks(
     from cc_pipeline.extensions.host_facts.ranks import all_ranks, convert_ranks, find_ranks, price_ranks
     from cc_pipeline.workspace.workspace import open_workspace
 
-    wanted = next((one for one in LEVELS if one == level), None)
-    if wanted is None:
+    requested_level = next((known_level for known_level in LEVELS if known_level == level), None)
+    if requested_level is None:
         raise UserInputError(f"--level is {' or '.join(LEVELS)}, not {level}")
-    named = None if release is None else parse_release(release)
+    requested_release = None if release is None else parse_release(release)
     settings = load_settings(source=source, home=home)
-    if named is not None:
+    if requested_release is not None:
         claim_home(settings)
     with open_workspace(settings) as workspace:
-        if named is None:
-            here_now = all_ranks(settings)
-            for one in here_now:
-                _show(one)
-            if not here_now:
+        if requested_release is None:
+            all_stored = all_ranks(settings)
+            for stored_ranks in all_stored:
+                _show(stored_ranks)
+            if not all_stored:
                 notice(
                     "no ranks were read into this home. To read those of a release: cc-pipeline facts ranks RELEASE "
                     "(https://commoncrawl.org/web-graphs lists them)"
                 )
             return
-        here = find_ranks(settings, named, wanted)
-        if here is None:
-            price = price_ranks(workspace, named, wanted)
+        ranks_here = find_ranks(settings, requested_release, requested_level)
+        if ranks_here is None:
+            price = price_ranks(workspace, requested_release, requested_level)
             _show_price(price)
             if not yes and not typer.confirm("Go on?"):
                 raise typer.Exit(1)
             with progress_bars():
-                here = convert_ranks(workspace, named, wanted, price)
-        _show(here)
-        if here.skipped:
-            warn(f"{here.skipped:,} lines of {here.key} say no rank of a host; they were left out")
+                ranks_here = convert_ranks(workspace, requested_release, requested_level, price)
+        _show(ranks_here)
+        if ranks_here.skipped:
+            warn(f"{ranks_here.skipped:,} lines of {ranks_here.key} have no rank of a host and were skipped")
 
 
 def _show_price(price: RanksPrice) -> None:
     notice(
         f"{price.key}: {human_bytes(price.bytes)} to read in {price.requests:,} requests, about {price.rows:,} rows; "
-        f"{human_bytes(price.disk)} of disk for good, {human_bytes(price.scratch)} more while it is sorted, and "
-        f"about {max(price.seconds / 60, 1):,.0f} min of work where the source keeps up"
+        f"{human_bytes(price.disk)} of disk permanently, {human_bytes(price.scratch)} more during sorting, and "
+        f"about {max(price.seconds / 60, 1):,.0f} min of work if the source is fast enough"
     )
 
 
-def _show(one: Ranks) -> None:
+def _show(ranks_: Ranks) -> None:
     console.print(
-        f"{one.release} {one.level}: {one.rows:,} {one.level}s of {one.nodes:,} nodes, converted {one.converted_at}",
+        f"{ranks_.release} {ranks_.level}: {ranks_.rows:,} {ranks_.level}s of {ranks_.nodes:,} nodes, "
+        f"converted {ranks_.converted_at}",
         soft_wrap=True,
     )
 

@@ -1,4 +1,4 @@
-"""The files of a dataset: its path list and its footers, asked for once and kept in the home."""
+"""The files of a dataset: its path list and its footers, fetched once and kept in the home."""
 
 from __future__ import annotations
 
@@ -32,26 +32,28 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.workspace import Workspace, open_named
 
-#: A path list is asked for again after a day, and, where it lacks the crawl that is asked for, after an hour.
+#: A cached path list is valid for a day, or for an hour if it lacks the requested crawl.
 _FRESH: Final = timedelta(days=1)
 _HOPEFUL: Final = timedelta(hours=1)
-#: A shard that could not be read is asked for again after so long.
+#: Time after which a failed shard is fetched again.
 _AGAIN: Final = timedelta(minutes=10)
-#: Files of a dataset, of all crawls. The host index has 30 a crawl.
+#: Maximum files of a dataset, of all crawls together. The host index has 30 files a crawl.
 _MOST_FILES: Final = 100_000
 _CRAWL: Final = re.compile(r"(?:^|/)crawl=([^/]+)/")
-#: The name under which footers lie of files that are of no crawl.
+#: The name of footers of a dataset without crawls.
 _NO_CRAWL: Final = "all"
 _CUT: Final = 2**20
-#: What is kept of a dataset that this home does not know, nor was asked for in so long, goes.
+#: Stored data of an unknown dataset is deleted after this time without use.
 _UNASKED: Final = timedelta(days=30)
-#: A folder of :func:`_folder`: the name of a dataset, and its place.
+#: The name of a folder of :func:`_folder`: the name of a dataset and the digest of its location.
 _KEPT: Final = re.compile(r"(.+)-([0-9a-f]{15})")
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The Parquet files of a dataset by crawl (``all`` where it has none). ``gaps`` are lines that are no such file."""
+    """The Parquet files of a dataset by crawl (``all`` if it has none). ``gaps`` are lines of the path list that name
+    no crawl.
+    """
 
     files: dict[str, list[str]]
     gaps: tuple[Gap, ...]
@@ -59,15 +61,15 @@ class Listed:
     note: str | None = None
 
     def of(self, dataset: Dataset, crawl: str) -> list[str]:
-        """The files that speak of ``crawl``."""
+        """The files with rows of ``crawl``."""
         return self.files.get(crawl if dataset.by_crawl else _NO_CRAWL, [])
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """The kept ``footers`` of a dataset's files that speak of one crawl; equal ``version``: equal rows.
+    """The stored ``footers`` of a dataset's files for one crawl. Equal ``version`` means equal rows.
 
-    ``gaps`` are lines of the path list that are no file of it. ``crawls`` are those that it has.
+    ``gaps`` are lines of the path list that name no file of the crawl. ``crawls`` are all crawls of the dataset.
     """
 
     paths: tuple[str, ...]
@@ -80,7 +82,7 @@ class Shards:
 
 @dataclass(frozen=True, slots=True)
 class HarvestPrice:
-    """What has to be read of a dataset before a look-up in it: ``files`` whose footers are not here yet."""
+    """The requests and bytes that must be read before a look-up in a dataset: ``files`` have no stored footer yet."""
 
     files: int
     requests: int
@@ -89,7 +91,9 @@ class HarvestPrice:
 
 @contextmanager
 def dataset_transport(workspace: Workspace, dataset: Dataset) -> Iterator[Transport]:
-    """A transport to where a dataset lies: the workspace's own for the source, one of its own for another root."""
+    """Opens a transport to the location of a dataset: the workspace's own for the source, a new one
+    for another root.
+    """
     if not dataset.root:
         yield workspace.transport
         return
@@ -98,60 +102,62 @@ def dataset_transport(workspace: Workspace, dataset: Dataset) -> Iterator[Transp
 
 
 def list_files(workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport) -> Listed:
-    """The files of a dataset, from its path list, which is kept for a day.
+    """The files of a dataset, from its path list, which is cached for a day.
 
-    Raises ``EnvironmentFault`` where the list cannot be read and no copy of it is here, ``DataFault`` for one that is
-    none.
+    Raises ``EnvironmentFault`` if the list cannot be read and there is no copy of it, ``DataFault`` for a malformed
+    list.
     """
     if dataset.files:
         return _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
     key = dataset.paths.replace("{crawl}", crawl)
     copy = _list_copy(workspace, dataset, key)
-    known = _kept_list(dataset, key, copy)
+    stored_listing = _kept_list(dataset, key, copy)
     now = datetime.now(UTC)
-    if known is not None:
-        wait = _FRESH if known.of(dataset, crawl) else _HOPEFUL
-        if timedelta(0) <= now - known.read_at < wait:
-            return known
+    if stored_listing is not None:
+        wait = _FRESH if stored_listing.of(dataset, crawl) else _HOPEFUL
+        if timedelta(0) <= now - stored_listing.read_at < wait:
+            return stored_listing
     try:
-        found, data = reader.read_parsed(key, lambda data: (_read_list(dataset, key, data, now), data))
+        listing, data = reader.read_parsed(key, lambda data: (_read_list(dataset, key, data, now), data))
     except RangeFault as fault:
-        if known is not None:
-            age = (now - known.read_at) / timedelta(days=1)
+        if stored_listing is not None:
+            age = (now - stored_listing.read_at) / timedelta(days=1)
             note = f"{key} could not be read ({fault.kind.value}); the copy from {age:.0f} days ago is used instead"
-            return replace(known, note="; ".join(filter(None, (note, known.note))))
+            return replace(stored_listing, note="; ".join(filter(None, (note, stored_listing.note))))
         raise EnvironmentFault(
             f"the path list of the dataset {dataset.name} at {key} could not be read ({fault.kind.value})",
             "The dataset may not be there: check where.paths of its YAML file, the source and the network.",
         ) from fault
     _write(copy, data)
-    return found
+    return listing
 
 
 def price_harvest(workspace: Workspace, dataset: Dataset, crawl: str) -> HarvestPrice:
-    """What reading the footers of a dataset's files about ``crawl`` costs yet; asks for its path list if need be."""
+    """Estimates the cost of reading the missing footers of a dataset's files for ``crawl``. Fetches the path list if
+    necessary.
+    """
     with dataset_transport(workspace, dataset) as reader:
-        listed = list_files(workspace, dataset, crawl, reader)
-    paths = listed.of(dataset, crawl)
+        listing = list_files(workspace, dataset, crawl, reader)
+    paths = listing.of(dataset, crawl)
     footers = _store(workspace, dataset).read(_name(dataset, crawl))
     missing = _missing(footers, paths)
-    known = [entry.footer_bytes for entry in footers.entries.values() if not entry.failed]
-    return HarvestPrice(len(missing), len(missing), len(missing) * (max(known) if known else FIRST_GUESS))
+    footer_sizes = [entry.footer_bytes for entry in footers.entries.values() if not entry.failed]
+    return HarvestPrice(len(missing), len(missing), len(missing) * (max(footer_sizes) if footer_sizes else FIRST_GUESS))
 
 
 def harvest_dataset(
     workspace: Workspace, dataset: Dataset, crawl: str, reader: Transport, *, anew: Sequence[str] = ()
 ) -> Shards:
-    """The shards of a dataset about ``crawl``; footers that are not here yet are fetched and kept, one request each,
-    and those of files ``anew`` again. Another process that does the same is waited for.
+    """Returns the shards of a dataset for ``crawl``. Missing footers are fetched and stored, one request each, and
+    those of ``replaced_files`` are fetched again. Waits while another process does the same.
 
-    A shard that stays bad is left out, for ten minutes. Raises ``EnvironmentFault`` when the source fails.
+    A shard that fails is left out for ten minutes. Raises ``EnvironmentFault`` if the source fails.
     """
-    listed = list_files(workspace, dataset, crawl, reader)
-    paths = listed.of(dataset, crawl)
+    listing = list_files(workspace, dataset, crawl, reader)
+    paths = listing.of(dataset, crawl)
     name, store = _name(dataset, crawl), _store(workspace, dataset)
     with suppress(OSError):
-        # asked for now: see forget_unknown
+        # The time marks the folder as used: see forget_unknown.
         os.utime(_folder(workspace, dataset))
     footers = store.read(name)
     if anew or _missing(footers, paths):
@@ -163,38 +169,40 @@ def harvest_dataset(
                 harvest_crawl(name, paths, reader, store, policy, columns=(dataset.key,), lookup_columns=())
         footers = store.read(name)
     version = _version(dataset, name, paths, footers, store)
-    crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
-    notes = () if listed.note is None else (listed.note,)
-    return Shards(tuple(paths), footers, version, listed.gaps, crawls, notes)
+    crawls = tuple(sorted(listing.files)) if dataset.by_crawl else ()
+    notes = () if listing.note is None else (listing.note,)
+    return Shards(tuple(paths), footers, version, listing.gaps, crawls, notes)
 
 
 def read_ahead(
     workspace: Workspace, dataset: Dataset, reader: Transport, crawls: Sequence[str] = ()
 ) -> dict[str, Shards]:
-    """The shards of a dataset before anybody asks about a target, by crawl: of ``crawls``, or, where none is named, of
-    the newest crawl harvested here that it has (else the newest that it has): each has files of its own. A dataset
-    whose files are of no crawl is one, under the name ``all``.
+    """Reads the shards of a dataset before any look-up, by crawl: those of ``crawls``, or by default of the newest
+    crawl that is harvested here and in the dataset, else of the dataset's newest. A dataset without crawls has one
+    entry, ``all``.
 
-    Raises ``UserInputError`` where no crawl can be told, and as :func:`harvest_dataset` does.
+    Raises ``UserInputError`` if no crawl can be chosen, and as :func:`harvest_dataset` does.
     """
     if not _is_split(dataset):
         return {_NO_CRAWL: harvest_dataset(workspace, dataset, "", reader)}
     if not crawls:
-        # of the ARC years there is an index of another kind, and no data by host
-        here = sorted(set(crawls_of(workspace.lake.pin("row_groups"))) - ARC_CRAWLS.keys(), reverse=True)
-        # a list of each crawl's own says nothing about others
-        has = set(here) if "{crawl}" in dataset.paths else set(list_files(workspace, dataset, "", reader).files)
-        crawls = [crawl for crawl in here if crawl in has][:1] or sorted(has)[-1:]
+        # The ARC crawls have another kind of index, and no data by host.
+        local_crawls = sorted(set(crawls_of(workspace.lake.pin("row_groups"))) - ARC_CRAWLS.keys(), reverse=True)
+        # A path list of one crawl does not list other crawls.
+        dataset_crawls = (
+            set(local_crawls) if "{crawl}" in dataset.paths else set(list_files(workspace, dataset, "", reader).files)
+        )
+        crawls = [crawl for crawl in local_crawls if crawl in dataset_crawls][:1] or sorted(dataset_crawls)[-1:]
     if not crawls:
         raise UserInputError(f"{dataset.name} has no files of a crawl that is known here: harvest a crawl, or name one")
     return {crawl: harvest_dataset(workspace, dataset, crawl, reader) for crawl in crawls}
 
 
 def shards_read(workspace: Workspace, dataset: Dataset) -> dict[str, Shards]:
-    """What is here of a dataset, by crawl as :func:`read_ahead` gives it, without a request."""
+    """The stored shards of a dataset by crawl, in the form of :func:`read_ahead`, without a request."""
     names = _store(workspace, dataset).crawls() if _is_split(dataset) else (_NO_CRAWL,)
-    found = {name: kept_shards(workspace, dataset, name) for name in names}
-    return {name: shards for name, shards in found.items() if shards is not None and shards.paths}
+    shards_by_name = {name: kept_shards(workspace, dataset, name) for name in names}
+    return {name: shards for name, shards in shards_by_name.items() if shards is not None and shards.paths}
 
 
 def _is_split(dataset: Dataset) -> bool:
@@ -202,55 +210,57 @@ def _is_split(dataset: Dataset) -> bool:
 
 
 def kept_shards(workspace: Workspace, dataset: Dataset, crawl: str) -> Shards | None:
-    """The same of what is here already, however old, without a request; ``None`` where something is not here."""
+    """The stored shards for ``crawl``, however old, without a request; ``None`` if a part is missing."""
     key = dataset.paths.replace("{crawl}", crawl)
     if dataset.files:
-        listed: Listed | None = _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
+        listing: Listed | None = _sorted_out(dataset, "files", enumerate(dataset.files), datetime.now(UTC))
     else:
-        listed = _kept_list(dataset, key, _list_copy(workspace, dataset, key))
-    if listed is None:
+        listing = _kept_list(dataset, key, _list_copy(workspace, dataset, key))
+    if listing is None:
         return None
-    paths, name, store = listed.of(dataset, crawl), _name(dataset, crawl), _store(workspace, dataset)
+    paths, name, store = listing.of(dataset, crawl), _name(dataset, crawl), _store(workspace, dataset)
     footers = store.read(name)
     if not all(path in footers.entries for path in paths):
         return None
-    crawls = tuple(sorted(listed.files)) if dataset.by_crawl else ()
-    return Shards(tuple(paths), footers, _version(dataset, name, paths, footers, store), listed.gaps, crawls)
+    crawls = tuple(sorted(listing.files)) if dataset.by_crawl else ()
+    return Shards(tuple(paths), footers, _version(dataset, name, paths, footers, store), listing.gaps, crawls)
 
 
 def page_indexes(workspace: Workspace, dataset: Dataset) -> Path:
-    """Where the page indexes of a dataset's files are kept."""
+    """The folder for the page indexes of a dataset's files."""
     return _folder(workspace, dataset) / "page-indexes"
 
 
 def forget_files(settings: Settings, name: str, but: str = "") -> None:
-    """Deletes what is kept of the files of the dataset ``name``; ``but`` is the place whose files are still its."""
-    for folder, of, place in _kept_folders(settings):
-        if of == name and place != but:
+    """Deletes the stored data of the files of the dataset ``name``, except for the data of its current location."""
+    for folder, dataset_name, place in _kept_folders(settings):
+        if dataset_name == name and place != but:
             _delete(folder)
 
 
 def forget_unknown(settings: Settings, places: Collection[tuple[str, str]]) -> int:
-    """Deletes what is kept of files of datasets that are none of ``places`` (name and place) and were not asked for in
-    a month: they may be known to a program of somebody's. Gives how many datasets these were."""
-    latest = time.time() - _UNASKED.total_seconds()
-    found = [
+    """Deletes the stored data of unused datasets: those that are none of ``places`` (name and digest of the location)
+    and were not used for a month. More recent ones may belong to another program. Returns the number of deleted
+    datasets.
+    """
+    oldest_kept = time.time() - _UNASKED.total_seconds()
+    unused_folders = [
         folder
         for folder, name, place in _kept_folders(settings)
-        if (name, place) not in places and _changed_at(folder) < latest
+        if (name, place) not in places and _changed_at(folder) < oldest_kept
     ]
-    for folder in found:
+    for folder in unused_folders:
         _delete(folder)
-    return len(found)
+    return len(unused_folders)
 
 
 def _kept_folders(settings: Settings) -> list[tuple[Path, str, str]]:
-    here = keyed_path(settings).iterdir() if keyed_path(settings).is_dir() else ()
-    return [(folder, match[1], match[2]) for folder in here if (match := _KEPT.fullmatch(folder.name))]
+    folders = keyed_path(settings).iterdir() if keyed_path(settings).is_dir() else ()
+    return [(folder, match[1], match[2]) for folder in folders if (match := _KEPT.fullmatch(folder.name))]
 
 
 def _changed_at(folder: Path) -> float:
-    """When something was kept in a folder last; now for one that somebody deletes meanwhile."""
+    """The time of the last change in a folder; the current time if another process deletes the folder."""
     try:
         return folder.stat().st_mtime
     except FileNotFoundError:
@@ -267,7 +277,7 @@ def _list_copy(workspace: Workspace, dataset: Dataset, key: str) -> Path:
 
 
 def _forget(store: FooterStore, name: str, paths: Sequence[str]) -> None:
-    """Has the footers of files fetched again."""
+    """Marks the footers of files to be fetched again."""
     if paths:
         with store.write(name) as writer:
             for path in paths:
@@ -277,34 +287,37 @@ def _forget(store: FooterStore, name: str, paths: Sequence[str]) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Waits until no other process harvests into ``folder``."""
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with disk_trouble(folder):
-            held.enter_context(locked(folder / "harvest.lock"))
+            stack.enter_context(locked(folder / "harvest.lock"))
         yield
 
 
 def _missing(footers: CrawlFooters, paths: Sequence[str]) -> list[str]:
-    """Files to ask for: those never asked for, and those that failed some minutes ago; all where none came: then it was
-    the source that failed."""
+    """Files whose footers must be fetched: those never fetched, and those that failed some minutes ago. If all failed,
+    the source was at fault, and all are fetched again at once.
+    """
     now = datetime.now(UTC)
     wait = _AGAIN if any(path in footers for path in paths) else timedelta(0)
-    found = []
+    missing_paths = []
     for path in paths:
         entry = footers.entries.get(path)
         if entry is None or (entry.failed and not timedelta(0) <= now - entry.harvested_at <= wait):
-            found.append(path)
-    return found
+            missing_paths.append(path)
+    return missing_paths
 
 
 def _version(dataset: Dataset, name: str, paths: Sequence[str], footers: CrawlFooters, store: FooterStore) -> str:
-    """A digest of the files' footers. It is kept beside them: reading hundreds to hash them takes a while."""
-    told = [(path, footers.entries[path].harvested_at.isoformat()) for path in paths if path in footers.entries]
-    state = hashlib.sha256(json.dumps([list(paths), told]).encode()).hexdigest()
+    """A digest of the files' footers. It is stored beside them, because reading hundreds of footers takes a while."""
+    harvest_times = [
+        (path, footers.entries[path].harvested_at.isoformat()) for path in paths if path in footers.entries
+    ]
+    state = hashlib.sha256(json.dumps([list(paths), harvest_times]).encode()).hexdigest()
     place = footers.folder / "version.json"
     try:
-        known = json.loads(place.read_bytes())
-        if known["state"] == state:
-            return str(known["version"])
+        note = json.loads(place.read_bytes())
+        if note["state"] == state:
+            return str(note["version"])
     except (OSError, ValueError, TypeError, KeyError):
         pass
     version = footers_digest(name, paths, store)[:24]
@@ -323,29 +336,33 @@ def _kept_list(dataset: Dataset, key: str, copy: Path) -> Listed | None:
 
 def _read_list(dataset: Dataset, key: str, data: bytes, read_at: datetime) -> Listed:
     plain = (
-        inflated(data, key) if data[:2] == b"\x1f\x8b" else (data[at : at + _CUT] for at in range(0, len(data), _CUT))
+        inflated(data, key)
+        if data[:2] == b"\x1f\x8b"
+        else (data[offset : offset + _CUT] for offset in range(0, len(data), _CUT))
     )
-    odd: list[DataFault] = []
-    listed = _sorted_out(dataset, key, listed_keys(plain, key, most=_MOST_FILES, odd=odd), read_at)
-    refuse_odd_list(odd, sum(map(len, listed.files.values())) + len(listed.gaps))
-    return replace(listed, note="; ".join(describe_odd_lines(odd, key)) or None)
+    bad_lines: list[DataFault] = []
+    listing = _sorted_out(dataset, key, listed_keys(plain, key, most=_MOST_FILES, odd=bad_lines), read_at)
+    refuse_odd_list(bad_lines, sum(map(len, listing.files.values())) + len(listing.gaps))
+    return replace(listing, note="; ".join(describe_odd_lines(bad_lines, key)) or None)
 
 
 def _sorted_out(dataset: Dataset, source: str, keys: Iterator[tuple[int, str]], read_at: datetime) -> Listed:
-    """Keys by crawl. What is no Parquet file is passed over; a Parquet file of no crawl may be of any: a gap."""
-    found: dict[str, list[str]] = {}
+    """Groups keys by crawl. Other files than Parquet are skipped. A Parquet file without a crawl may belong to any: it
+    is a gap.
+    """
+    paths_by_crawl: dict[str, list[str]] = {}
     gaps = []
     for offset, path in keys:
         if not path.endswith(".parquet"):
             continue
         crawl = _CRAWL.search(path)
         if not dataset.by_crawl:
-            found.setdefault(_NO_CRAWL, []).append(path)
+            paths_by_crawl.setdefault(_NO_CRAWL, []).append(path)
         elif crawl is None:
             gaps.append(Gap(source, f"the line {path[:200]!r} names no crawl (crawl=…)", offset))
         else:
-            found.setdefault(crawl[1], []).append(path)
-    return Listed({name: list(dict.fromkeys(paths)) for name, paths in found.items()}, tuple(gaps), read_at)
+            paths_by_crawl.setdefault(crawl[1], []).append(path)
+    return Listed({name: list(dict.fromkeys(paths)) for name, paths in paths_by_crawl.items()}, tuple(gaps), read_at)
 
 
 def _store(workspace: Workspace, dataset: Dataset) -> FooterStore:

@@ -1,4 +1,6 @@
-"""One question to one dataset: its shards harvested, its price held against the settings, its answer read or kept."""
+"""One question to one dataset: harvests its shards, checks the cost against the settings, and reads or caches its
+answer.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +32,17 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Faults of reading a file whose footer is of another time.
+#: Faults of reading a file that was replaced after its footer was read.
 _OTHERWISE_NOW: Final = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.NOT_FOUND})
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Rows of all datasets, and how they were had.
+    """Rows of all datasets, with their cost and their gaps.
 
-    ``gaps`` are, by dataset, the files that could not be read: rows may be missing. ``absent`` are the datasets that
-    say nothing about the crawl. ``kept`` are those whose answer was on this disk already. ``versions`` are digests of
-    the files that each answer was made from, ``files`` how many these are.
+    ``gaps`` are the unreadable files by dataset: rows may be missing. ``absent`` are the datasets without rows of the
+    crawl. ``kept`` are those whose answer was cached. ``versions`` are digests of the files of each answer, and
+    ``files`` their number.
     """
 
     table: pa.Table
@@ -57,7 +59,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one dataset says: a table with one row a key, and how it was had."""
+    """The answer of one dataset: a table with one row a key, with its cost and its gaps."""
 
     table: pa.Table
     gaps: tuple[Gap, ...]
@@ -71,10 +73,11 @@ class Answer:
 
 
 class Question(Protocol):
-    """What is asked of a dataset: key ranges in its form, what decides within them, and rows made one a key.
+    """The input of a look-up: key ranges in the dataset's form, a filter within them, and a function that merges the
+    rows of a key.
 
-    ``endings`` is a shorter way to pass over row groups. ``columns`` are read beside the dataset's own; a file that
-    lacks one is a gap. ``named`` says all that the answer depends on beside the dataset, as JSON-like values.
+    ``endings`` lets row groups be skipped. ``columns`` are read besides the dataset's own; a file that lacks one is a
+    gap. ``named`` has all inputs of the answer besides the dataset, as JSON-like values.
     """
 
     ranges: Sequence[KeyRange]
@@ -87,34 +90,36 @@ class Question(Protocol):
 
 
 def ask(workspace: Workspace, crawl: str, dataset: Dataset, question: Question, *, keep: bool) -> Answer:
-    """The answer of a dataset, kept for the next time if ``keep``; raises as ``answers.facts_of_hosts`` does."""
+    """Returns the answer of a dataset, from the cache or read and then cached if ``keep``. Raises as
+    ``host_facts.facts_of_hosts`` does.
+    """
     with dataset_transport(workspace, dataset) as reader:
         before = (reader.stats.requests, reader.stats.bytes)
         shards = harvest_dataset(workspace, dataset, crawl, reader)
-        kept = KeptAnswers(workspace.settings.cache_path / "facts")
+        answer_cache = KeptAnswers(workspace.settings.cache_path / "facts")
         name = _name_of(dataset, shards, question)
-        table, gaps = kept.find(name) if keep else None, shards.gaps
-        known = table is not None
+        table, gaps = answer_cache.find(name) if keep else None, shards.gaps
+        was_cached = table is not None
         if table is None:
-            found = _read(workspace, crawl, dataset, shards, question, reader)
-            changed = [gap.path for gap in found.gaps if gap.kind in _OTHERWISE_NOW]
+            lookup_rows = _read(workspace, crawl, dataset, shards, question, reader)
+            changed = [gap.path for gap in lookup_rows.gaps if gap.kind in _OTHERWISE_NOW]
             if changed:
-                # footers of files that were replaced since: those of now are asked for, once
+                # The files were replaced since their footers were read: fetch the footers again, once.
                 shards = harvest_dataset(workspace, dataset, crawl, reader, anew=changed)
                 name = _name_of(dataset, shards, question)
-                found = _read(workspace, crawl, dataset, shards, question, reader)
-            table = question.rows(found.table)
-            gaps = (*gaps, *found.gaps)
-            if keep and not found.gaps:
-                kept.keep(name, table)
+                lookup_rows = _read(workspace, crawl, dataset, shards, question, reader)
+            table = question.rows(lookup_rows.table)
+            gaps = (*gaps, *lookup_rows.gaps)
+            if keep and not lookup_rows.gaps:
+                answer_cache.keep(name, table)
         after = (reader.stats.requests, reader.stats.bytes)
     notes = shards.notes if shards.paths else (*shards.notes, _absent(dataset, crawl, shards))
     spent = (after[0] - before[0], after[1] - before[1])
-    return Answer(table, gaps, known, not shards.paths, notes, shards.version, *spent, len(shards.paths))
+    return Answer(table, gaps, was_cached, not shards.paths, notes, shards.version, *spent, len(shards.paths))
 
 
 def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> Answer | None:
-    """The answer that was kept, without a request; ``None`` where it, or what it depends on, is not here."""
+    """The cached answer, without a request; ``None`` if the answer or one of its inputs is not stored."""
     shards = kept_shards(workspace, dataset, crawl)
     if shards is None:
         return None
@@ -125,7 +130,7 @@ def kept_answer(workspace: Workspace, crawl: str, dataset: Dataset, question: Qu
 
 
 def _name_of(dataset: Dataset, shards: Shards, question: Question) -> str:
-    """What an answer is kept under: all that it depends on."""
+    """The name of an answer in the cache, from all of its inputs."""
     return json.dumps([dataset.version, shards.version, question.named])
 
 
@@ -133,61 +138,62 @@ def _read(
     workspace: Workspace, crawl: str, dataset: Dataset, shards: Shards, question: Question, reader: Transport
 ) -> KeyedRows:
     lookup, unread = _lookup(dataset, shards, question)
-    told = lookup.price()
-    _refuse_dear(workspace, dataset, told, crawl)
-    if told.to_read:
-        said = f"{dataset.name}: about {progress.human_bytes(told.likely_bytes)}, {told.requests:,} requests at most"
-        progress.report("look-up", 0, told.to_read, said)
+    estimate = lookup.price()
+    _refuse_dear(workspace, dataset, estimate, crawl)
+    if estimate.to_read:
+        size = progress.human_bytes(estimate.likely_bytes)
+        cost_text = f"{dataset.name}: about {size}, {estimate.requests:,} requests at most"
+        progress.report("look-up", 0, estimate.to_read, cost_text)
     indexes = PageIndexes(page_indexes(workspace, dataset))
-    found = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
-    return KeyedRows(found.table, [*unread, *found.gaps], found.cost)
+    lookup_rows = lookup.read(same_files(reader, shards.footers), indexes, workspace.settings.max_bytes)
+    return KeyedRows(lookup_rows.table, [*unread, *lookup_rows.gaps], lookup_rows.cost)
 
 
 def price(workspace: Workspace, crawl: str, dataset: Dataset, question: Question) -> KeyedPrice:
-    """What the look-up would read; footers that are not here yet are fetched, no data is read."""
+    """Estimates the bytes and requests of a look-up. Missing footers are fetched, no data is read."""
     with dataset_transport(workspace, dataset) as reader:
         return _lookup(dataset, harvest_dataset(workspace, dataset, crawl, reader), question)[0].price()
 
 
 def all_facts(table: pa.Table, answers: dict[str, Answer], seconds: float) -> Facts:
-    """``table``, made of ``answers`` by dataset, with how they were had."""
+    """Combines ``table``, built from ``answers`` by dataset, with their costs and gaps."""
     return Facts(
         table,
-        sum(one.requests for one in answers.values()),
-        sum(one.bytes for one in answers.values()),
+        sum(answer.requests for answer in answers.values()),
+        sum(answer.bytes for answer in answers.values()),
         seconds,
-        {name: one.gaps for name, one in answers.items() if one.gaps},
-        tuple(name for name, one in answers.items() if one.absent),
-        tuple(name for name, one in answers.items() if one.kept),
-        tuple(note for one in answers.values() for note in one.notes),
-        {name: one.version for name, one in answers.items()},
-        {name: one.files for name, one in answers.items()},
+        {name: answer.gaps for name, answer in answers.items() if answer.gaps},
+        tuple(name for name, answer in answers.items() if answer.absent),
+        tuple(name for name, answer in answers.items() if answer.kept),
+        tuple(note for answer in answers.values() for note in answer.notes),
+        {name: answer.version for name, answer in answers.items()},
+        {name: answer.files for name, answer in answers.items()},
     )
 
 
 def gaps_allowed(workspace: Workspace, facts: Facts) -> bool:
-    """Whether no dataset lacks more than the share of its files that the settings allow, and none lacks all."""
-    most = workspace.settings.max_index_gaps
-    lacking = [(len(gaps), facts.files[name]) for name, gaps in facts.gaps.items()]
-    return all(unread < expected and unread / expected <= most for unread, expected in lacking)
+    """Whether the share of unread files of each dataset is within the settings, and no dataset is unread completely."""
+    max_share = workspace.settings.max_index_gaps
+    file_counts = [(len(gaps), facts.files[name]) for name, gaps in facts.gaps.items()]
+    return all(unread < expected and unread / expected <= max_share for unread, expected in file_counts)
 
 
 def refuse_gaps(workspace: Workspace, facts: Facts, crawl: str) -> None:
-    """Raises ``IndexIncomplete`` where files could not be read and the settings do not allow them to be missing."""
+    """Raises ``IndexIncomplete`` if files could not be read and the settings do not allow that."""
     if gaps_allowed(workspace, facts):
         return
     name, gaps = next(iter(facts.gaps.items()))
-    count = sum(len(each) for each in facts.gaps.values())
+    count = sum(len(dataset_gaps) for dataset_gaps in facts.gaps.values())
     raise IndexIncomplete(
         f"{count:,} files of {', '.join(facts.gaps)} could not be read for {crawl}, so rows may be missing; the first "
         f"of {name}: {gaps[0]}",
-        "They are asked for again after ten minutes. To go without them: --allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS "
+        "They are fetched again after ten minutes. To go without them: --allow-gaps, or CC_PIPELINE_MAX_INDEX_GAPS "
         "(the share of the files that may be missing).",
     )
 
 
 def check_kinds(datasets: Sequence[Dataset], *, by_url: bool) -> None:
-    """Raises ``UserInputError`` where ``datasets`` cannot be asked together about hosts, or about captures."""
+    """Raises ``UserInputError`` if ``datasets`` cannot be asked together about hosts, or about captures."""
     if not datasets:
         raise UserInputError("no dataset was named")
     names = [dataset.name for dataset in datasets]
@@ -195,26 +201,29 @@ def check_kinds(datasets: Sequence[Dataset], *, by_url: bool) -> None:
         raise UserInputError("a dataset is named twice")
     for dataset in datasets:
         if dataset.by_url != by_url:
-            what = "captures of URLs" if dataset.by_url else "hosts"
-            raise UserInputError(f"the dataset {dataset.name} is about {what}")
+            subject = "captures of URLs" if dataset.by_url else "hosts"
+            raise UserInputError(f"the dataset {dataset.name} is about {subject}")
 
 
 def labelled(place: pa.Array, *, whole: bool) -> pa.Array:
-    """What a label says of rows that a dataset has at ``place``. Where files of it were not read (not ``whole``) they
-    may have the others: null, not false."""
-    here = pc.is_valid(place)
-    return here if whole else pc.if_else(here, here, pa.scalar(None, pa.bool_()))
+    """The values of a label for rows with their positions in a dataset (null: not in it). If files were not read, rows
+    without a position may be in those files: null, not false.
+    """
+    is_present = pc.is_valid(place)
+    return is_present if whole else pc.if_else(is_present, is_present, pa.scalar(None, pa.bool_()))
 
 
 class Columns:
-    """The columns of an answer, put together dataset by dataset; two of one name are refused."""
+    """Collects the columns of an answer, dataset by dataset. Refuses two columns of one name."""
 
-    def __init__(self, own: dict[str, pa.ChunkedArray | pa.Array]) -> None:
-        self._columns = own
-        self._owner: dict[str, str] = dict.fromkeys((*OWN_COLUMNS, *own), "the answer itself")
+    def __init__(self, answer_columns: dict[str, pa.ChunkedArray | pa.Array]) -> None:
+        self._columns = answer_columns
+        self._owner: dict[str, str] = dict.fromkeys((*OWN_COLUMNS, *answer_columns), "the answer itself")
 
     def add(self, dataset: Dataset, answer: Answer, keys: Sequence[str], place: pa.Array) -> None:
-        """What a dataset says of each row: ``place`` is where its answer has the row's key, null where it lacks it."""
+        """Adds the columns of a dataset. ``place`` has the row of the dataset's answer for each row, null if the answer
+        lacks it.
+        """
         if dataset.action == "label":
             self._add(dataset, dataset.label, labelled(place, whole=not answer.gaps))
         elif dataset.action == "join":
@@ -223,7 +232,7 @@ class Columns:
                     self._add(dataset, dataset.prefix + name, answer.table[name].take(place))
 
     def table(self) -> pa.Table:
-        """All of them."""
+        """All columns."""
         return pa.table(self._columns).combine_chunks()
 
     def _add(self, dataset: Dataset, name: str, values: pa.ChunkedArray | pa.Array) -> None:
@@ -238,37 +247,41 @@ class Columns:
 
 def _lookup(dataset: Dataset, shards: Shards, question: Question) -> tuple[KeyedLookup, list[Gap]]:
     unread: list[Gap] = []
-    known: list[Shard] = []
-    for each in stored_shards(shards.footers, shards.paths, dataset.key, tuple(question.columns)):
-        if isinstance(each, Gap):
-            unread.append(each)
+    readable_shards: list[Shard] = []
+    for shard in stored_shards(shards.footers, shards.paths, dataset.key, tuple(question.columns)):
+        if isinstance(shard, Gap):
+            unread.append(shard)
         else:
-            known.append(each)
-    schema = result_schema(dataset, known, question.columns)
-    return KeyedLookup(known, question.ranges, schema, question.keep, question.endings), unread
+            readable_shards.append(shard)
+    schema = result_schema(dataset, readable_shards, question.columns)
+    return KeyedLookup(readable_shards, question.ranges, schema, question.keep, question.endings), unread
 
 
-def result_schema(dataset: Dataset, shards: Sequence[Shard], more: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The columns of a dataset with their types: as declared, else the widest that its files have; and ``more``."""
+def result_schema(dataset: Dataset, shards: Sequence[Shard], extra_columns: Mapping[str, pa.DataType]) -> pa.Schema:
+    """The columns of a dataset with their types (declared, else the widest type in its files), and
+    ``extra_columns``.
+    """
     types = column_types(shard.file for shard in shards)
     if dataset.columns is None:
-        named = {name: kind for name, kind in types.items() if name != dataset.key}
+        column_kinds = {name: kind for name, kind in types.items() if name != dataset.key}
     else:
-        named = {name: kind or types.get(name, pa.string()) for name, kind in dataset.columns.items()}
-    return pa.schema([pa.field(name, kind) for name, kind in (named | dict(more)).items()])
+        column_kinds = {name: kind or types.get(name, pa.string()) for name, kind in dataset.columns.items()}
+    return pa.schema([pa.field(name, kind) for name, kind in (column_kinds | dict(extra_columns)).items()])
 
 
 def _absent(dataset: Dataset, crawl: str, shards: Shards) -> str:
-    has = f"; it has {len(shards.crawls)} crawls, {shards.crawls[0]} to {shards.crawls[-1]}" if shards.crawls else ""
-    return f"{dataset.name} says nothing about {crawl}{has}"
+    crawls_text = (
+        f"; it has {len(shards.crawls)} crawls, {shards.crawls[0]} to {shards.crawls[-1]}" if shards.crawls else ""
+    )
+    return f"{dataset.name} says nothing about {crawl}{crawls_text}"
 
 
 def _refuse_dear(workspace: Workspace, dataset: Dataset, price: KeyedPrice, crawl: str) -> None:
-    most = workspace.settings.max_bytes
-    if price.likely_bytes > most:
+    max_bytes = workspace.settings.max_bytes
+    if price.likely_bytes > max_bytes:
         raise UserInputError(
             f"the look-up in {dataset.name} for {crawl} would read {price.likely_bytes:,} bytes (at most "
             f"{price.bytes:,} in {price.requests:,} requests: {price.to_read:,} of {price.row_groups:,} row groups may "
-            f"have what is sought), more than the {most:,} allowed. Set CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or "
-            "name a narrower target"
+            f"match), more than the {max_bytes:,} allowed. Set "
+            f"CC_PIPELINE_MAX_BYTES={price.likely_bytes}, or name a narrower target"
         )

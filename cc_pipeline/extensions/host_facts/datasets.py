@@ -1,7 +1,7 @@
-"""What a dataset is: a small YAML file that says where it lies, by what it is keyed, and what is taken of it.
+"""The definition of a dataset: a small YAML file with its location, its key, and the columns to use.
 
-Each field is checked here, and an error names the file and the field. docs/extensions/host_facts.md tells the
-fields to a person.
+Each field is validated here, and an error names the file and the field. docs/extensions/host_facts.md documents the
+fields for users.
 """
 
 from __future__ import annotations
@@ -30,27 +30,28 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9_]{0,30}")
 URL_KEY: Final = "url_key"
 DOMAINS: Final = "domains"
 FORMS: Final = (*get_args(HostForm), URL_KEY)
-#: How rows of one host (with and without ``www``) become one: of ``first`` the host without ``www`` goes first.
+#: How several rows of one host (with and without ``www``) are merged; ``first`` prefers the host without ``www``.
 FOLDS: Final = ("first", "min", "max", "sum", "any")
 ACTIONS: Final = ("join", "filter", "label")
-#: Columns that every answer has itself.
+#: Columns that every answer has.
 OWN_COLUMNS: Final = ("crawl", "target", "surt_host_name", "host", "domain", "url_surtkey", "fetch_time")
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset of Parquet files that has a row for a host, or for a capture of a URL.
+    """A dataset of Parquet files with a row for each host, or for each capture of a URL.
 
-    ``paths`` is the key of a path list (``{crawl}`` in it stands for the crawl), or ``files`` are the keys themselves;
-    both lie in ``root`` (empty: the source). With ``by_crawl`` a file belongs to the crawl whose ``crawl=`` is in its
-    path, otherwise every file says the same of all crawls. ``key`` is the column of hosts in ``form`` with ``www``, or
-    of SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``ending`` is a small column with the
-    last label of each host, if there is one. With ``of_domains`` its hosts are registered domains, and what it says of
-    one is said of every host of the domain. ``columns`` are those that are taken, with their types (``None``: the
-    widest that the files have); ``None`` are all there are. ``prefix`` goes before their names. ``inner`` drops hosts
-    that the dataset lacks. ``action`` is ``join`` (its columns), ``filter`` (only hosts that it has) or ``label`` (one
-    column that says whether it has them). ``fold`` says how rows of one host become one. ``written_in`` is the file
-    that said so.
+    ``paths`` is the key of a path list (``{crawl}`` in it is replaced by the crawl), or ``files`` are the keys of the
+    files; both are in ``root`` (empty: the source). With ``by_crawl``, a file belongs to the crawl of the ``crawl=`` in
+    its path, otherwise every file holds for all crawls. ``key`` is the column of hosts in ``form`` with ``www``, or of
+    SURT keys of URLs (``url_key``), then with ``time`` as the column of times. ``ending`` is an optional small column
+    with the last label of each host.
+
+    With ``of_domains``, its hosts are registered domains, and a row holds for every host of the domain. ``columns`` are
+    the columns to use with their types (``None``: the widest type in the files); without ``columns``, all are used.
+    ``prefix`` goes before their names. ``inner`` drops hosts that the dataset lacks. ``action`` is ``join`` (its
+    columns), ``filter`` (only its hosts) or ``label`` (one boolean column). ``fold`` tells how several rows of one host
+    are merged. ``written_in`` is the file of the definition.
     """
 
     name: str
@@ -74,47 +75,69 @@ class Dataset:
 
     @property
     def by_url(self) -> bool:
-        """Whether its rows are about captures of URLs, not about hosts."""
+        """Whether rows are about captures of URLs, and not about hosts."""
         return self.form == URL_KEY
 
     @property
     def place(self) -> str:
-        """A digest of where it lies and what its files are keyed by: whose footers and path list these are."""
+        """A digest of the location and the key. It identifies the stored footers and path list of the dataset."""
         return input_digest({"root": self.root, "paths": self.paths, "files": list(self.files), "key": self.key})
 
     @property
     def version(self) -> str:
-        """A digest of the whole definition: another one may give other columns or rows."""
-        named = None if self.columns is None else [(name, str(kind)) for name, kind in self.columns.items()]
-        said = [self.place, self.by_crawl, self.form, self.www, self.time, named, self.prefix, self.inner, self.action]
-        digested = {"dataset": said, "fold": sorted(self.fold.items()), "name": self.name}
-        # said only where it is so: what was made of others before there was this field stays as good
+        """A digest of the whole definition. Another version may give other columns or rows."""
+        column_types = None if self.columns is None else [(name, str(kind)) for name, kind in self.columns.items()]
+        definition = [
+            self.place,
+            self.by_crawl,
+            self.form,
+            self.www,
+            self.time,
+            column_types,
+            self.prefix,
+            self.inner,
+            self.action,
+        ]
+        digested = {"dataset": definition, "fold": sorted(self.fold.items()), "name": self.name}
+        # The field is only part of the digest if it is set, so that other datasets keep their digest.
         return input_digest(digested | ({"of": DOMAINS} if self.of_domains else {}))
 
     def only(self, names: Collection[str]) -> Dataset:
-        """The same with those of its columns alone that are called so with its prefix: fewer bytes are read."""
+        """The dataset restricted to the columns of these names (with prefix), so that fewer bytes are read."""
         if self.columns is None:
-            here = {name.removeprefix(self.prefix): None for name in names if name.startswith(self.prefix)}
-            return replace(self, columns=here, fold={name: how for name, how in self.fold.items() if name in here})
-        kept = {name: kind for name, kind in self.columns.items() if self.prefix + name in names}
-        return replace(self, columns=kept, fold={name: how for name, how in self.fold.items() if name in kept})
+            own_columns = {name.removeprefix(self.prefix): None for name in names if name.startswith(self.prefix)}
+            return replace(
+                self,
+                columns=own_columns,
+                fold={name: aggregate for name, aggregate in self.fold.items() if name in own_columns},
+            )
+        selected_columns = {name: kind for name, kind in self.columns.items() if self.prefix + name in names}
+        return replace(
+            self,
+            columns=selected_columns,
+            fold={name: aggregate for name, aggregate in self.fold.items() if name in selected_columns},
+        )
 
     @property
     def label(self) -> str:
-        """The name of the one column that ``label`` gives."""
+        """The name of the one column of the action ``label``."""
         return self.prefix + self.name.replace("-", "_")
 
 
 def ready_made() -> dict[str, Dataset]:
-    """The datasets that come with this program, by name."""
+    """The datasets that this program contains, by name."""
     folder = files("cc_pipeline.extensions.host_facts").joinpath("ready")
-    texts = {each.name: each.read_text("utf-8") for each in folder.iterdir() if each.name.endswith(".yaml")}
-    found = [parse_dataset(texts[name], name) for name in sorted(texts)]
-    return {dataset.name: dataset for dataset in found}
+    texts = {
+        definition_file.name: definition_file.read_text("utf-8")
+        for definition_file in folder.iterdir()
+        if definition_file.name.endswith(".yaml")
+    }
+    datasets = [parse_dataset(texts[name], name) for name in sorted(texts)]
+    return {dataset.name: dataset for dataset in datasets}
 
 
 def text_of(file: Path) -> str:
-    """The text of a small YAML file that a person named. Raises ``UserInputError``."""
+    """The text of a small YAML file that the user named. Raises ``UserInputError``."""
     try:
         with file.open("rb") as handle:
             data = handle.read(_MOST_BYTES + 1)
@@ -127,14 +150,17 @@ def text_of(file: Path) -> str:
 
 
 def parse_dataset(text: str, name: str) -> Dataset:
-    """The dataset that YAML ``text`` of the file ``name`` describes. Raises ``UserInputError`` with file and field."""
+    """The dataset that the YAML ``text`` of the file ``name`` defines. Raises ``UserInputError`` with
+    file and field.
+    """
     return _Reader(name).dataset(read_yaml(text, name))
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which ``no`` and ``yes`` are words, as they are in names of columns: only true and false are not.
+    """YAML in which ``no`` and ``yes`` are words, because columns may have these names. Only true and false are
+    booleans.
 
-    A few lines of aliases can stand for more text than memory holds, and nobody needs one here.
+    Aliases are refused: a few lines of them can expand to more text than fits in memory.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -145,14 +171,14 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    letter: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:bool"]
-    for letter, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false", re.IGNORECASE), list("tTfF"))
 
 
 def read_yaml(text: str, name: str) -> object:
-    """What YAML ``text`` of the file ``name`` says: plain values alone. Raises ``UserInputError``."""
+    """Parses the YAML ``text`` of the file ``name`` into plain values. Raises ``UserInputError``."""
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -168,13 +194,13 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def dataset(self, said: object) -> Dataset:
-        top = self.mapping(said, "", _FIELDS)
+    def dataset(self, document: object) -> Dataset:
+        top = self.mapping(document, "", _FIELDS)
         where = self.mapping(top.get("where"), "where", _WHERE)
         key = self.mapping(top.get("key"), "key", _KEY)
         form = self.choice(key.get("form"), "key.form", FORMS)
-        paths, listed = self.text(where.get("paths", ""), "where.paths"), where.get("files", [])
-        names = [self.text(one, "where.files") for one in self.sequence(listed, "where.files")]
+        paths, file_keys = self.text(where.get("paths", ""), "where.paths"), where.get("files", [])
+        names = [self.text(file_key, "where.files") for file_key in self.sequence(file_keys, "where.files")]
         if bool(paths) == bool(names):
             raise self.wrong("where", "needs either paths (the key of a path list) or files (keys of Parquet files)")
         crawl = self.choice(where.get("crawl", "partition"), "where.crawl", ("partition", "none"))
@@ -194,8 +220,8 @@ class _Reader:
             raise self.wrong("key.of", f"is {DOMAINS}, but keys of the form {URL_KEY} are of captures")
         columns = self.columns(top.get("columns", "all"))
         fold = self.mapping(top.get("fold", {}), "fold", None)
-        for column, how in fold.items():
-            self.choice(how, f"fold.{column}", FOLDS)
+        for column, aggregate in fold.items():
+            self.choice(aggregate, f"fold.{column}", FOLDS)
             if columns is not None and column not in columns:
                 raise self.wrong(f"fold.{column}", "is none of the columns")
         return Dataset(
@@ -219,53 +245,55 @@ class _Reader:
             written_in=self.name,
         )
 
-    def columns(self, said: object) -> dict[str, pa.DataType | None] | None:
-        if said == "all":
+    def columns(self, field_value: object) -> dict[str, pa.DataType | None] | None:
+        if field_value == "all":
             return None
-        if isinstance(said, list):
-            said = dict.fromkeys([self.text(one, "columns") for one in said])
-        if not isinstance(said, dict) or not said:
+        if isinstance(field_value, list):
+            field_value = dict.fromkeys([self.text(column_name, "columns") for column_name in field_value])
+        if not isinstance(field_value, dict) or not field_value:
             raise self.wrong("columns", "is neither all, nor a list of names, nor names with their types")
-        found: dict[str, pa.DataType | None] = {}
-        for name, kind in said.items():
+        kinds_by_column: dict[str, pa.DataType | None] = {}
+        for name, kind in field_value.items():
             column = self.pattern(name, "columns", _COLUMN, "a name of at most 120 letters")
-            found[column] = None if kind is None else TYPES[self.choice(kind, f"columns.{column}", tuple(TYPES))]
-        return found
+            kinds_by_column[column] = (
+                None if kind is None else TYPES[self.choice(kind, f"columns.{column}", tuple(TYPES))]
+            )
+        return kinds_by_column
 
     def wrong(self, field: str, reason: str) -> UserInputError:
         return UserInputError(f"{self.name}: {f'field {field} ' if field else ''}{reason}")
 
-    def mapping(self, said: object, field: str, known: tuple[str, ...] | None) -> dict[str, Any]:
-        if not isinstance(said, dict):
+    def mapping(self, field_value: object, field: str, allowed_fields: tuple[str, ...] | None) -> dict[str, Any]:
+        if not isinstance(field_value, dict):
             raise self.wrong(field, "must be a list of names with values" if field else "is no list of fields")
-        for name in said:
-            if not isinstance(name, str) or (known is not None and name not in known):
-                whole = f"{field}.{name}" if field else str(name)
-                raise self.wrong(whole[:80], f"is not known; known are: {', '.join(known or ('names',))}")
-        return said
+        for name in field_value:
+            if not isinstance(name, str) or (allowed_fields is not None and name not in allowed_fields):
+                full_name = f"{field}.{name}" if field else str(name)
+                raise self.wrong(full_name[:80], f"is not known; known are: {', '.join(allowed_fields or ('names',))}")
+        return field_value
 
-    def sequence(self, said: object, field: str) -> list[object]:
-        if not isinstance(said, list):
+    def sequence(self, field_value: object, field: str) -> list[object]:
+        if not isinstance(field_value, list):
             raise self.wrong(field, "must be a list")
-        return said
+        return field_value
 
-    def text(self, said: object, field: str) -> str:
-        if not isinstance(said, str) or any(ord(letter) < 32 for letter in said):
-            raise self.wrong(field, f"must be text on one line (in quotes, if need be), not {str(said)[:60]!r}")
-        return said
+    def text(self, field_value: object, field: str) -> str:
+        if not isinstance(field_value, str) or any(ord(letter) < 32 for letter in field_value):
+            raise self.wrong(field, f"must be text on one line (in quotes, if need be), not {str(field_value)[:60]!r}")
+        return field_value
 
-    def required(self, said: object, field: str) -> str:
-        if said is None or said == "":
+    def required(self, field_value: object, field: str) -> str:
+        if field_value is None or field_value == "":
             raise self.wrong(field, "is missing")
-        return self.text(said, field)
+        return self.text(field_value, field)
 
-    def pattern(self, said: object, field: str, pattern: re.Pattern[str], what: str) -> str:
-        text = self.text("" if said is None else said, field)
+    def pattern(self, field_value: object, field: str, pattern: re.Pattern[str], description: str) -> str:
+        text = self.text("" if field_value is None else field_value, field)
         if not pattern.fullmatch(text):
-            raise self.wrong(field, f"must be {what}, not {text[:60]!r}")
+            raise self.wrong(field, f"must be {description}, not {text[:60]!r}")
         return text
 
-    def choice(self, said: object, field: str, known: tuple[str, ...]) -> str:
-        if said not in known or not isinstance(said, str):
-            raise self.wrong(field, f"must be one of {', '.join(known)}, not {str(said)[:60]!r}")
-        return said
+    def choice(self, field_value: object, field: str, choices: tuple[str, ...]) -> str:
+        if field_value not in choices or not isinstance(field_value, str):
+            raise self.wrong(field, f"must be one of {', '.join(choices)}, not {str(field_value)[:60]!r}")
+        return field_value

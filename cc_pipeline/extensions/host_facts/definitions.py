@@ -1,4 +1,6 @@
-"""What this extension has in Dagster: the table of facts, the data that it is made of, and data that a person added."""
+"""The Dagster definitions of this extension: the table of facts, its external data, and the datasets that the user
+added.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 HOST_INDEX: Final = dg.AssetKey(["commoncrawl", "host_index"])
 DEGREES: Final = dg.AssetKey(["commoncrawl", "webgraph_degrees"])
 GNEISSWEB: Final = dg.AssetKey(["commoncrawl", "gneissweb_hosts"])
-#: The columns that are taken of data by host, beside its key.
+#: The columns of external data by host, without its key.
 KEYED: Final[Mapping[dg.AssetKey, Sequence[Column]]] = {
     HOST_INDEX: HOST_INDEX_COLUMNS,
     DEGREES: DEGREES_COLUMNS,
@@ -34,17 +36,17 @@ _BODIES: Final = "cc_pipeline.extensions.host_facts.assets"
 
 
 class FactsConfig(dg.Config):
-    """Which datasets are asked; by default the host index, degrees, and those of the home about hosts or domains."""
+    """The datasets to ask; by default the host index, degrees, and the home's own datasets about hosts or domains."""
 
     datasets: list[str] = Field(default=[], description="Names of datasets; none: the usual ones.")
 
 
 class FillFactsConfig(PartitionsConfig, FactsConfig):
-    """Which datasets, for which partitions."""
+    """The datasets to ask, and the partitions to fill."""
 
 
 class AnnotationConfig(dg.Config):
-    """Of which crawls the files are looked at, where each crawl has its own."""
+    """The crawls whose files are read, for a dataset with files by crawl."""
 
     crawls: list[str] = Field(default=[], description="Crawl ids; none: the newest that is harvested here.")
 
@@ -62,7 +64,7 @@ JOBS: Final = (
 
 
 def make_definitions(added: Mapping[str, "Known"]) -> HomeDefinitions:
-    """The definitions of a home to which a person ``added`` these datasets, by name."""
+    """The definitions of a home with the datasets ``added`` by the user, by name."""
     table = Asset(
         name="host_facts",
         group="facts",
@@ -76,22 +78,22 @@ def make_definitions(added: Mapping[str, "Known"]) -> HomeDefinitions:
         is_published=True,
     )
     filled = RecordedAsset(asset=table, job="fill_facts_of_targets", partitions="pairs")
-    annotations = [_annotation(name, known) for name, known in added.items()]
+    annotations = [_annotation(name, dataset) for name, dataset in added.items()]
     return HomeDefinitions(
         external=_common_crawl(), steps=annotations, recorded=[filled], jobs=JOBS, families=[ANNOTATION]
     )
 
 
-def _annotation(name: str, known: "Known") -> Step:
+def _annotation(name: str, dataset: "Known") -> Step:
     from cc_pipeline.defs.metadata import plain  # noqa: PLC0415  # heavy, and few homes have any
 
-    text = plain(known.dataset.title) or f"The dataset {name}, which was added to this home."
+    text = plain(dataset.dataset.title) or f"The dataset {name}, which was added to this home."
     asset = Asset(
         name=asset_of(name),
         group="facts",
         kinds=["parquet"],
         description=text,
-        code_version=known.dataset.version[:16],
+        code_version=dataset.dataset.version[:16],
     )
     return Step(function=f"{_BODIES}.annotation", assets=[asset], config=AnnotationConfig)
 
@@ -107,10 +109,10 @@ def _lineage() -> Columns:
 def _common_crawl() -> list[ExternalAsset]:
     """Data by host that Common Crawl publishes."""
 
-    def external(key: dg.AssetKey, description: str, about: str) -> ExternalAsset:
+    def external(key: dg.AssetKey, description: str, documentation: str) -> ExternalAsset:
         columns = [(_KEY, "string"), *((column.name, str(column.type)) for column in KEYED[key])]
         return ExternalAsset(
-            key=key, description=description, about=about, era="columnar", kinds=["parquet"], columns=columns
+            key=key, description=description, about=documentation, era="columnar", kinds=["parquet"], columns=columns
         )
 
     return [

@@ -1,4 +1,6 @@
-"""The table ``host_facts`` filled: what datasets say of the hosts of targets in a crawl, a slice a target."""
+"""Fills the table ``host_facts`` with the facts that datasets have of the hosts of targets in a crawl, a slice a
+target.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,19 @@ from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.lake.target_definitions import definitions, parts_of
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Raised when the same inputs would give other rows.
+#: Increases when the same inputs would give other rows.
 VERSION = "1"
 _OWN = tuple(field.name for field in HOST_FIELDS)
 _OTHERS = HOST_FACTS_SCHEMA.field("other_facts").type
 
 
 def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
-    """Writes what ``datasets`` say of the hosts of ``slugs`` in ``crawl``; slices whose inputs are unchanged stay, and
-    those that a divided set no longer has are emptied.
+    """Writes the facts of ``datasets`` for the hosts of ``slugs`` in ``crawl``. Slices with unchanged inputs are
+    skipped, and slices that a divided set no longer has are emptied.
 
-    Raises ``IndexIncomplete`` where files of a dataset could not be read and the settings do not allow that;
-    ``UserInputError`` for keys without a definition, datasets that do not go together, and a look-up that is too dear;
-    ``EnvironmentFault`` when the source or the lake fails, and as
+    Raises ``IndexIncomplete`` if files of a dataset could not be read and the settings do not allow that;
+    ``UserInputError`` for keys without a definition, datasets that cannot be combined, and a look-up above the cost
+    limit; ``EnvironmentFault`` if the source or the lake fails, and as
     :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
     return planned_again(
@@ -46,92 +48,97 @@ def fill_facts(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets:
 
 
 def _fill_all(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
-    # facts know no subsets: what is asked for are the parts of divided sets, in their place
+    # Facts have no subsets. A divided set is filled part by part.
     parts = parts_of(workspace.lake, slugs)
-    own = {slug: tuple(slices_of(crawl, several)) for slug, several in parts.items()}
-    asked = Asked(crawl, own, dict.fromkeys(own, ()))
-    report = _fill(workspace, crawl, [one.target for one in asked.slices], datasets)
-    retire_others(workspace, FACTS, asked)
-    return asked.folded(report)
+    slices_by_target = {slug: tuple(slices_of(crawl, target_parts)) for slug, target_parts in parts.items()}
+    requested = Asked(crawl, slices_by_target, dict.fromkeys(slices_by_target, ()))
+    report = _fill(workspace, crawl, [slice_.target for slice_ in requested.slices], datasets)
+    retire_others(workspace, FACTS, requested)
+    return requested.folded(report)
 
 
 def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]) -> StageReport:
     started = time.monotonic()
-    wanted = wanted_facts(workspace, crawl, slugs, datasets)
-    stale = _stale(workspace, wanted)
-    requests = size = done = 0
+    digests = wanted_facts(workspace, crawl, slugs, datasets)
+    stale = _stale(workspace, digests)
+    requests = size = done_count = 0
     notes: dict[str, None] = {}
-    for some in in_passes(workspace, stale):
-        progress.report("facts", done, len(stale), crawl)
-        found = facts_of_targets(workspace, crawl, list(some.values()), datasets)
-        refuse_gaps(workspace, found, crawl)
-        requests, size = requests + found.requests, size + found.bytes
-        notes |= dict.fromkeys(found.notes)
-        for name, gaps in found.gaps.items():
-            notes[f"{len(gaps):,} of {found.files[name]:,} files of {name} could not be read: {gaps[0]}"] = None
-        made_from = {one: _with_gaps(wanted[one]) if found.gaps else wanted[one] for one in some}
-        for together in in_commits(made_from):
-            FACTS.commit(workspace.lake, together, {"host_facts": _rows(found.table, some, together, datasets)})
-        done += len(some)
+    for pass_targets in in_passes(workspace, stale):
+        progress.report("facts", done_count, len(stale), crawl)
+        facts = facts_of_targets(workspace, crawl, list(pass_targets.values()), datasets)
+        refuse_gaps(workspace, facts, crawl)
+        requests, size = requests + facts.requests, size + facts.bytes
+        notes |= dict.fromkeys(facts.notes)
+        for name, gaps in facts.gaps.items():
+            notes[f"{len(gaps):,} of {facts.files[name]:,} files of {name} could not be read: {gaps[0]}"] = None
+        pass_digests = {
+            slice_: _with_gaps(digests[slice_]) if facts.gaps else digests[slice_] for slice_ in pass_targets
+        }
+        for commit_slices in in_commits(pass_digests):
+            FACTS.commit(
+                workspace.lake, commit_slices, {"host_facts": _rows(facts.table, pass_targets, commit_slices, datasets)}
+            )
+        done_count += len(pass_targets)
     if stale:
-        progress.report("facts", done, len(stale), crawl)
-    figures = _figures(workspace, crawl, slugs)
-    return FACTS.report(figures, stale, started, bytes=size, requests=requests, notes=tuple(notes))
+        progress.report("facts", done_count, len(stale), crawl)
+    metrics = _figures(workspace, crawl, slugs)
+    return FACTS.report(metrics, stale, started, bytes=size, requests=requests, notes=tuple(notes))
 
 
 def wanted_facts(
     workspace: Workspace, crawl: str, slugs: Sequence[str], datasets: Sequence[Dataset]
 ) -> dict[Slice, str]:
-    """The digest that each slice would get: of its target and of the files of each dataset. It costs the request for
-    each path list that is not fresh, and for footers that are not here."""
+    """The input digest of each slice: of its target and of the files of each dataset. It costs a request for each
+    outdated path list and each missing footer.
+    """
     single = [slug for slug in slugs if SEPARATOR not in slug]
     texts = definitions(workspace.lake, [slug for slug in slugs if SEPARATOR in slug])
     versions = {slug: target.version for slug, target in workspace.targets(single).items()}
     versions |= {slug: version_of(text) for slug, text in texts.items()}
-    made_from = []
+    dataset_versions = []
     for dataset in datasets:
         with dataset_transport(workspace, dataset) as reader:
-            made_from.append([dataset.version, harvest_dataset(workspace, dataset, crawl, reader).version])
+            dataset_versions.append([dataset.version, harvest_dataset(workspace, dataset, crawl, reader).version])
     return {
-        Slice(crawl, slug): FACTS.digest(version=VERSION, crawl=crawl, target=versions[slug], datasets=made_from)
+        Slice(crawl, slug): FACTS.digest(version=VERSION, crawl=crawl, target=versions[slug], datasets=dataset_versions)
         for slug in slugs
     }
 
 
-def _stale(workspace: Workspace, wanted: Mapping[Slice, str]) -> list[Slice]:
-    """Slices to fill: what was filled over gaps counts as long as the settings allow any."""
-    here = FACTS.made_from(workspace.lake, wanted.keys())
+def _stale(workspace: Workspace, digests: Mapping[Slice, str]) -> list[Slice]:
+    """The slices to fill. A slice that was filled with gaps is up to date if the settings allow gaps."""
+    stored_digests = FACTS.made_from(workspace.lake, digests.keys())
     allowed = workspace.settings.max_index_gaps > 0
     return [
-        one
-        for one, digest in wanted.items()
-        if here[one] not in ((digest, _with_gaps(digest)) if allowed else (digest,))
+        slice_
+        for slice_, digest in digests.items()
+        if stored_digests[slice_] not in ((digest, _with_gaps(digest)) if allowed else (digest,))
     ]
 
 
 def _with_gaps(digest: str) -> str:
-    """The digest of a slice that was filled over gaps: never that of the whole answer."""
+    """The input digest of a slice that was filled with gaps. It differs from the digest of a complete answer."""
     return input_digest({"gaps": digest})
 
 
 def _rows(
     facts: pa.Table, targets: Mapping[Slice, Target], slices: Mapping[Slice, str], datasets: Sequence[Dataset]
 ) -> pa.Table:
-    """The table's rows of ``slices``: an answer's, once for each target that has the host."""
-    known = [name for name in facts.column_names if name not in _OWN and _is_known(facts.schema.field(name))]
-    others = [name for name in facts.column_names if name not in _OWN and name not in known]
+    """The table's rows of ``slices``: the rows of an answer, once for each target that has the host."""
+    table_columns = [name for name in facts.column_names if name not in _OWN and _is_known(facts.schema.field(name))]
+    other_columns = [name for name in facts.column_names if name not in _OWN and name not in table_columns]
     parts = [HOST_FACTS_SCHEMA.empty_table()]
     by_target = RowsOfTargets(facts)
-    for one in slices:
-        mine = by_target.of(targets[one])
-        columns = {name: mine[name] for name in (*_OWN, *known)}
-        columns["target"] = pa.repeat(pa.scalar(one.target), mine.num_rows)
-        columns["other_facts"] = _texts(mine, others)
+    for slice_ in slices:
+        target_facts = by_target.of(targets[slice_])
+        columns = {name: target_facts[name] for name in (*_OWN, *table_columns)}
+        columns["target"] = pa.repeat(pa.scalar(slice_.target), target_facts.num_rows)
+        columns["other_facts"] = _texts(target_facts, other_columns)
         columns["facts_from"] = pa.repeat(
-            pa.scalar([dataset.name for dataset in datasets], pa.list_(pa.string())), mine.num_rows
+            pa.scalar([dataset.name for dataset in datasets], pa.list_(pa.string())), target_facts.num_rows
         )
         filled = [
-            columns[field.name] if field.name in columns else pa.nulls(mine.num_rows, field.type)
+            columns[field.name] if field.name in columns else pa.nulls(target_facts.num_rows, field.type)
             for field in HOST_FACTS_SCHEMA
         ]
         parts.append(pa.Table.from_arrays(filled, schema=HOST_FACTS_SCHEMA))
@@ -144,19 +151,19 @@ def _is_known(field: pa.Field) -> bool:
 
 
 def _texts(rows: pa.Table, names: Sequence[str]) -> pa.Array:
-    """Columns that the table does not have, as text."""
+    """The columns of datasets that the table does not have, as text."""
     if not names:
         return pa.nulls(rows.num_rows, _OTHERS)
     texts = {name: rows[name].cast(pa.string()).to_pylist() for name in names}
-    said = [
+    text_maps = [
         [(name, values[place]) for name, values in texts.items() if values[place] is not None]
         for place in range(rows.num_rows)
     ]
-    return pa.array(said, _OTHERS)
+    return pa.array(text_maps, _OTHERS)
 
 
 def _figures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[Slice, Figures]:
     counts = count_rows(workspace.lake, "host_facts", {"crawl": crawl, "target": list(slugs)})
     slices = slices_of(crawl, slugs)
     versions = FACTS.versions(workspace.lake, slices)
-    return {one: {"rows:host_facts": counts.get((crawl, one.target), 0), **versions[one]} for one in slices}
+    return {slice_: {"rows:host_facts": counts.get((crawl, slice_.target), 0), **versions[slice_]} for slice_ in slices}

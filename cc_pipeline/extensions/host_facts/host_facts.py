@@ -1,5 +1,6 @@
-"""What datasets say of the hosts of targets: one row a host, in the shape of the table ``host_facts``; and of captures,
-by the SURT key of the URL and the time of its fetch."""
+"""Facts of datasets about the hosts of targets, one row a host in the shape of the table ``host_facts``, and about
+captures, by the SURT key of the URL and the time of its fetch.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +41,10 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: The column by which hosts are joined.
 HOST: Final = "surt_host_name"
-#: Domains up to which comparing all keys with each is cheaper than looking at keys one by one.
+#: Maximum domains for which comparing all keys with each domain is cheaper than parsing each key.
 _FEW: Final = 64
 
-#: Columns of an answer about hosts that are no dataset's.
+#: Columns of an answer about hosts that belong to no dataset.
 HOST_FIELDS = (
     pa.field("crawl", pa.string(), nullable=False),
     pa.field(HOST, pa.string(), nullable=False),
@@ -54,7 +55,7 @@ _Ask = Callable[[Dataset, HostRanges], Answer | None]
 
 
 class OfHosts:
-    """What ``dataset`` says of ``hosts``: see ``asking.Question``."""
+    """The :class:`~cc_pipeline.extensions.host_facts.dataset_question.Question` about ``hosts`` to ``dataset``."""
 
     def __init__(self, dataset: Dataset, hosts: HostRanges) -> None:
         self._fold = dataset.fold
@@ -67,31 +68,34 @@ class OfHosts:
         self.columns: Mapping[str, pa.DataType] = {}
         endings = hosts.endings() if dataset.ending else None
         self.endings = None if endings is None else Endings(dataset.ending, endings)
-        self.named: object = ["hosts", [[each.start.hex(), (each.end or b"").hex()] for each in hosts.surt]]
+        self.named: object = [
+            "hosts",
+            [[key_range.start.hex(), (key_range.end or b"").hex()] for key_range in hosts.surt],
+        ]
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """The rows under their SURT keys, one a host."""
+        """The rows by SURT key, one row a host."""
         texts = table.column(0)
         if self._form == "surt_host":
             keyed, www = texts, None
         else:
-            found = [host_key(text, self._form) for text in texts.to_pylist()]
-            keyed = pa.array([one.surt if one else None for one in found], pa.string())
-            www = pa.array([one.www if one else None for one in found], pa.bool_())
+            host_keys = [host_key(text, self._form) for text in texts.to_pylist()]
+            keyed = pa.array([key.surt if key else None for key in host_keys], pa.string())
+            www = pa.array([key.www if key else None for key in host_keys], pa.bool_())
         # the answer's own key is the one column of that name
-        others = [(name, values) for name, values in zip(table.column_names[1:], table.columns[1:], strict=True)]
-        columns = {HOST: keyed} | {name: values for name, values in others if name != HOST}
+        other_columns = [(name, values) for name, values in zip(table.column_names[1:], table.columns[1:], strict=True)]
+        columns = {HOST: keyed} | {name: values for name, values in other_columns if name != HOST}
         return folded(pa.table(columns), 1, www, self._fold)
 
     def _meant(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         mask = np.zeros(len(keys), dtype=bool)
         for place in np.flatnonzero(self._near(keys)):
-            found = host_key(keys[place].as_py().decode("utf-8", "replace"), self._form)
-            mask[place] = found is not None and self._hosts.holds(found.surt)
+            key = host_key(keys[place].as_py().decode("utf-8", "replace"), self._form)
+            mask[place] = key is not None and self._hosts.holds(key.surt)
         return mask
 
     def _near(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
-        """Which keys may be meant: a quick look, so that of a column of plain hosts few are looked at closely."""
+        """A fast filter of the keys that may match, so that few plain hosts are parsed."""
         names = self._hosts.names()
         if self._form != "host" or names is None or len(names) > _FEW:
             return np.ones(len(keys), dtype=bool)
@@ -102,67 +106,73 @@ class OfHosts:
 
 
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-    return found
+    mask_array: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return mask_array
 
 
 def host_facts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> pa.Table:
-    """One row for each host of ``target`` that ``datasets`` know, sorted by SURT host key: ``HOST_FIELDS``, then the
-    columns of each dataset, null where it lacks the host or the crawl; those of registered domains come last, and say
-    the same of every host of a domain.
+    """One row for each host of ``target`` in any of ``datasets``, sorted by SURT host key: ``HOST_FIELDS``, then the
+    columns of each dataset, null if it lacks the host or the crawl. Columns of registered domains come last, and are
+    equal for all hosts of a domain.
 
-    Raises ``IndexIncomplete`` where files of a dataset could not be read and the settings do not allow that, and as
+    Raises ``IndexIncomplete`` if files of a dataset could not be read and the settings do not allow that, and as
     :func:`facts_of_hosts` does.
     """
-    found = facts_of_hosts(workspace, crawl, target, datasets)
-    refuse_gaps(workspace, found, crawl)
-    return found.table
+    facts = facts_of_hosts(workspace, crawl, target, datasets)
+    refuse_gaps(workspace, facts, crawl)
+    return facts.table
 
 
 def facts_of_hosts(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts:
-    """The same with its cost, and with what it lacks said instead of raised. The answer is kept: the next one costs no
-    request.
+    """The rows of :func:`host_facts` with their cost, and with gaps reported instead of raised. The answer is cached:
+    the next one costs no request.
 
     Raises ``UserInputError`` for datasets about URLs, for datasets of registered domains alone, for two columns of one
-    name, and for a look-up dearer than the settings' ``max_bytes``; ``EnvironmentFault`` when the source fails.
+    name, and for a look-up above the settings' ``max_bytes``; ``EnvironmentFault`` if the source fails.
     """
     return _facts(workspace, crawl, [target], datasets, keep=True)
 
 
 def facts_at_hand(workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]) -> Facts | None:
-    """The same where :func:`facts_of_hosts` was asked before and its answer was kept: without a request. Datasets whose
-    answer is not here are left out; ``None`` where none is."""
+    """The cached answer of :func:`facts_of_hosts`, without a request. Datasets without a cached answer are left out;
+    ``None`` if no dataset has one.
+    """
     return _answered(
-        crawl, [target], datasets, lambda one, hosts: kept_answer(workspace, crawl, one, OfHosts(one, hosts))
+        crawl,
+        [target],
+        datasets,
+        lambda dataset, hosts: kept_answer(workspace, crawl, dataset, OfHosts(dataset, hosts)),
     )
 
 
 def facts_of_targets(workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset]) -> Facts:
-    """The same of the hosts of all ``targets`` together, each once, in one look-up that is not kept
-    (:class:`RowsOfTargets` gives those of one)."""
+    """Facts of the hosts of all ``targets`` together, each host once, in one look-up that is not cached.
+    :class:`RowsOfTargets` gives the rows of one target.
+    """
     return _facts(workspace, crawl, targets, datasets, keep=False)
 
 
 def price_of_hosts(
     workspace: Workspace, crawl: str, target: Target, datasets: Sequence[Dataset]
 ) -> dict[str, KeyedPrice]:
-    """What each dataset's look-up would read; footers that are not here yet are fetched, no data is read.
+    """Estimates the look-up of each dataset. Missing footers are fetched, no data is read.
 
-    Of registered domains those are meant that the target names; where it names none, any below it: the most there is.
+    A dataset of registered domains is asked about the domains that the target names, or about all domains below it,
+    which is the maximum.
     """
     check_kinds(datasets, by_url=False)
     hosts = HostRanges(target)
     domains = [registered_domain(name) for name in hosts.names() or ()]
-    known = [one for one in dict.fromkeys(domains) if one is not None]
-    of_domains = HostRanges(*_as_targets(known)) if known and None not in domains else hosts
+    named_domains = [domain for domain in dict.fromkeys(domains) if domain is not None]
+    of_domains = HostRanges(*_as_targets(named_domains)) if named_domains and None not in domains else hosts
     return {
-        one.name: price(workspace, crawl, one, OfHosts(one, of_domains if one.of_domains else hosts))
-        for one in datasets
+        dataset.name: price(workspace, crawl, dataset, OfHosts(dataset, of_domains if dataset.of_domains else hosts))
+        for dataset in datasets
     }
 
 
 class RowsOfTargets:
-    """Rows of an answer about several targets by target: a host of two targets is a row of both."""
+    """The rows of an answer about several targets, by target. A host of two targets is a row of both."""
 
     def __init__(self, facts: pa.Table) -> None:
         self._facts = facts
@@ -170,121 +180,136 @@ class RowsOfTargets:
 
     def of(self, target: Target) -> pa.Table:
         """The rows of the hosts of ``target``."""
-        spans = [(self._place(one.start), self._place(one.end)) for one in HostRanges(target).surt]
-        return pa.concat_tables([self._facts.slice(0, 0), *(self._facts.slice(a, b - a) for a, b in spans if a < b)])
+        spans = [(self._place(key_range.start), self._place(key_range.end)) for key_range in HostRanges(target).surt]
+        return pa.concat_tables(
+            [self._facts.slice(0, 0), *(self._facts.slice(start, end - start) for start, end in spans if start < end)]
+        )
 
     def _place(self, key: bytes | None) -> int:
         if key is None:
             return len(self._keys)
-        return bisect_left(self._keys, key, key=lambda one: one.as_py().encode("utf-8", "surrogateescape"))
+        return bisect_left(self._keys, key, key=lambda host: host.as_py().encode("utf-8", "surrogateescape"))
 
 
 def _facts(
     workspace: Workspace, crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], *, keep: bool
 ) -> Facts:
     check_kinds(datasets, by_url=False)
-    if all(one.of_domains for one in datasets):
+    if all(dataset.of_domains for dataset in datasets):
         raise UserInputError(
             f"{datasets[0].name} is about registered domains, and does not say which hosts there are: name a dataset "
             "of hosts beside it, such as host-index"
         )
-    found = _answered(
-        crawl, targets, datasets, lambda one, hosts: ask(workspace, crawl, one, OfHosts(one, hosts), keep=keep)
+    facts = _answered(
+        crawl,
+        targets,
+        datasets,
+        lambda dataset, hosts: ask(workspace, crawl, dataset, OfHosts(dataset, hosts), keep=keep),
     )
-    assert found is not None
-    return found
+    assert facts is not None
+    return facts
 
 
-def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], asked: _Ask) -> Facts | None:
-    """Rows of the hosts of ``targets`` in what ``asked`` gives for each dataset; those for which it has nothing are
-    left out. ``None`` where that leaves none of hosts."""
+def _answered(crawl: str, targets: Sequence[Target], datasets: Sequence[Dataset], ask_dataset: _Ask) -> Facts | None:
+    """Combines the answers of ``ask_dataset`` for each dataset into rows of the hosts of ``targets``. Datasets without
+    an answer are left out. Returns ``None`` if no dataset of hosts has an answer.
+    """
     started = time.monotonic()
     hosts = HostRanges(*targets)
-    given = [(one, asked(one, hosts)) for one in datasets if not one.of_domains]
-    of_hosts = [(one, answer) for one, answer in given if answer is not None]
+    answers_or_none = [(dataset, ask_dataset(dataset, hosts)) for dataset in datasets if not dataset.of_domains]
+    of_hosts = [(dataset, answer) for dataset, answer in answers_or_none if answer is not None]
     if not of_hosts:
         return None
     keys = _hosts(of_hosts)
     names = [host_of_surt(key) for key in keys.to_pylist()]
     domains = [registered_domain(name.partition(":")[0]) for name in names]
     crawls = pa.repeat(pa.scalar(crawl, pa.string()), len(keys))
-    own = (crawls, keys, pa.array(names, pa.string()), pa.array(domains, pa.string()))
-    columns = Columns({field.name: values for field, values in zip(HOST_FIELDS, own, strict=True)})
-    for one, answer in of_hosts:
-        columns.add(one, answer, (HOST,), pc.index_in(keys, answer.table[HOST].combine_chunks()))
-    answers = {one.name: answer for one, answer in of_hosts}
-    here = pa.repeat(pa.scalar(value=True), len(keys))
-    if any(one.of_domains for one in datasets):
-        of = {name: key.surt for name in dict.fromkeys(domains) if name and (key := host_key(name)) is not None}
-        meant = HostRanges(*_as_targets(of))
-        wanted = pa.array([of.get(name or "") for name in domains], pa.string())
-        for one in datasets:
-            if one.of_domains and (found := asked(one, meant)) is not None:
-                place = pc.index_in(wanted, found.table[HOST].combine_chunks(), skip_nulls=True)
-                columns.add(one, found, (HOST,), place)
-                answers[one.name] = found
-                if one.inner or one.action == "filter":
-                    here = pc.and_(here, pc.is_valid(place))
-    table = columns.table().filter(here)
-    others = [table.schema.field(name) for name in table.column_names[len(HOST_FIELDS) :]]
-    return all_facts(table.cast(pa.schema([*HOST_FIELDS, *others])), answers, time.monotonic() - started)
+    own_columns = (crawls, keys, pa.array(names, pa.string()), pa.array(domains, pa.string()))
+    columns = Columns({field.name: values for field, values in zip(HOST_FIELDS, own_columns, strict=True)})
+    for dataset, answer in of_hosts:
+        columns.add(dataset, answer, (HOST,), pc.index_in(keys, answer.table[HOST].combine_chunks()))
+    answers = {dataset.name: answer for dataset, answer in of_hosts}
+    is_included = pa.repeat(pa.scalar(value=True), len(keys))
+    if any(dataset.of_domains for dataset in datasets):
+        surt_by_domain = {
+            name: key.surt for name in dict.fromkeys(domains) if name and (key := host_key(name)) is not None
+        }
+        domain_hosts = HostRanges(*_as_targets(surt_by_domain))
+        domain_keys = pa.array([surt_by_domain.get(name or "") for name in domains], pa.string())
+        for dataset in datasets:
+            if dataset.of_domains and (domain_answer := ask_dataset(dataset, domain_hosts)) is not None:
+                place = pc.index_in(domain_keys, domain_answer.table[HOST].combine_chunks(), skip_nulls=True)
+                columns.add(dataset, domain_answer, (HOST,), place)
+                answers[dataset.name] = domain_answer
+                if dataset.inner or dataset.action == "filter":
+                    is_included = pc.and_(is_included, pc.is_valid(place))
+    table = columns.table().filter(is_included)
+    dataset_fields = [table.schema.field(name) for name in table.column_names[len(HOST_FIELDS) :]]
+    return all_facts(table.cast(pa.schema([*HOST_FIELDS, *dataset_fields])), answers, time.monotonic() - started)
 
 
 def _as_targets(domains: Iterable[str]) -> Iterator[Target]:
-    """Registered domains as hosts to ask for. A stranger's file may have a host that no target can name: nothing is
-    said of its domain."""
+    """Registered domains as host targets. A domain that no target can name, as a file may contain, is skipped."""
     for domain in domains:
         with suppress(UserInputError):
             yield parse_target(f"host:{domain}")
 
 
 def _hosts(answers: Sequence[tuple[Dataset, Answer]]) -> pa.Array:
-    """The SURT keys of the answer, sorted: hosts of the datasets that are joined, or of all if none is."""
-    giving = [answer for one, answer in answers if one.action == "join"] or [answer for _, answer in answers]
-    every = [chunk for answer in giving for chunk in answer.table[HOST].chunks]
-    hosts = pc.unique(pa.chunked_array(every, pa.string()))
-    for one, answer in answers:
-        if one.inner or one.action == "filter":
+    """The SURT keys of the answer, sorted: hosts of the datasets with the action join, or of all datasets if there is
+    none.
+    """
+    giving = [answer for dataset, answer in answers if dataset.action == "join"] or [answer for _, answer in answers]
+    key_chunks = [chunk for answer in giving for chunk in answer.table[HOST].chunks]
+    hosts = pc.unique(pa.chunked_array(key_chunks, pa.string()))
+    for dataset, answer in answers:
+        if dataset.inner or dataset.action == "filter":
             hosts = hosts.filter(pc.is_in(hosts, answer.table[HOST].combine_chunks()))
     return hosts.take(pc.sort_indices(hosts))
 
 
 URL, TIME = "url_surtkey", "fetch_time"
-#: What names a capture in a dataset keyed by URL.
+#: The columns that identify a capture in a dataset keyed by URL.
 CAPTURE_OF_URL: Final = (URL, TIME)
-#: URLs that are asked for one by one; of more, all that is said of their hosts is read.
+#: Maximum URLs that are looked up one by one. For more URLs, all rows of their hosts are read.
 _MOST_KEYS: Final = 20_000
 
 
 def facts_of_captures(workspace: Workspace, crawl: str, captures: pa.Table, datasets: Sequence[Dataset]) -> Facts:
-    """``captures`` of one crawl, in their order, with the columns of ``datasets`` behind: null where a dataset lacks
-    a capture. Those that an inner or filtering dataset lacks are left out.
+    """Adds the columns of ``datasets`` to ``captures`` of one crawl, in the same order: null if a dataset lacks a
+    capture. Captures that an inner or filtering dataset lacks are left out.
 
-    ``captures`` has at least ``url_surtkey`` and ``fetch_time``. Nothing is kept. Raises ``UserInputError`` for
+    ``captures`` has at least ``url_surtkey`` and ``fetch_time``. Nothing is cached. Raises ``UserInputError`` for
     datasets about hosts, and as :func:`~cc_pipeline.extensions.host_facts.host_facts.facts_of_hosts` does.
     """
     started = time.monotonic()
     ranges = _ranges_of(captures)
     check_kinds(datasets, by_url=True)
-    answers = {one.name: ask(workspace, crawl, one, _OfUrls(one, ranges), keep=False) for one in datasets}
+    answers = {
+        dataset.name: ask(workspace, crawl, dataset, _OfUrls(dataset, ranges), keep=False) for dataset in datasets
+    }
     rows = captures
-    places = {one.name: _places(rows, answers[one.name].table) for one in datasets}
-    held = [places[one.name].is_valid() for one in datasets if one.inner or one.action == "filter"]
-    if held:
-        mask = reduce(pc.and_, held)
+    places = {dataset.name: _places(rows, answers[dataset.name].table) for dataset in datasets}
+    required_masks = [
+        places[dataset.name].is_valid() for dataset in datasets if dataset.inner or dataset.action == "filter"
+    ]
+    if required_masks:
+        mask = reduce(pc.and_, required_masks)
         rows = rows.filter(mask)
         places = {name: place.filter(mask) for name, place in places.items()}
     columns = Columns({name: rows[name] for name in rows.column_names})
-    for one in datasets:
-        columns.add(one, answers[one.name], CAPTURE_OF_URL, places[one.name])
+    for dataset in datasets:
+        columns.add(dataset, answers[dataset.name], CAPTURE_OF_URL, places[dataset.name])
     return all_facts(columns.table(), answers, time.monotonic() - started)
 
 
 def _places(rows: pa.Table, answer: pa.Table) -> pa.Array:
-    """Where ``answer`` has the capture of each row; null where it has none."""
+    """The position in ``answer`` of the capture of each row, null if the answer lacks it."""
     numbered = answer.select(list(CAPTURE_OF_URL)).append_column("_at", _counted(answer.num_rows))
-    asked = pa.table({URL: rows[URL], TIME: rows[TIME].cast(TIMESTAMP, safe=False), "_row": _counted(rows.num_rows)})
-    joined = asked.join(numbered, list(CAPTURE_OF_URL), join_type="left outer").sort_by("_row")
+    requested = pa.table(
+        {URL: rows[URL], TIME: rows[TIME].cast(TIMESTAMP, safe=False), "_row": _counted(rows.num_rows)}
+    )
+    joined = requested.join(numbered, list(CAPTURE_OF_URL), join_type="left outer").sort_by("_row")
     return joined["_at"].combine_chunks()
 
 
@@ -293,7 +318,9 @@ def _counted(count: int) -> pa.Array:
 
 
 def _ranges_of(captures: pa.Table) -> tuple[KeyRange, ...]:
-    """The keys of ``captures``; of very many the keys of their hosts, so that memory follows the hosts."""
+    """The keys of ``captures``, or the keys of their hosts if there are very many, so that memory grows with the hosts
+    only.
+    """
     keys = pc.unique(captures[URL]).drop_null()
     if len(keys) <= _MOST_KEYS:
         return merge_ranges(KeyRange(key, key + b"\0") for key in _encoded(keys))
@@ -306,7 +333,9 @@ def _encoded(texts: pa.Array) -> list[bytes]:
 
 
 class _OfUrls:
-    """What ``dataset`` says of captures whose keys lie in ``ranges``: see ``asking.Question``."""
+    """The :class:`~cc_pipeline.extensions.host_facts.dataset_question.Question` about captures whose keys are in
+    ``ranges``.
+    """
 
     keep: Keep | None = None
     endings: Endings | None = None
@@ -315,19 +344,19 @@ class _OfUrls:
         self._dataset = dataset
         self.ranges = ranges
         self.columns: Mapping[str, pa.DataType] = {dataset.time: TIMESTAMP}
-        told = hashlib.sha256()
-        for each in ranges:
-            told.update(repr((each.start, each.end)).encode())
-        self.named: object = ["urls", told.hexdigest()]
+        digest = hashlib.sha256()
+        for key_range in ranges:
+            digest.update(repr((key_range.start, key_range.end)).encode())
+        self.named: object = ["urls", digest.hexdigest()]
 
     def rows(self, table: pa.Table) -> pa.Table:
-        """The rows under their keys and times, one a capture."""
+        """The rows by key and time, one row a capture."""
         dataset = self._dataset
-        shown: Mapping[str, pa.DataType | None] | None = dataset.columns
-        said = dict(zip(table.column_names[1:], table.columns[1:], strict=True))
-        others = [name for name in said if name != dataset.time]
-        if shown is not None and dataset.time in shown:
-            others.append(dataset.time)
-        columns = {URL: table.column(0), TIME: said[dataset.time]}
-        taken = pa.table(columns | {name: said[name] for name in others if name not in columns})
-        return folded(taken, len(CAPTURE_OF_URL), None, dataset.fold)
+        declared_columns: Mapping[str, pa.DataType | None] | None = dataset.columns
+        columns_by_name = dict(zip(table.column_names[1:], table.columns[1:], strict=True))
+        other_names = [name for name in columns_by_name if name != dataset.time]
+        if declared_columns is not None and dataset.time in declared_columns:
+            other_names.append(dataset.time)
+        columns = {URL: table.column(0), TIME: columns_by_name[dataset.time]}
+        keyed_table = pa.table(columns | {name: columns_by_name[name] for name in other_names if name not in columns})
+        return folded(keyed_table, len(CAPTURE_OF_URL), None, dataset.fold)

@@ -1,8 +1,8 @@
-"""Host keys: the one column that everything published by host can be joined on, whatever form it has the host in.
+"""Host keys: the common key for joining all data that is published by host, whatever form its hosts have.
 
-The key is the IA's SURT of the host (``surt.py``), as the host index has it: ``www.example.com`` and ``example.com``
-are both ``com,example``. Three forms are read: a plain host, a reversed one (``com.example.www``, as the web graph has
-it) and the SURT key itself.
+The key is the IA's SURT of the host (``surt.py``), as in the host index: ``www.example.com`` and ``example.com`` are
+both ``com,example``. Three forms are parsed: a plain host, a reversed host (``com.example.www``, as in the web graph)
+and the SURT key itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cc_pipeline.errors import UserInputError
 
 #: How a column writes hosts: ``com,example``, ``com.example.www``, ``www.example.com``.
 HostForm = Literal["surt_host", "reversed_host", "host"]
-#: What became of a leading ``www.``: it was ``folded`` into the host without it, is ``kept``, or was ``stripped``.
+#: Treatment of a leading ``www.``: ``folded`` into the host without it, ``kept``, or ``stripped``.
 WwwRule = Literal["folded", "kept", "stripped"]
 
 _WWW: Final = re.compile(r"www[0-9]*\.")
@@ -40,11 +40,11 @@ _EVERYTHING: Final = KeyRange(b"", None)
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """What a host is joined by.
+    """The key of a host for joins.
 
-    ``surt`` is the SURT host key, with ``:port`` where that is not the scheme's own. ``domain`` is the registered
-    domain; ``None`` for an IP address, and for a key such as ``com``, which is all that is left of ``www.com``.
-    ``www`` is whether the host began with ``www.`` (or ``www2.`` …); ``None`` where its form has lost that.
+    ``surt`` is the SURT host key, with ``:port`` unless it is the default port. ``domain`` is the registered domain;
+    ``None`` for an IP address, and for a key such as ``com``, the key of ``www.com``. ``www`` is whether the host began
+    with ``www.`` (or ``www2.`` …); ``None`` if its form has lost that.
     """
 
     surt: str
@@ -59,9 +59,9 @@ class HostKey:
 
 @lru_cache(maxsize=65536)
 def host_key(text: str, form: HostForm = "host", scheme: str = "http") -> HostKey | None:
-    """The key of a host that stands in ``form``, perhaps with a port; ``None`` for text that names no host.
+    """The key of a host in ``form``, perhaps with a port; ``None`` for text that names no host.
 
-    ``scheme`` says which port goes without saying: 80, or 443 for ``https``. Never raises.
+    ``scheme`` gives the default port: 80, or 443 for ``https``. Never raises.
     """
     if not text or text.isspace():
         return None
@@ -73,22 +73,23 @@ def host_key(text: str, form: HostForm = "host", scheme: str = "http") -> HostKe
     name = canonical_host(host)
     if not name:
         return None
-    shown = f"[{name}]" if ":" in name else name
-    key = surt_key(f"{scheme}://{shown}{':' if port else ''}{port}/").removesuffix(_CUT)
+    url_host = f"[{name}]" if ":" in name else name
+    key = surt_key(f"{scheme}://{url_host}{':' if port else ''}{port}/").removesuffix(_CUT)
     if has_several_www(name):
         key = host_index_key(name) + "".join(key.partition(":")[1:])
     return HostKey(key, registered_domain(name), _WWW.match(name) is not None)
 
 
 def host_index_key(host: str) -> str:
-    """The key of a ``host`` (no port) in Common Crawl's host index. It is made with the Python package ``surt``, which
-    drops only the first ``www`` label; keys of URLs lack all."""
+    """The key of a ``host`` (no port) in Common Crawl's host index. The index is built with the Python package
+    ``surt``, which drops only the first ``www`` label; keys of URLs drop all.
+    """
     name = canonical_host(host)
     return reverse_labels(name.partition(".")[2]) if has_several_www(name) else surt_host(host)
 
 
 def host_of_surt(key: str) -> str:
-    """``example.com:8443`` of ``com,example:8443``; an IPv6 address is its own key."""
+    """The host of a key: ``example.com:8443`` of ``com,example:8443``. An IPv6 address is its own key."""
     if is_ip(key):
         return key
     labels, colon, port = key.partition(":")
@@ -96,7 +97,7 @@ def host_of_surt(key: str) -> str:
 
 
 def _turned(text: str) -> str:
-    """A reversed host, perhaps with a port behind it, the right way round."""
+    """A reversed host, perhaps with a port, in normal order."""
     if is_ip(text) and ":" in text:
         return text
     labels, colon, port = text.partition(":")
@@ -109,9 +110,8 @@ def _without_port(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Hosts that a target means: the host ``key`` (SURT), with ``below`` also all under it, at one ``port`` or at all.
-
-    With ``start`` the key is only how the labels begin, and may end within one.
+    """Hosts of a target: the host ``key`` (SURT), with ``below`` also its subdomains, at one ``port`` or at all ports.
+    With ``start``, the key is a prefix that may end within a label.
     """
 
     key: str
@@ -121,45 +121,45 @@ class _Span:
 
 
 class HostRanges:
-    """The hosts that some targets mean, as ranges of keys in any of the forms; a URL or a prefix means its host."""
+    """The hosts of some targets as ranges of keys in any of the forms. The host of a URL or prefix is included."""
 
     def __init__(self, *targets: Target) -> None:
         self._spans = tuple(dict.fromkeys(span for target in targets for span in _spans_of(target)))
-        self._surt = RangeSet(each for span in self._spans for each in _surt_ranges(span))
+        self._surt = RangeSet(key_range for span in self._spans for key_range in _surt_ranges(span))
 
     def of(self, form: HostForm, www: WwwRule = "folded") -> tuple[KeyRange, ...]:
-        """Keys of a column that may be of these hosts; ``holds`` decides.
+        """Ranges of keys of a column that may belong to these hosts; ``holds`` decides.
 
-        Plain hosts are in no order that would keep a domain's together: for them it may be all keys there are.
+        Plain hosts are not sorted by domain: their range may contain all keys.
         """
         if form == "surt_host":
             return tuple(self._surt)
-        narrow = _reversed_ranges if form == "reversed_host" else _plain_ranges
-        return merge_ranges(each for span in self._spans for each in narrow(span, www))
+        ranges_of_span = _reversed_ranges if form == "reversed_host" else _plain_ranges
+        return merge_ranges(key_range for span in self._spans for key_range in ranges_of_span(span, www))
 
     def holds(self, key: str) -> bool:
-        """Whether the host with this SURT key is meant."""
+        """Whether the host with this SURT key is included."""
         return self._surt.holds(key.encode("utf-8", "surrogateescape"))
 
     def endings(self) -> frozenset[str] | None:
-        """The last labels that these hosts have; ``None`` where they cannot be told, as of IP addresses."""
-        found = set()
+        """The last labels of these hosts; ``None`` if they are not known, as for IP addresses."""
+        last_labels = set()
         for span in self._spans:
             last, comma, _ = span.key.partition(",")
             if is_ip(host_of_surt(span.key)) or (span.start and not comma):
                 return None
-            found.add(last)
-        return frozenset(found)
+            last_labels.add(last)
+        return frozenset(last_labels)
 
     def names(self) -> tuple[str, ...] | None:
-        """Plain hosts, without port, that these hosts are or lie below; ``None`` where that cannot be said."""
+        """The plain names (without port) of these hosts, or of hosts above them; ``None`` if they are not known."""
         if any(span.start for span in self._spans):
             return None
         return tuple(dict.fromkeys(host_of_surt(span.key) for span in self._spans))
 
     @property
     def surt(self) -> tuple[KeyRange, ...]:
-        """The SURT host keys, sorted and disjoint: exact, no other host has one of them."""
+        """The ranges of SURT host keys, sorted and disjoint. They are exact: no other host has such a key."""
         return tuple(self._surt)
 
 
@@ -176,9 +176,9 @@ def _spans_of(target: Target) -> Iterable[_Span]:
             yield _Span(host_index_key(reverse_dots(name)))
             return
         yield _Span(name.replace(".", ","), start=True)
-        above, dot, last = name.rpartition(".")
+        parent, dot, last = name.rpartition(".")
         if dot and MAY_BECOME_WWW.fullmatch(last):
-            yield _Span(above.replace(".", ","))
+            yield _Span(parent.replace(".", ","))
     elif target.kind == GIVEN_KIND:
         raise UserInputError(f"{target.written} is captures, not hosts: a condition behind it chooses among them")
     else:
@@ -202,7 +202,7 @@ def _surt_ranges(span: _Span) -> Iterable[KeyRange]:
         if span.port in _DEFAULT_PORTS:
             yield exact_range(span.key)
     if span.below:
-        # hosts below at one port alone are not neighbours: a range holds those of every port, as a host index does
+        # Subdomains at one port are not adjacent, so the range has those of every port, as in a host index.
         yield prefix_range(f"{span.key},".encode())
 
 

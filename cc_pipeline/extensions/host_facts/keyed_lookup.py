@@ -1,5 +1,6 @@
-"""Rows of some keys out of the shards of a dataset: its price before, the pages that can hold them, and one row a key
-of what they gave."""
+"""Reads the rows of some keys from the shards of a dataset: estimates the cost, reads the pages that may have the keys,
+and merges the rows of each key.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +23,19 @@ from cc_pipeline.index.parquet.locator import as_text
 from cc_pipeline.index.parquet.places import ColumnPlace, RowGroupPlace
 from cc_pipeline.index.parquet.read import Found, Wanted, read_rows
 
-#: What any whole number fits into, and the sum of many.
+#: A type for any integer, and for sums of many.
 _WIDE = pa.decimal128(38, 0)
-#: How Arrow calls what a dataset may ask for.
+#: Arrow's names of the merge functions of datasets.
 _AGGREGATES = {"first": "first", "min": "min", "max": "max", "sum": "sum", "any": "max"}
 
-#: Bytes of column chunks that one round may have to hold in memory.
+#: Maximum bytes of column chunks in memory in one round.
 _ROUND_BYTES = 192 << 20
-#: Rows that an answer may have, and the bytes they may take: a join holds them twice.
+#: Maximum rows of an answer, and their maximum bytes. A join has them in memory twice.
 MOST_ROWS = 4_000_000
 MOST_HELD = 1500 << 20
-#: Row groups of an unsorted dataset that are expected to have rows of what is asked.
+#: Expected number of row groups of an unsorted dataset with requested rows.
 _LIKELY_GROUPS = 4
-#: How many times smaller than the keys the endings of a row group must be.
+#: Endings are read if they are at least this many times smaller than the keys of the row group.
 _WORTH = 8
 T = TypeVar("T")
 Keep = Callable[[pa.Array], npt.NDArray[np.bool_]]
@@ -43,49 +44,49 @@ KEY_TEXT = "_key"
 
 
 def folded(table: pa.Table, keys: int, www: pa.Array | None, fold: Mapping[str, str]) -> pa.Table:
-    """``table`` with one row for equal values of its first ``keys`` columns, sorted by them; other columns by ``fold``,
-    ``first`` where it says nothing.
+    """Merges the rows of ``table`` with equal values in its first ``keys`` columns, sorted by these. Other columns are
+    merged by ``fold``, by default by ``first``.
 
-    ``first`` is the first value that is not null, of rows whose host has no ``www`` before others, in their order.
-    Raises ``UserInputError`` for values that cannot be put together as ``fold`` says.
+    ``first`` is the first non-null value, in the order of the rows, with rows of hosts without ``www`` before others.
+    Raises ``UserInputError`` for values that cannot be merged as ``fold`` says.
     """
     schema = table.schema
-    # a stranger's columns may be called anything: here they are numbers
+    # Column names of other people's files may be anything, so columns are numbered here.
     names = [str(place) for place in range(len(schema))]
     table = table.rename_columns(names)
     order = [(key, "ascending") for key in names[:keys]]
     if table.group_by(names[:keys]).aggregate([]).num_rows == table.num_rows:
         return table.sort_by(order).rename_columns(schema.names)
-    later = pa.array([False] * table.num_rows) if www is None else www.fill_null(False)
-    sortable = table.append_column("later", later.cast(pa.int8()))
+    has_www = pa.array([False] * table.num_rows) if www is None else www.fill_null(False)
+    sortable = table.append_column("later", has_www.cast(pa.int8()))
     sortable = sortable.append_column("place", pa.array(range(table.num_rows), pa.int64()))
     ordered = sortable.sort_by([*order, ("later", "ascending"), ("place", "ascending")])
-    asked = {name: _AGGREGATES[fold.get(schema.names[int(name)], "first")] for name in names[keys:]}
-    for name, how in asked.items():
-        if how == "sum" and pa.types.is_integer(ordered[name].type):
-            # sums of whole numbers that are too large for one begin again below zero
+    aggregates = {name: _AGGREGATES[fold.get(schema.names[int(name)], "first")] for name in names[keys:]}
+    for name, aggregate in aggregates.items():
+        if aggregate == "sum" and pa.types.is_integer(ordered[name].type):
+            # A sum of integers could overflow.
             ordered = ordered.set_column(int(name), name, ordered[name].cast(_WIDE))
     try:
-        grouped = ordered.group_by(names[:keys], use_threads=False).aggregate(list(asked.items()))
-        columns = [grouped[name if name not in asked else f"{name}_{asked[name]}"] for name in names]
+        grouped = ordered.group_by(names[:keys], use_threads=False).aggregate(list(aggregates.items()))
+        columns = [grouped[name if name not in aggregates else f"{name}_{aggregates[name]}"] for name in names]
         return pa.table(columns, names=names).cast(_renamed(names, schema)).sort_by(order).rename_columns(schema.names)
     except pa.ArrowException as error:
-        said = ", ".join(f"{name}: {how}" for name, how in fold.items())
-        raise UserInputError(f"rows of one key cannot be put together as fold says ({said}): {error}") from error
+        fold_text = ", ".join(f"{name}: {aggregate}" for name, aggregate in fold.items())
+        raise UserInputError(f"rows of one key cannot be merged as fold says ({fold_text}): {error}") from error
 
 
 def _renamed(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
-    """``schema`` under other names."""
+    """``schema`` with other names."""
     return pa.schema([field.with_name(name) for name, field in zip(names, schema, strict=True)])
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedPrice:
-    """What a look-up reads at most (``bytes``, ``requests``), and what it likely does.
+    """The maximum cost of a look-up (``bytes``, ``requests``), and its likely bytes.
 
-    ``pruned`` of ``row_groups`` row groups are passed over by the statistics of their keys; ``unknown`` of the others
-    have none, and ``searched`` lie in files in no order, so that all their keys are read. ``files`` are those with row
-    groups to read.
+    ``pruned`` of ``row_groups`` row groups are skipped by the statistics of their keys. ``unknown`` of the others have
+    no statistics, and ``searched`` are in unsorted files, so that all their keys are read. ``files`` have row groups to
+    read.
     """
 
     files: int
@@ -99,13 +100,13 @@ class KeyedPrice:
 
     @property
     def to_read(self) -> int:
-        """Row groups that are looked into."""
+        """The number of row groups to read."""
         return self.row_groups - self.pruned
 
 
 @dataclass(slots=True)
 class KeyedRows:
-    """Rows in the order of shards and row groups: the key as text, and the columns asked for."""
+    """Rows in the order of shards and row groups: the key as text, and the requested columns."""
 
     table: pa.Table
     gaps: list[Gap] = field(default_factory=list)
@@ -129,25 +130,28 @@ class _Candidate:
         return sum(column.size for column in self.place.columns.values())
 
     def lies_in(self, ranges: Sequence[KeyRange]) -> bool:
-        """Whether every key is asked for, as far as the footer knows."""
+        """Whether all keys of the row group are requested, by the bounds in the footer."""
         low, high = self.bounds
-        return any(low is not None and high is not None and low in one and high in one for one in ranges)
+        return any(
+            low is not None and high is not None and low in key_range and high in key_range for key_range in ranges
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """A small ``column`` that says of each host its last label: row groups of files in no order that have none of
-    ``values`` (and no null) in it are not looked into."""
+    """A small ``column`` with the last label of each host. Row groups of unsorted files are skipped if the column has
+    none of ``values`` and no null.
+    """
 
     column: str
     values: frozenset[str]
 
 
 class KeyedLookup:
-    """One question to the shards of a dataset: the rows whose key lies in ``ranges``, with the columns of ``schema``.
+    """One look-up in the shards of a dataset: the rows with keys in ``ranges``, with the columns of ``schema``.
 
-    ``keep`` decides about keys within the ranges, ``endings`` is a shorter way to find out where none can be. Shards
-    whose places cannot be are ``gaps``.
+    ``keep`` filters the keys within the ranges, ``endings`` skips row groups. Shards with invalid footers become
+    ``gaps``.
     """
 
     def __init__(
@@ -187,107 +191,123 @@ class KeyedLookup:
             self._unknown += sum(bounds[number] == (None, None) for number in numbers)
 
     def price(self) -> KeyedPrice:
-        """What it costs; nothing is read."""
-        likely = most = requests = 0
+        """The estimated cost. Nothing is read."""
+        likely = max_bytes = requests = 0
         searched: list[int] = []
-        # where sorted files have these hosts, those in no order have but strays
-        strays = any(each.in_order for each in self._candidates)
-        for each in self._candidates:
-            key = each.place.columns[each.shard.key]
-            columns = list(each.place.columns.values())
-            most += each.size
-            requests += most_requests(each.place, columns)
-            asked = self._ranges.near(*each.bounds)
-            others = likely_bytes(each.place, [one for one in columns if one is not key])
-            if each.lies_in(asked):
-                likely += each.size
-            elif each.in_order:
-                likely += min(each.size, len(asked) * likely_bytes(each.place, columns))
-            elif each.ending is not None and strays:
-                likely += each.ending.size
-                searched.append(key.size + others)
+        # If sorted files have these hosts, unsorted files have few of their rows.
+        has_sorted_files = any(candidate.in_order for candidate in self._candidates)
+        for candidate in self._candidates:
+            key = candidate.place.columns[candidate.shard.key]
+            columns = list(candidate.place.columns.values())
+            max_bytes += candidate.size
+            requests += most_requests(candidate.place, columns)
+            near_ranges = self._ranges.near(*candidate.bounds)
+            other_bytes = likely_bytes(candidate.place, [column for column in columns if column is not key])
+            if candidate.lies_in(near_ranges):
+                likely += candidate.size
+            elif candidate.in_order:
+                likely += min(candidate.size, len(near_ranges) * likely_bytes(candidate.place, columns))
+            elif candidate.ending is not None and has_sorted_files:
+                likely += candidate.ending.size
+                searched.append(key.size + other_bytes)
             else:
-                # all its keys are read, and the other columns of the few row groups that have a host
+                # All keys are read, and other columns only of the few row groups that have a host.
                 likely += key.size
-                searched.append(others)
+                searched.append(other_bytes)
         likely += sum(sorted(searched)[-_LIKELY_GROUPS:])
-        files = len({each.path for each in self._candidates})
+        files = len({candidate.path for candidate in self._candidates})
         read = len(self._candidates)
         return KeyedPrice(
-            files, self._groups, self._groups - read, self._unknown, len(searched), requests, most, min(likely, most)
+            files,
+            self._groups,
+            self._groups - read,
+            self._unknown,
+            len(searched),
+            requests,
+            max_bytes,
+            min(likely, max_bytes),
         )
 
-    def read(self, reader: ManyReader, indexes: PageIndexes, most_bytes: int | None = None) -> KeyedRows:
-        """The rows. A shard that cannot be read, or contradicts its footer, becomes a gap, with all its rows.
+    def read(self, reader: ManyReader, indexes: PageIndexes, max_bytes: int | None = None) -> KeyedRows:
+        """Reads the rows. A shard that cannot be read, or that contradicts its footer, becomes a gap and loses all its
+        rows.
 
-        Raises ``EnvironmentFault`` when the source fails, ``UserInputError`` for more than ``most_bytes`` bytes to
-        read, ``MOST_ROWS`` rows or ``MOST_HELD`` bytes of them.
+        Raises ``EnvironmentFault`` if the source fails, ``UserInputError`` for more than ``max_bytes`` bytes to read,
+        ``MOST_ROWS`` rows or ``MOST_HELD`` bytes of rows.
         """
-        cost, found, rows, size = Cost(), list[tuple[str, pa.Table]](), 0, 0
+        cost, tables_by_path, rows, size = Cost(), list[tuple[str, pa.Table]](), 0, 0
         gaps = {gap.path: gap for gap in self.gaps}
 
         def check(more_rows: int = 0, more_bytes: int = 0) -> None:
-            _check(cost.bytes, most_bytes, rows + more_rows, size + more_bytes)
+            _check(cost.bytes, max_bytes, rows + more_rows, size + more_bytes)
 
-        def rows_of(some: Sequence[_Candidate]) -> list[tuple[str, pa.Table]]:
-            answers = list(read_rows(reader, [self._wanted(each) for each in some], indexes, cost, check))
-            return [(each.path, self._table(each, one)) for each, one in zip(some, answers, strict=True)]
+        def rows_of(sound_candidates: Sequence[_Candidate]) -> list[tuple[str, pa.Table]]:
+            answers = list(
+                read_rows(reader, [self._wanted(candidate) for candidate in sound_candidates], indexes, cost, check)
+            )
+            return [
+                (candidate.path, self._table(candidate, answer))
+                for candidate, answer in zip(sound_candidates, answers, strict=True)
+            ]
 
-        def promising(some: Sequence[_Candidate]) -> list[_Candidate]:
-            return self._promising(reader, some, cost)
+        def filter_by_ending(sound_candidates: Sequence[_Candidate]) -> list[_Candidate]:
+            return self._promising(reader, sound_candidates, cost)
 
         candidates: list[_Candidate] = []
-        for some in _rounds(self._candidates, lambda each: 0 if each.ending is None else each.ending.size):
-            candidates += _without_faulty(some, gaps, promising)
+        for round_candidates in _rounds(
+            self._candidates, lambda candidate: 0 if candidate.ending is None else candidate.ending.size
+        ):
+            candidates += _without_faulty(round_candidates, gaps, filter_by_ending)
             check()
-        for some in _rounds(candidates, lambda each: each.size):
-            tables = _without_faulty(some, gaps, rows_of)
+        for round_candidates in _rounds(candidates, lambda candidate: candidate.size):
+            tables = _without_faulty(round_candidates, gaps, rows_of)
             rows += sum(table.num_rows for _, table in tables)
             size += sum(table.nbytes for _, table in tables)
-            found += tables
+            tables_by_path += tables
             check()
-        whole = [table for path, table in found if path not in gaps]
-        rows = pa.concat_tables([self._result().empty_table(), *whole]).combine_chunks()
+        sound_tables = [table for path, table in tables_by_path if path not in gaps]
+        rows = pa.concat_tables([self._result().empty_table(), *sound_tables]).combine_chunks()
         return KeyedRows(rows, list(gaps.values()), cost)
 
     def _ending(self, shard: Shard, place: RowGroupPlace) -> ColumnPlace | None:
-        """The column of endings where it is worth its bytes."""
+        """The column of endings, if reading it is worthwhile."""
         column = None if self._endings is None else place.columns.get(self._endings.column)
         if column is None or column.layout.physical != "BYTE_ARRAY":
             return None
         return column if column.size * _WORTH <= place.columns[shard.key].size else None
 
-    def _promising(self, reader: ManyReader, some: Sequence[_Candidate], cost: Cost) -> list[_Candidate]:
-        """Those of ``some`` that are in order, or have an ending that is asked for."""
+    def _promising(self, reader: ManyReader, candidates: Sequence[_Candidate], cost: Cost) -> list[_Candidate]:
+        """The ``candidates`` that are sorted, or have a requested ending."""
         pieces = [
-            None if each.ending is None else Piece(each.path, each.ending.offset, each.ending.size) for each in some
+            None if candidate.ending is None else Piece(candidate.path, candidate.ending.offset, candidate.ending.size)
+            for candidate in candidates
         ]
-        etags = {each.path: each.shard.file.etag for each in some}
-        sizes = {each.path: each.shard.file.size for each in some}
-        found = fetch_pieces(reader, [piece for piece in pieces if piece is not None], etags, cost, sizes)
-        kept = []
-        for each, piece in zip(some, pieces, strict=True):
-            if piece is None or each.ending is None or self._endings is None:
-                kept.append(each)
+        etags = {candidate.path: candidate.shard.file.etag for candidate in candidates}
+        sizes = {candidate.path: candidate.shard.file.size for candidate in candidates}
+        data_by_piece = fetch_pieces(reader, [piece for piece in pieces if piece is not None], etags, cost, sizes)
+        matching = []
+        for candidate, piece in zip(candidates, pieces, strict=True):
+            if piece is None or candidate.ending is None or self._endings is None:
+                matching.append(candidate)
                 continue
-            pages = [(piece.offset, found[piece])]
-            values = decode_pages(each.ending.layout, pages, each.place.rows, source=each.path)
-            wanted = pa.array([value.encode() for value in sorted(self._endings.values)], pa.binary())
-            if values.null_count or pc.any(pc.is_in(values, value_set=wanted)).as_py():
-                kept.append(each)
-        return kept
+            pages = [(piece.offset, data_by_piece[piece])]
+            values = decode_pages(candidate.ending.layout, pages, candidate.place.rows, source=candidate.path)
+            endings = pa.array([value.encode() for value in sorted(self._endings.values)], pa.binary())
+            if values.null_count or pc.any(pc.is_in(values, value_set=endings)).as_py():
+                matching.append(candidate)
+        return matching
 
-    def _wanted(self, each: _Candidate) -> Wanted:
-        names = tuple(name for name in self.schema.names if name in each.place.columns)
-        return Wanted(each.place, self._ranges, names, each.shard.key, self._keep, each.bounds)
+    def _wanted(self, candidate: _Candidate) -> Wanted:
+        names = tuple(name for name in self.schema.names if name in candidate.place.columns)
+        return Wanted(candidate.place, self._ranges, names, candidate.shard.key, self._keep, candidate.bounds)
 
-    def _table(self, each: _Candidate, found: Found) -> pa.Table:
-        file, key = each.shard.file, each.shard.key
-        arrays = [as_text(found.columns[key])]
+    def _table(self, candidate: _Candidate, group_rows: Found) -> pa.Table:
+        file, key = candidate.shard.file, candidate.shard.key
+        arrays = [as_text(group_rows.columns[key])]
         for column in self.schema:
-            values = found.columns.get(column.name)
+            values = group_rows.columns.get(column.name)
             if values is None:
-                arrays.append(pa.nulls(len(found.rows), column.type))
+                arrays.append(pa.nulls(len(group_rows.rows), column.type))
             else:
                 arrays.append(typed(values, file, column.name, column.type))
         return pa.Table.from_arrays(arrays, schema=self._result())
@@ -297,31 +317,31 @@ class KeyedLookup:
 
 
 def _rounds(candidates: Sequence[_Candidate], size: Callable[[_Candidate], int]) -> Iterator[list[_Candidate]]:
-    """``candidates`` in rounds whose bytes fit the memory bound together; a larger one makes a round of its own."""
-    some: list[_Candidate] = []
-    held = 0
-    for each in candidates:
-        if some and held + size(each) > _ROUND_BYTES:
-            yield some
-            some, held = [], 0
-        some.append(each)
-        held += size(each)
-    if some:
-        yield some
+    """Groups ``candidates`` into rounds within the memory limit; a larger candidate has a round of its own."""
+    round_candidates: list[_Candidate] = []
+    round_bytes = 0
+    for candidate in candidates:
+        if round_candidates and round_bytes + size(candidate) > _ROUND_BYTES:
+            yield round_candidates
+            round_candidates, round_bytes = [], 0
+        round_candidates.append(candidate)
+        round_bytes += size(candidate)
+    if round_candidates:
+        yield round_candidates
 
 
 def _without_faulty(
-    some: Sequence[_Candidate], gaps: dict[str, Gap], work: Callable[[Sequence[_Candidate]], list[T]]
+    candidates: Sequence[_Candidate], gaps: dict[str, Gap], function: Callable[[Sequence[_Candidate]], list[T]]
 ) -> list[T]:
-    """What ``work`` gives of those candidates whose files have no gap; a file that it finds faulty becomes one."""
+    """Applies ``function`` to the candidates whose files have no gap. A file that it finds faulty becomes a gap."""
     while True:
-        left = [each for each in some if each.path not in gaps]
-        if not left:
+        sound_candidates = [candidate for candidate in candidates if candidate.path not in gaps]
+        if not sound_candidates:
             return []
         try:
-            return work(left)
+            return function(sound_candidates)
         except DataFault as fault:
-            if fault.source not in {each.path for each in left}:
+            if fault.source not in {candidate.path for candidate in sound_candidates}:
                 raise
             gaps[fault.source] = _gap(fault)
 
@@ -330,16 +350,16 @@ def _gap(fault: DataFault) -> Gap:
     return Gap(fault.source, f"{fault.kind.value}: {fault.reason}", fault.offset, fault.kind)
 
 
-def _check(read: int, most: int | None, rows: int, held: int) -> None:
-    if most is not None and read > most:
+def _check(read: int, max_bytes: int | None, rows: int, held_bytes: int) -> None:
+    if max_bytes is not None and read > max_bytes:
         raise UserInputError(
-            f"the look-up read {read:,} bytes, more than the {most:,} allowed. To allow more, set "
+            f"the look-up read {read:,} bytes, more than the {max_bytes:,} allowed. To allow more, set "
             "CC_PIPELINE_MAX_BYTES, or name a narrower target"
         )
     if rows > MOST_ROWS:
         raise UserInputError(f"the target has more than {MOST_ROWS:,} rows; name a narrower one")
-    if held > MOST_HELD:
+    if held_bytes > MOST_HELD:
         raise UserInputError(
-            f"what is said of the target takes more than {MOST_HELD:,} bytes in memory; name a narrower target, or "
+            f"the facts of the target take more than {MOST_HELD:,} bytes in memory; name a narrower target, or "
             "fewer columns in the dataset's file"
         )

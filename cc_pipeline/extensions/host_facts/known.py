@@ -1,4 +1,4 @@
-"""The datasets that a home knows: those that come with this program, and those that a person added to it."""
+"""The datasets of a home: those that this program contains, and those that the user added."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cc_pipeline.lake.reading import quoted_name
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import fetched_whole, open_named
 
-#: Bytes of a table on the web that is fetched whole to be joined.
+#: Maximum bytes of a table on the web that is fetched for a join.
 _MOST_FETCHED: Final = 256 << 20
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,58}[a-z0-9])?")
 _OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullstr", "all_varchar")
@@ -35,79 +35,86 @@ _OPTIONS: Final = ("header", "columns", "delim", "sep", "quote", "skip", "nullst
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A dataset, and the home's file of it (``None`` for one that comes with this program)."""
+    """A dataset, and its file in the home (``None`` for a dataset that this program contains)."""
 
     dataset: Dataset
     file: Path | None = None
 
     @property
     def name(self) -> str:
-        """The dataset's."""
+        """The name of the dataset."""
         return self.dataset.name
 
     def columns(self) -> dict[str, Any] | None:
-        """The columns it gives, with their types where these are declared; ``None`` where only its files tell."""
-        one = self.dataset
-        if one.action == "label":
-            return {one.label: None}
-        if one.action == "filter":
+        """The columns of its answers, with their declared types; ``None`` if only the files of the
+        dataset have them.
+        """
+        dataset = self.dataset
+        if dataset.action == "label":
+            return {dataset.label: None}
+        if dataset.action == "filter":
             return {}
-        return None if one.columns is None else {one.prefix + name: kind for name, kind in one.columns.items()}
+        return (
+            None if dataset.columns is None else {dataset.prefix + name: kind for name, kind in dataset.columns.items()}
+        )
 
 
 def known_datasets(settings: Settings) -> dict[str, Known]:
-    """All datasets by name, ranks that were converted among them. Raises ``UserInputError`` for a file of the home that
-    is wrong, and names it."""
-    found = {name: Known(dataset) for name, dataset in ready_made().items()}
-    found |= {name: Known(one) for name, one in ranks_datasets(settings).items()}
+    """All datasets by name, including converted ranks. Raises ``UserInputError`` for an invalid file of the home, and
+    names it.
+    """
+    datasets = {name: Known(dataset) for name, dataset in ready_made().items()}
+    datasets |= {name: Known(ranks_) for name, ranks_ in ranks_datasets(settings).items()}
     folder = datasets_path(settings)
     for file in sorted(folder.glob("*.yaml")) if folder.is_dir() else ():
-        one = _read(text_of(file), file)
-        found[one.name] = one
-    return found
+        added = _read(text_of(file), file)
+        datasets[added.name] = added
+    return datasets
 
 
 def add_dataset(settings: Settings, file: Path, name: str | None = None) -> Known:
-    """Keeps the dataset or annotation that a YAML file describes in the home, in the place of one of that name.
+    """Stores the dataset or annotation that a YAML file defines in the home, and replaces one of the same name.
 
-    A table that is no Parquet is made one, in the home. Raises ``UserInputError`` naming file and field, and
-    ``EnvironmentFault`` where a table cannot be fetched.
+    A table that is not Parquet is converted, in the home. Raises ``UserInputError`` that names file and field, and
+    ``EnvironmentFault`` if a table cannot be fetched.
     """
     text = text_of(file)
     joined = read_join(read_yaml(text, str(file)), file)
     if joined is None:
-        found = _read(text, file)
-        if name not in (None, found.name):
-            raise UserInputError(f"{file} names itself {found.name}; change the field name there")
+        registered = _read(text, file)
+        if name not in (None, registered.name):
+            raise UserInputError(f"{file} names itself {registered.name}; change the field name there")
     else:
         name = name or re.sub(r"[^a-z0-9]+", "-", file.stem.lower().removeprefix("join_")).strip("-")
-        found = _read(_text({"name": _valid(name), **joined.described}), file)
-    if found.name in ready_made() or is_name_of_ranks(found.name):
-        raise UserInputError(f"{file}: the name {found.name} is taken by a dataset that comes with this program")
+        registered = _read(_text({"name": _valid(name), **joined.described}), file)
+    if registered.name in ready_made() or is_name_of_ranks(registered.name):
+        raise UserInputError(
+            f"{file}: the name {registered.name} is taken by a dataset of this program; choose another name"
+        )
     if joined is not None:
-        described = {"name": found.name, **joined.described}
+        described = {"name": registered.name, **joined.described}
         if joined.unpacked is not None:
-            made = _as_parquet(settings, joined.unpacked, found.name, found.dataset.key)
-            described["where"] |= {"root": str(made.parent), "files": [made.name]}
+            table_file = _as_parquet(settings, joined.unpacked, registered.name, registered.dataset.key)
+            described["where"] |= {"root": str(table_file.parent), "files": [table_file.name]}
         text = _text(described)
-    if root := found.dataset.root:
-        open_named(settings, root).close()  # to be refused now and not when it is asked
-    place = datasets_path(settings) / f"{found.name}.yaml"
+    if root := registered.dataset.root:
+        open_named(settings, root).close()  # an invalid root is refused now, and not at the first look-up
+    place = datasets_path(settings) / f"{registered.name}.yaml"
     with disk_trouble(place):
         write_whole(place, text, durable=True)
-    kept = _read(text, place)
-    _forget_tables(settings, found.name, but=kept.dataset.files)
-    forget_files(settings, found.name, but=kept.dataset.place)
-    return kept
+    stored = _read(text, place)
+    _forget_tables(settings, registered.name, but=stored.dataset.files)
+    forget_files(settings, registered.name, but=stored.dataset.place)
+    return stored
 
 
 def remove_dataset(settings: Settings, name: str) -> None:
-    """Forgets a dataset that was added, and what was kept of its files. Raises ``UserInputError`` for another name."""
+    """Deletes an added dataset, and the stored data of its files. Raises ``UserInputError`` for another name."""
     file = datasets_path(settings) / f"{_valid(name)}.yaml"
     if not file.is_file():
         if name in ready_made() or is_name_of_ranks(name):
             raise UserInputError(f"{name} was not added to this home: it comes with this program, and stays")
-        added = [one.stem for one in sorted(datasets_path(settings).glob("*.yaml"))]
+        added = [definition_file.stem for definition_file in sorted(datasets_path(settings).glob("*.yaml"))]
         if added:
             raise UserInputError(no_such("dataset", name, added) + " that was added to this home")
         raise UserInputError(f"there is no dataset {name}: none was added to this home")
@@ -118,17 +125,18 @@ def remove_dataset(settings: Settings, name: str) -> None:
 
 
 def sweep_datasets(settings: Settings) -> int:
-    """Deletes what is kept of files of datasets that this home does not know any more; gives how many those were.
-    Nothing where a dataset's description cannot be read: it may be the one whose files they are."""
+    """Deletes the stored data of datasets that this home no longer has. Returns the number of these datasets. Deletes
+    nothing if a dataset's definition cannot be read, since the data may belong to it.
+    """
     try:
-        known = known_datasets(settings)
+        datasets = known_datasets(settings)
     except CcPipelineError:
         return 0
-    return forget_unknown(settings, {(one.name, one.dataset.place) for one in known.values()})
+    return forget_unknown(settings, {(registered.name, registered.dataset.place) for registered in datasets.values()})
 
 
 def _forget_tables(settings: Settings, name: str, but: Sequence[str] = ()) -> None:
-    """Deletes tables that were made for a dataset."""
+    """Deletes converted tables of a dataset."""
     for table in datasets_path(settings).glob(f"{name}.????????.parquet"):
         if table.name not in but:
             table.unlink(missing_ok=True)
@@ -149,47 +157,53 @@ def _valid(name: str) -> str:
 
 
 def _as_parquet(settings: Settings, table: Unpacked, name: str, key: str) -> Path:
-    """A csv or json table as a Parquet file of the home, sorted by its key. Its name is made of its content, so that
-    nothing that was kept of another one is taken for it."""
+    """Converts a csv or json table to a Parquet file of the home, sorted by its key. The file name contains a digest of
+    its content, so that stored data of another table is never used for it.
+    """
     options = _checked(table)
     folder = datasets_path(settings)
-    # DuckDB tells by its name whether a file is packed
+    # DuckDB detects compression by the file's name.
     packed = ".gz" if urlsplit(table.where).path.endswith(".gz") else ""
-    fetched, beside = (folder / f".{name}.{os.getpid()}.{what}" for what in (f"fetched{packed}", "part"))
-    with disk_trouble(beside):
+    fetched, new_file = (folder / f".{name}.{os.getpid()}.{suffix}" for suffix in (f"fetched{packed}", "part"))
+    with disk_trouble(new_file):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             if scheme_of(table.where):
                 fetched.write_bytes(fetched_whole(settings, table.where, _MOST_FETCHED))
-            _convert(str(fetched if scheme_of(table.where) else table.where), table, options, key, beside)
-            with beside.open("rb") as made:
-                digest = hashlib.file_digest(made, "sha256").hexdigest()[:8]
-            return beside.replace(folder / f"{name}.{digest}.parquet")
+            _convert(str(fetched if scheme_of(table.where) else table.where), table, options, key, new_file)
+            with new_file.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()[:8]
+            return new_file.replace(folder / f"{name}.{digest}.parquet")
         finally:
             fetched.unlink(missing_ok=True)
-            beside.unlink(missing_ok=True)
+            new_file.unlink(missing_ok=True)
 
 
 def _checked(table: Unpacked) -> Mapping[str, Any]:
-    known = _OPTIONS if table.format == "csv" else ("columns",)
+    allowed_options = _OPTIONS if table.format == "csv" else ("columns",)
     for name, value in table.options.items():
         fits = isinstance(value, dict) if name == "columns" else isinstance(value, bool | int | str)
-        if name not in known or not fits:
-            raise UserInputError(f"the option {name} of {table.where} is not known; known are: {', '.join(known)}")
+        if name not in allowed_options or not fits:
+            raise UserInputError(
+                f"the option {name} of {table.where} is not known; known are: {', '.join(allowed_options)}"
+            )
     return table.options
 
 
-def _convert(source: str, table: Unpacked, options: Mapping[str, Any], key: str, to: Path) -> None:
-    """Every name is quoted, every value is a parameter or a literal of ours: nothing of a file becomes SQL."""
+def _convert(source: str, table: Unpacked, options: Mapping[str, Any], key: str, out: Path) -> None:
+    """Writes the Parquet file. Every name is quoted and every value is a literal, so that no text of the file becomes
+    SQL.
+    """
     reader = "read_csv" if table.format == "csv" else "read_json"
-    said = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
+    option_texts = "".join(f", {name} = {_literal(value)}" for name, value in options.items())
     columns = ", ".join(quoted_name(column) for column in table.columns)
     try:
         with connect(memory_limit="1GB", threads="1") as session:
-            session.execute("SET temp_directory = ?", [str(to.parent)])
+            session.execute("SET temp_directory = ?", [str(out.parent)])
             session.execute(
-                f"COPY (SELECT {columns} FROM {reader}({_literal(source)}{said}) WHERE {quoted_name(key)} IS NOT NULL "
-                f"ORDER BY {quoted_name(key)}) TO {_literal(str(to))} (FORMAT parquet, ROW_GROUP_SIZE 100000)"
+                f"COPY (SELECT {columns} FROM {reader}({_literal(source)}{option_texts}) "
+                f"WHERE {quoted_name(key)} IS NOT NULL ORDER BY {quoted_name(key)}) "
+                f"TO {_literal(str(out))} (FORMAT parquet, ROW_GROUP_SIZE 100000)"
             )
     except duckdb.Error as error:
         raise UserInputError(f"{table.where} cannot be read as {table.format}: {str(error).splitlines()[0]}") from error

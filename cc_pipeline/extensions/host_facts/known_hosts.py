@@ -1,4 +1,4 @@
-"""What is known of a site before anything of it is located: its predicted size and rank, and which hosts are meant."""
+"""Facts of a site before its captures are located: its predicted size and rank, and the hosts that match a filter."""
 
 from __future__ import annotations
 
@@ -16,65 +16,73 @@ if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Targets of which facts are shown; more would bury the answer.
+#: Maximum targets with facts; more would hide the answer.
 _MOST_SHOWN = 10
 
 
 def show_predicted(question: Question, crawl: str, *, ask: bool) -> None:
-    """Writes a line for each target with what is known of its hosts. Without ``ask`` only what is here already, so that
-    no request is sent; then it says how to ask. Where a dataset cannot be asked, it says that, and raises nothing:
-    captures are what is asked for."""
+    """Prints a line of facts about the hosts of each target. Without ``ask``, only stored facts are used, no request is
+    sent, and the line says how to ask. If a dataset cannot be asked, prints that and raises nothing, because the
+    user asked for captures.
+    """
     from cc_pipeline.extensions.host_facts.choosing import facts_of, hosts_only, known_for, predicted, usual
     from cc_pipeline.extensions.host_facts.host_facts import facts_at_hand
 
-    known = known_for(question.workspace, crawl)
-    asked = hosts_only(known, usual(known))
-    for target in [one for one in question.targets if one.kind != GIVEN_KIND][:_MOST_SHOWN]:
+    datasets_by_name = known_for(question.workspace, crawl)
+    default_asked = hosts_only(datasets_by_name, usual(datasets_by_name))
+    for target in [target_ for target_ in question.targets if target_.kind != GIVEN_KIND][:_MOST_SHOWN]:
         if ask:
             try:
-                found = facts_of(question.workspace, crawl, target, asked)
+                facts = facts_of(question.workspace, crawl, target, default_asked)
             except (DataFault, EnvironmentFault) as error:
-                why = error.what if isinstance(error, EnvironmentFault) else error
-                warn(f"{crawl}: how large {target.definition} is, and its rank, cannot be told: {why}")
+                reason = error.what if isinstance(error, EnvironmentFault) else error
+                warn(f"{crawl}: size and rank of {target.definition} are not available: {reason}")
                 return
-            say_cost(crawl, target.definition, found)
+            say_cost(crawl, target.definition, facts)
         else:
-            here = facts_at_hand(question.workspace, crawl, target, [one.dataset for one in asked])
-            if here is None and crawl != question.crawls[0]:
-                return  # it was said of the first crawl
-            if here is None:
-                notice(f"{crawl}: how large {target.definition} is, and its rank, is not known here yet: add --facts")
+            facts_in_home = facts_at_hand(
+                question.workspace, crawl, target, [dataset.dataset for dataset in default_asked]
+            )
+            if facts_in_home is None and crawl != question.crawls[0]:
+                return  # the first crawl printed it
+            if facts_in_home is None:
+                notice(f"{crawl}: size and rank of {target.definition} are not known here yet: add --facts")
                 return
-            found = here
-        notice(f"{crawl}: {target.definition}: {predicted(found)}")
+            facts = facts_in_home
+        notice(f"{crawl}: {target.definition}: {predicted(facts)}")
 
 
 def choose_hosts(workspace: Workspace, crawl: str, targets: Sequence[Target], where: str) -> tuple[Target, ...]:
-    """Of ``targets``, what lies on hosts that match in ``crawl``. Writes what that cost and what was left out.
+    """Returns the parts of ``targets`` on hosts that match in ``crawl``. Prints the cost, and which hosts were left
+    out.
 
-    Raises ``UserInputError`` for a filter that cannot be read or names a column that nobody has, ``NothingKnown`` where
-    nothing it names is known of any host of the crawl.
+    Raises ``UserInputError`` for a filter that cannot be read or names an unknown column, ``NothingKnown`` if the
+    datasets of the filter have no row of the crawl.
     """
     from cc_pipeline.commoncrawl.expressions import parse_filter
     from cc_pipeline.extensions.host_facts.choosing import choose, known_for, needed_for
 
     condition = parse_filter(where)
-    needed = needed_for(condition, known_for(workspace, crawl))
-    left: dict[str, Target] = {}
-    silent = {one.dataset.name for one in needed}
+    datasets = needed_for(condition, known_for(workspace, crawl))
+    narrowed_targets: dict[str, Target] = {}
+    absent_names = {dataset.dataset.name for dataset in datasets}
     for target in targets:
-        one = choose(workspace, crawl, target, condition, needed)
-        say_cost(crawl, target.definition, one.facts)
-        silent &= set(one.facts.absent)
-        unknown = f"; of {one.unknown:,} a fact is missing, so they do not match" if one.unknown else ""
-        notice(f"{crawl}: {one.matched:,} of {one.hosts:,} known hosts of {target.definition} match{unknown}")
-        if one.unnameable:
-            warn(f"{crawl}: {len(one.unnameable):,} hosts that match cannot be looked up: {one.unnameable[0]} …")
-        if one.narrowed is not None:
-            left[one.narrowed.slug] = one.narrowed
-    if needed and len(silent) == len(needed):
-        raise NothingKnown(
-            f"which hosts of {crawl} match cannot be told: {', '.join(sorted(silent))} has nothing about this crawl",
-            "Name a crawl that is covered (docs/extensions/host_facts.md), or go without --hosts.",
+        choice = choose(workspace, crawl, target, condition, datasets)
+        say_cost(crawl, target.definition, choice.facts)
+        absent_names &= set(choice.facts.absent)
+        undecided_text = (
+            f"; {choice.unknown:,} lack a fact of the filter, so they do not match" if choice.unknown else ""
         )
-    return tuple(left.values())
+        notice(
+            f"{crawl}: {choice.matched:,} of {choice.hosts:,} known hosts of {target.definition} match{undecided_text}"
+        )
+        if choice.unnameable:
+            warn(f"{crawl}: {len(choice.unnameable):,} hosts that match cannot be looked up: {choice.unnameable[0]} …")
+        if choice.narrowed is not None:
+            narrowed_targets[choice.narrowed.slug] = choice.narrowed
+    if datasets and len(absent_names) == len(datasets):
+        raise NothingKnown(
+            f"the filter cannot be applied to {crawl}: {', '.join(sorted(absent_names))} has nothing about this crawl",
+            "Name a covered crawl (docs/extensions/host_facts.md), or leave out --hosts.",
+        )
+    return tuple(narrowed_targets.values())

@@ -1,4 +1,4 @@
-"""Where this extension keeps its files in a home."""
+"""The folders of this extension in a home."""
 
 from __future__ import annotations
 
@@ -11,34 +11,37 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     from cc_pipeline.extensions.host_facts.known import Known
 
-#: How the assets of datasets that a person added begin.
+#: Prefix of the assets of added datasets.
 ANNOTATION: Final = "annotation_"
 
 
 def keyed_path(settings: Settings) -> Path:
-    """The folder of path lists and footers of datasets published by host or URL key."""
+    """The folder of path lists and footers of datasets keyed by host or URL."""
     return settings.home / "keyed"
 
 
 def datasets_path(settings: Settings) -> Path:
-    """The folder of datasets that a person added: a YAML file each."""
+    """The folder of added datasets: a YAML file each."""
     return settings.home / "datasets"
 
 
 def asset_of(dataset: str) -> str:
-    """The asset of a dataset that was added."""
+    """The asset of an added dataset."""
     return ANNOTATION + dataset.replace("-", "_")
 
 
 def added_datasets(settings: Settings) -> dict[str, Known]:
-    """The datasets that a person added to the home, by name; none where a file of one is wrong, which the check of its
-    asset and ``cc-pipeline facts datasets`` say."""
+    """The datasets that the user added to the home, by name. Empty if one of their files is invalid, which the check of
+    its asset and ``cc-pipeline facts datasets`` report.
+    """
     if not datasets_path(settings).is_dir():
         return {}
-    # the definitions of each home ask, and few homes have any
+    # A slow import: every home is asked for definitions, and few homes have added datasets.
     from cc_pipeline.extensions.host_facts.known import known_datasets  # noqa: PLC0415
 
     try:
-        return {name: known for name, known in known_datasets(settings).items() if known.file is not None}
+        return {
+            name: registered for name, registered in known_datasets(settings).items() if registered.file is not None
+        }
     except CcPipelineError:
         return {}

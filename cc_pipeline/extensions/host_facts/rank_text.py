@@ -1,8 +1,8 @@
-"""The text of a web graph's ranks as rows: ``#harmonicc_pos #harmonicc_val #pr_pos #pr_val #host_rev``, one node a
-line, in the order of rank.
+"""Parses the text of a web graph's ranks: ``#harmonicc_pos #harmonicc_val #pr_pos #pr_val #host_rev``, one node a line,
+in the order of rank.
 
-Columns are found by their names in the first line. A block of lines is taken apart at once by Arrow; what Arrow does
-not read (other numbers, other hosts than plain ones) is looked at line by line.
+Columns are found by their names in the first line. Arrow parses a block of lines at once; lines that it cannot parse
+(unusual numbers, unusual hosts) are parsed one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SPELLED: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep"
 _MONTHS: Final = {name: number for number, name in enumerate(_SPELLED, 1)}
 _RELEASE_NAME: Final = re.compile(r"cc-main-(\d{4})(?:-(\d{2}))?((?:-(?:" + "|".join(_MONTHS) + r")){2,4})")
 _WEEKLY: Final = re.compile(r"CC-MAIN-(\d{4})-(\d{2})")
-#: Up to this month a leading ``www.`` was taken off hosts, in releases that end later it is kept.
+#: Releases that end up to this month have stripped a leading ``www.`` from hosts; later ones keep it.
 _LAST_STRIPPED: Final = (2025, 12)
 _BARE_WWW: Final = ".www"
 
@@ -39,7 +39,7 @@ KEY: Final = "surt_host_name"
 _NAME: Final = "host_rev"
 POSITIONS: Final = ("harmonicc_pos", "pr_pos")
 SCORES: Final = ("harmonicc_val", "pr_val")
-#: How many hosts a domain has; at the level of domains alone.
+#: The number of hosts of a domain, in ranks of domains only.
 HOSTS: Final = "n_hosts"
 SCHEMA: Final = pa.schema(
     [
@@ -51,16 +51,16 @@ SCHEMA: Final = pa.schema(
         pa.field(HOSTS, pa.int64()),
     ]
 )
-#: Bytes of text that are inflated at a time, of a block that is taken apart, and of a line at most.
+#: Bytes of text that are inflated at a time, bytes of a block to parse, and maximum bytes of a line.
 _PIECE: Final = 1 << 20
 _BLOCK: Final = 8 << 20
 _LONGEST_LINE: Final = 1 << 16
-#: How often a text may be larger than its gzip: real ones are five times as large.
+#: Maximum ratio of a text to its gzip data; real ones are five times as large.
 _LARGEST: Final = 100
-#: Reversed hosts that need no more than other commas: plain labels, the last of which (the first here) is no number.
+#: Reversed hosts that only need commas for points: plain labels, of which the last (here the first) is no number.
 _PLAIN: Final = r"^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+$"
 _WWW_KEPT: Final = (r"\.www[0-9]*$", "")
-# one pattern: what the other leaves must not be taken for a name of its own
+# One pattern: the result of one replacement must not match the other.
 _WWW_STRIPPED: Final = (r"^([^.]+)\.www$|\.www[0-9]+$", r"\1")
 _MOST_INT: Final = 2**63
 
@@ -75,16 +75,16 @@ class Release:
 
     @property
     def www_kept(self) -> bool:
-        """Whether ``www.example.com`` and ``example.com`` are two hosts in it."""
+        """Whether ``www.example.com`` and ``example.com`` are two hosts in this release."""
         return self.last > _LAST_STRIPPED
 
     def spans(self, crawl: str) -> bool:
-        """Whether the crawl is of one of its months; ``False`` for crawls that are not named by a week."""
-        found = _WEEKLY.fullmatch(crawl)
-        if found is None:
+        """Whether the crawl is from a month of the release; ``False`` for crawls that are not named by a week."""
+        match = _WEEKLY.fullmatch(crawl)
+        if match is None:
             return False
         try:
-            monday = date.fromisocalendar(int(found[1]), int(found[2]), 1)
+            monday = date.fromisocalendar(int(match[1]), int(match[2]), 1)
         except ValueError:
             return False
         return self.first <= (monday.year, monday.month) <= self.last
@@ -95,16 +95,16 @@ class Release:
 
 
 def parse_release(name: str) -> Release:
-    """The release of that name. Raises ``UserInputError`` for text that names none."""
-    found = _RELEASE_NAME.fullmatch(name)
-    if found is None:
+    """The release of this name. Raises ``UserInputError`` for another text."""
+    match = _RELEASE_NAME.fullmatch(name)
+    if match is None:
         raise UserInputError(
             f"{name[:80]!r} is no release of the web graph; they are named by their months: cc-main-2026-may-jun-jul, "
             "and cc-main-2025-26-nov-dec-jan over New Year"
         )
-    months = [_MONTHS[month] for month in found[3].split("-")[1:]]
-    year = int(found[1])
-    last = year // 100 * 100 + int(found[2]) if found[2] else year + (months[-1] < months[0])
+    months = [_MONTHS[month] for month in match[3].split("-")[1:]]
+    year = int(match[1])
+    last = year // 100 * 100 + int(match[2]) if match[2] else year + (months[-1] < months[0])
     return Release(name, (year, months[0]), (last, months[-1]))
 
 
@@ -112,63 +112,63 @@ def parse_release(name: str) -> Release:
 def graph_key(name: str, www_kept: bool) -> str | None:
     """The SURT host key of a node's name (``com.example.www``); ``None`` for text that names no host.
 
-    Where ``www.`` was taken off once, a ``www`` that is left stands for a host below ``www``: it is no other name of
-    the host without it.
+    If the release stripped one ``www.``, a remaining ``www`` is a host below ``www``, and not another name of the host
+    without it.
     """
-    lost = not www_kept and name.endswith(_BARE_WWW) and name.count(".") >= 2
-    found = host_key(name + _BARE_WWW if lost else name, "reversed_host")
-    return None if found is None else found.surt
+    is_www_stripped = not www_kept and name.endswith(_BARE_WWW) and name.count(".") >= 2
+    key = host_key(name + _BARE_WWW if is_www_stripped else name, "reversed_host")
+    return None if key is None else key.surt
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was read: lines of nodes, and those that are none (``example`` is one of them)."""
+    """Counts of the lines of nodes, and of invalid lines (``example`` is one of them)."""
 
     rows: int = 0
     skipped: int = 0
     example: str = ""
 
     def skip(self, line: str) -> None:
-        """Counts a line that says no rank of a host."""
+        """Counts a line without a rank of a host."""
         self.skipped += 1
         self.example = self.example or line[:200]
 
 
 def inflated_stream(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
-    """The text in gzip data of any number of members, a megabyte at a time. Raises ``DataFault``."""
+    """Inflates gzip data of any number of members, a megabyte at a time. Raises ``DataFault``."""
     engine = zlib.decompressobj(wbits=31)
-    read = given = 0
-    begun = False
+    read = inflated_bytes = 0
+    has_data = False
     for piece in pieces:
         read += len(piece)
-        rest = piece
-        while rest:
+        remaining = piece
+        while remaining:
             if engine.eof:
-                if not rest.strip(b"\0"):
+                if not remaining.strip(b"\0"):
                     break  # padding behind the last member
-                engine, begun = zlib.decompressobj(wbits=31), False
+                engine, has_data = zlib.decompressobj(wbits=31), False
             try:
-                text = engine.decompress(rest, _PIECE)
+                text = engine.decompress(remaining, _PIECE)
             except zlib.error as fault:
                 raise DataFault(
-                    DataKind.GZIP_CORRUPT, source, read - len(rest), f"is no gzip data ({fault})"
+                    DataKind.GZIP_CORRUPT, source, read - len(remaining), f"is no gzip data ({fault})"
                 ) from fault
-            begun = True
-            rest = engine.unused_data if engine.eof else engine.unconsumed_tail
-            given += len(text)
-            if given > _LARGEST * read + _BLOCK:
+            has_data = True
+            remaining = engine.unused_data if engine.eof else engine.unconsumed_tail
+            inflated_bytes += len(text)
+            if inflated_bytes > _LARGEST * read + _BLOCK:
                 raise DataFault(DataKind.TOO_LARGE, source, read, f"inflates to more than {_LARGEST} times its size")
             if text:
                 yield text
-    if not engine.eof or not begun:
+    if not engine.eof or not has_data:
         raise DataFault(DataKind.GZIP_TRUNCATED, source, read, "its gzip data ends too early")
 
 
 def rank_rows(text: Iterable[bytes], source: str, tally: Tally, *, www_kept: bool) -> Iterator[pa.RecordBatch]:
-    """Rows of ``SCHEMA`` in the order of the lines, under SURT host keys, several of one key among them.
+    """Yields rows of ``SCHEMA`` in the order of the lines, with SURT host keys; several rows may have the same key.
 
-    Lines that say no rank of a host are counted in ``tally`` and left out. Raises ``DataFault`` for text that has no
-    header of ranks, and for lines without an end.
+    Lines without a rank of a host are counted in ``tally`` and left out. Raises ``DataFault`` for text without a header
+    of ranks, and for lines without an end.
     """
     names: list[str] | None = None
     for block in _whole_lines(text, source):
@@ -183,23 +183,25 @@ def rank_rows(text: Iterable[bytes], source: str, tally: Tally, *, www_kept: boo
 
 
 def _whole_lines(text: Iterable[bytes], source: str) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size = at = 0
+    pieces: list[bytes] = []
+    size = offset = 0
     for piece in text:
-        held.append(piece)
+        pieces.append(piece)
         size += len(piece)
         if size < _BLOCK:
             continue
-        block = b"".join(held)
+        block = b"".join(pieces)
         end = block.rfind(b"\n") + 1
         if len(block) - end > _LONGEST_LINE:
-            raise DataFault(DataKind.MALFORMED, source, at + end, f"has a line of more than {_LONGEST_LINE:,} bytes")
+            raise DataFault(
+                DataKind.MALFORMED, source, offset + end, f"has a line of more than {_LONGEST_LINE:,} bytes"
+            )
         if end:
             yield block[:end]
-        at += end
-        held, size = [block[end:]], len(block) - end
+        offset += end
+        pieces, size = [block[end:]], len(block) - end
     if size:
-        yield b"".join(held)
+        yield b"".join(pieces)
 
 
 def _header(line: bytes, source: str) -> list[str]:
@@ -215,7 +217,7 @@ def _header(line: bytes, source: str) -> list[str]:
 
 
 def _rows(block: bytes, names: list[str], tally: Tally, www_kept: bool) -> pa.RecordBatch:
-    def odd(row: csv.InvalidRow) -> str:
+    def skip_invalid_row(row: csv.InvalidRow) -> str:
         tally.skip(row.text or "")
         return "skip"
 
@@ -223,29 +225,33 @@ def _rows(block: bytes, names: list[str], tally: Tally, www_kept: bool) -> pa.Re
         io.BytesIO(block),
         csv.ReadOptions(column_names=names, block_size=len(block) + 1, use_threads=False),
         csv.ParseOptions(
-            delimiter="\t", quote_char=False, double_quote=False, newlines_in_values=False, invalid_row_handler=odd
+            delimiter="\t",
+            quote_char=False,
+            double_quote=False,
+            newlines_in_values=False,
+            invalid_row_handler=skip_invalid_row,
         ),
         csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False, null_values=[]),
     )
     rows = table.num_rows
     columns = {KEY: _keys(_column(table, _NAME), www_kept)}
-    good = pc.is_valid(columns[KEY])
+    is_valid_row = pc.is_valid(columns[KEY])
     for field in list(SCHEMA)[1:]:
         if field.name in names:
             columns[field.name], read = _numbers(_column(table, field.name), field.type)
-            good = pc.and_(good, read)
+            is_valid_row = pc.and_(is_valid_row, read)
         else:
             columns[field.name] = pa.nulls(rows, field.type)
-    found = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
+    batch = pa.RecordBatch.from_arrays([columns[field.name] for field in SCHEMA], schema=SCHEMA)
     tally.rows += rows
-    if not pc.all(good, min_count=0).as_py():
-        bad = table.filter(pc.invert(good))
-        shown = b"\t".join(bad.slice(0, 1).to_pylist()[0].values()).decode("utf-8", "replace")
-        tally.skip(shown)
-        tally.skipped += bad.num_rows - 1
-        tally.rows -= bad.num_rows
-        found = found.filter(good)
-    return found
+    if not pc.all(is_valid_row, min_count=0).as_py():
+        invalid_rows = table.filter(pc.invert(is_valid_row))
+        first_bad_line = b"\t".join(invalid_rows.slice(0, 1).to_pylist()[0].values()).decode("utf-8", "replace")
+        tally.skip(first_bad_line)
+        tally.skipped += invalid_rows.num_rows - 1
+        tally.rows -= invalid_rows.num_rows
+        batch = batch.filter(is_valid_row)
+    return batch
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
@@ -254,31 +260,33 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _keys(names: pa.Array, www_kept: bool) -> pa.Array:
-    """SURT host keys of nodes' names, null for what names no host."""
+    """SURT host keys of nodes' names, null for names of no host."""
     try:
         texts = names.cast(pa.string())
     except pa.ArrowInvalid:
         texts = pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
-    plain = pc.match_substring_regex(texts, _PLAIN)
+    is_plain = pc.match_substring_regex(texts, _PLAIN)
     keys = pc.replace_substring_regex(texts, *(_WWW_KEPT if www_kept else _WWW_STRIPPED))
     keys = pc.replace_substring(keys, ".", ",")
-    if pc.all(plain, min_count=0).as_py():
+    if pc.all(is_plain, min_count=0).as_py():
         return keys
-    odd = pc.invert(plain)
-    looked_at = [graph_key(name, www_kept) for name in texts.filter(odd).to_pylist()]
-    return pc.replace_with_mask(keys, odd, pa.array(looked_at, pa.string()))
+    needs_parsing = pc.invert(is_plain)
+    parsed_keys = [graph_key(name, www_kept) for name in texts.filter(needs_parsing).to_pylist()]
+    return pc.replace_with_mask(keys, needs_parsing, pa.array(parsed_keys, pa.string()))
 
 
 def _numbers(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Numbers as Java writes them, null for none (``NaN``, nothing), and whether each could be read."""
+    """Parses numbers as Java writes them, null for ``NaN`` or empty text. Returns them, and whether each could be
+    parsed.
+    """
     try:
         values = texts.cast(pa.string()).cast(kind)
         if pa.types.is_floating(kind):
             values = pc.if_else(pc.is_finite(values), values, pa.scalar(None, kind))
         return values, pa.repeat(True, len(texts))
     except pa.ArrowInvalid:
-        read = [_number(text, whole=pa.types.is_integer(kind)) for text in texts.to_pylist()]
-        return pa.array([value for value, _ in read], kind), pa.array([is_read for _, is_read in read], pa.bool_())
+        parsed = [_number(text, whole=pa.types.is_integer(kind)) for text in texts.to_pylist()]
+        return pa.array([value for value, _ in parsed], kind), pa.array([is_read for _, is_read in parsed], pa.bool_())
 
 
 def _number(text: bytes, *, whole: bool) -> tuple[float | int | None, bool]:

@@ -1,12 +1,11 @@
-"""The web graph's ranks as a dataset of the home: gzip text in the order of rank becomes Parquet in the order of keys.
+"""Ranks of the web graph as a dataset of the home: gzip text in the order of rank becomes Parquet in the order of keys.
 
-One release has a few gigabytes, so it is read only when somebody asks for it, and after its price was shown. It is
-read once, piece by piece, and sorted range by range in the home's scratch, with flat memory. The folder appears whole,
-or not at all.
+A release has a few gigabytes, so it is read only on request, after its estimate was shown. It is read once, in pieces,
+and sorted range by range in the home's scratch, with constant memory. The folder appears complete or not at all.
 
 One ``COPY (… FROM read_csv(…) ORDER BY …)`` of DuckDB is shorter and was measured on 5 million lines: 15.2 s of
-processor where this takes 13.6, 662 MB where this has 385, and it writes no page index, so that a look-up of one host
-reads whole column chunks (350 KB where a page has 32).
+processor time instead of 13.6 s, and 662 MB instead of 385 MB. It also writes no page index, so that a look-up of one
+host reads whole column chunks (350 KB where a page has 32 KB).
 """
 
 from __future__ import annotations
@@ -48,31 +47,31 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
-#: The column that says of which release a rank is.
+#: The column with the release of a rank.
 RELEASE: Final = "graph_release"
-#: Of rows of one key: the best position, the best score, the most hosts. Never a sum: they are one site's two names.
+#: Merge functions of rows of one key. Never a sum: the rows are two names of one site.
 FOLDS: Final = {**dict.fromkeys(POSITIONS, "min"), **dict.fromkeys((*SCORES, HOSTS), "max")}
 
-#: Bytes of a request, and how many are under way.
+#: Bytes of a request, and the number of parallel requests.
 _STEP: Final = 8 << 20
 _AHEAD: Final = 3
-#: Rows of a range of keys that is sorted by itself, how many ranges there are at most, and bytes of rows that all of
-#: them hold in memory.
+#: Rows of a range of keys that is sorted separately, the maximum number of ranges, and bytes of rows in memory of all
+#: ranges.
 _RANGE_ROWS: Final = 2_000_000
 _MOST_RANGES: Final = 256
 _HELD: Final = 64 << 20
-#: Rows of a file, of its row groups, and bytes of its pages: what a look-up of one host reads.
+#: Rows of a file, rows of a row group, and bytes of a page, which a look-up of one host reads.
 _FILE_ROWS: Final = 8_000_000
 _GROUP_ROWS: Final = 1 << 16
 _PAGE_BYTES: Final = 32 << 10
-#: Bytes of the gzip that a row takes: the release of spring 2026 has 262 million hosts in some 2.8 GB.
+#: Bytes of gzip data per row: the release of spring 2026 has 262 million hosts in some 2.8 GB.
 _BYTES_A_ROW: Final = 10.7
-#: What a row takes as Parquet, and in scratch until it is sorted; and rows a second on one core where the source keeps
-#: up. Measured on up to twelve million generated hosts, whose numbers are harder to pack than published ones.
+#: Bytes of a row as Parquet, bytes of a row in scratch, and rows a second on one core if the source is fast enough.
+#: Measured on up to twelve million generated hosts, whose numbers compress worse than published ones.
 _PARQUET_BYTES: Final = 26
 _SCRATCH_BYTES: Final = 65
 _ROWS_A_SECOND: Final = 300_000
-#: Of all lines, those that may say no rank of a host.
+#: Maximum share of lines without a rank of a host.
 _MOST_SKIPPED: Final = 0.01
 _NOTE: Final = "ranks.json"
 _FOLDER: Final = "web-graph-ranks"
@@ -80,8 +79,9 @@ _FOLDER: Final = "web-graph-ranks"
 
 @dataclass(frozen=True, slots=True)
 class RanksPrice:
-    """What a conversion costs: ``bytes`` to read in ``requests``, about so many ``rows``, bytes of ``disk`` for good
-    and of ``scratch`` while it runs, and ``seconds`` of work where the source keeps up."""
+    """The estimated cost of a conversion: ``bytes`` to read in ``requests``, the number of ``rows``, bytes of ``disk``
+    permanently and of ``scratch`` during the conversion, and ``seconds`` of work if the source is fast enough.
+    """
 
     key: str
     bytes: int
@@ -94,7 +94,7 @@ class RanksPrice:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Converted ranks: of ``nodes`` of the release, folded to ``rows`` keys; ``skipped`` lines said no rank of a host.
+    """Converted ranks: ``nodes`` of the release, folded to ``rows`` keys; ``skipped`` lines had no rank of a host.
 
     ``files`` are the names of the Parquet files, in the order of their keys.
     """
@@ -113,16 +113,17 @@ class Ranks:
 
 
 def price_ranks(workspace: Workspace, release: Release, level: Level) -> RanksPrice:
-    """What :func:`convert_ranks` would cost: one request. Raises ``UserInputError`` where the source has no such ranks,
-    ``EnvironmentFault`` or ``DataFault`` where it does not say."""
+    """Estimates the cost of :func:`convert_ranks`, with one request. Raises ``UserInputError`` if the source has no
+    such ranks, ``EnvironmentFault`` or ``DataFault`` if the source fails.
+    """
     key = release.ranks_key(level)
-    found = workspace.transport.head(key)
-    if found is None:
+    head = workspace.transport.head(key)
+    if head is None:
         raise UserInputError(
             f"{workspace.settings.source} has no {key}. Name a release that is there "
             "(https://commoncrawl.org/web-graphs lists them)"
         )
-    size = workspace.transport.read(key, 0, 1).size if found.size is None else found.size
+    size = workspace.transport.read(key, 0, 1).size if head.size is None else head.size
     rows = round(size / _BYTES_A_ROW)
     return RanksPrice(
         key, size, -(-size // _STEP), rows, rows * _PARQUET_BYTES, rows * _SCRATCH_BYTES, rows / _ROWS_A_SECOND
@@ -130,30 +131,29 @@ def price_ranks(workspace: Workspace, release: Release, level: Level) -> RanksPr
 
 
 def convert_ranks(workspace: Workspace, release: Release, level: Level, price: RanksPrice) -> Ranks:
-    """Reads the ranks of a release and keeps them in the home, by SURT host key; nothing where they are here already.
+    """Converts the ranks of a release into the home, by SURT host key. Returns stored ranks without a request.
 
-    ``price`` is what :func:`price_ranks` gave and a person said yes to. Raises ``PlaceFault`` where the disk has too
-    little room, ``EnvironmentFault`` where the source fails, ``DataFault`` for bytes that are no ranks; the home is as
-    before then.
+    ``price`` is the result of :func:`price_ranks` that the user accepted. Raises ``PlaceFault`` if the disk is too
+    full, ``EnvironmentFault`` if the source fails, ``DataFault`` for malformed ranks; the home is then unchanged.
     """
-    here = find_ranks(workspace.settings, release, level)
-    if here is not None:
-        return here
+    stored_ranks = find_ranks(workspace.settings, release, level)
+    if stored_ranks is not None:
+        return stored_ranks
     folder = _folder(workspace.settings, release.name, level)
     with disk_trouble(folder), workspace.scratch_folder("ranks") as scratch:
         _check_room(scratch, price)
-        made = scratch / "made"
-        made.mkdir()
+        new_folder = scratch / "made"
+        new_folder.mkdir()
         tally = Tally()
         text = inflated_stream(_pieces(workspace, price), price.key)
         rows = rank_rows(text, price.key, tally, www_kept=release.www_kept)
-        files, count = _write(made, folded_runs(_sorted(rows, price.rows, scratch)), release, level)
+        files, count = _write(new_folder, folded_runs(_sorted(rows, price.rows, scratch)), release, level)
         if tally.skipped > _MOST_SKIPPED * (tally.rows + tally.skipped) or not tally.rows:
             raise DataFault(
                 DataKind.MALFORMED,
                 price.key,
                 None,
-                f"has {tally.skipped:,} lines that say no rank of a host, beside {tally.rows:,}: {tally.example!r}",
+                f"has {tally.skipped:,} lines without a rank of a host, and {tally.rows:,} with one: {tally.example!r}",
             )
         ranks = Ranks(
             release.name,
@@ -168,58 +168,62 @@ def convert_ranks(workspace: Workspace, release: Release, level: Level, price: R
             datetime.now(UTC).isoformat(timespec="seconds"),
             tuple(files),
         )
-        (made / _NOTE).write_text(json.dumps(asdict(ranks), indent=1), "utf-8")
+        (new_folder / _NOTE).write_text(json.dumps(asdict(ranks), indent=1), "utf-8")
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
-            made.rename(folder)
+            new_folder.rename(folder)
         except OSError:
-            # another process was faster
-            if (there := find_ranks(workspace.settings, release, level)) is not None:
-                return there
+            # Another process converted the release first.
+            if (other_ranks := find_ranks(workspace.settings, release, level)) is not None:
+                return other_ranks
             raise
     return ranks
 
 
 def find_ranks(settings: Settings, release: Release, level: Level) -> Ranks | None:
-    """The converted ranks of a release; ``None`` where there are none."""
+    """The converted ranks of a release; ``None`` if there are none."""
     return _read_note(_folder(settings, release.name, level))
 
 
 def all_ranks(settings: Settings) -> list[Ranks]:
-    """All converted ranks of the home, the newest release first. Raises ``EnvironmentFault``."""
+    """All converted ranks of the home, newest release first. Raises ``EnvironmentFault``."""
     folders = (keyed_path(settings) / _FOLDER).glob("*/*")
-    found = [ranks for ranks in map(_read_note, folders) if ranks is not None]
-    return sorted(found, key=lambda one: (parse_release(one.release).last, one.release, one.level), reverse=True)
+    stored_ranks = [ranks for ranks in map(_read_note, folders) if ranks is not None]
+    return sorted(
+        stored_ranks,
+        key=lambda ranks_: (parse_release(ranks_.release).last, ranks_.release, ranks_.level),
+        reverse=True,
+    )
 
 
 def ranks_datasets(settings: Settings, crawl: str | None = None) -> dict[str, Dataset]:
     """Converted ranks as datasets by name, each for any crawl: ``host-ranks-2026-may-jun-jul`` is of one release.
-
-    ``host-ranks`` and ``domain-ranks`` are of the newest that is here, and of the newest that spans ``crawl`` where one
-    is given and any does. Raises ``EnvironmentFault`` where a home's note of them cannot be read.
+    ``host-ranks`` and ``domain-ranks`` are of the newest release here that spans ``crawl``, else of the newest
+    release here. Raises ``EnvironmentFault`` if a note of ranks cannot be read.
     """
-    found: dict[str, Dataset] = {}
-    every = all_ranks(settings)
+    datasets: dict[str, Dataset] = {}
+    stored_ranks = all_ranks(settings)
     for level in LEVELS:
-        own = [ranks for ranks in every if ranks.level == level]
-        spanning = [ranks for ranks in own if crawl is not None and parse_release(ranks.release).spans(crawl)]
+        level_ranks = [ranks for ranks in stored_ranks if ranks.level == level]
+        spanning = [ranks for ranks in level_ranks if crawl is not None and parse_release(ranks.release).spans(crawl)]
         name = f"{level}-ranks"
-        for ranks in (spanning or own)[:1]:
-            found[name] = ranks_dataset(settings, ranks, name)
-        for ranks in own:
+        for ranks in (spanning or level_ranks)[:1]:
+            datasets[name] = ranks_dataset(settings, ranks, name)
+        for ranks in level_ranks:
             full = f"{name}-{ranks.release.removeprefix('cc-main-')}"
-            found[full] = ranks_dataset(settings, ranks, full)
-    return found
+            datasets[full] = ranks_dataset(settings, ranks, full)
+    return datasets
 
 
 def is_name_of_ranks(name: str) -> bool:
-    """Whether that may be the name of a dataset of :func:`ranks_datasets`, so that no other can have it."""
+    """Whether the name is reserved for datasets of :func:`ranks_datasets`."""
     return name.startswith(tuple(f"{level}-ranks" for level in LEVELS))
 
 
 def ranks_dataset(settings: Settings, ranks: Ranks, name: str) -> Dataset:
-    """Converted ranks as a dataset. The columns of domains begin with ``domain_``, and their keys are those of domains'
-    own hosts."""
+    """Converted ranks as a dataset. The columns of domains begin with ``domain_``; their keys are the keys of the hosts
+    with the domains' names.
+    """
     folder = _folder(settings, ranks.release, ranks.level)
     left_out = {KEY} if ranks.level == "domain" else {KEY, HOSTS}
     columns = {field.name: field.type for field in SCHEMA if field.name not in left_out}
@@ -245,8 +249,8 @@ def _folder(settings: Settings, release: str, level: str) -> Path:
 
 def _read_note(folder: Path) -> Ranks | None:
     try:
-        said: dict[str, Any] = json.loads((folder / _NOTE).read_text("utf-8"))
-        return Ranks(**{**said, "files": tuple(said["files"])})
+        fields: dict[str, Any] = json.loads((folder / _NOTE).read_text("utf-8"))
+        return Ranks(**{**fields, "files": tuple(fields["files"])})
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -266,32 +270,32 @@ def _check_room(folder: Path, price: RanksPrice) -> None:
 
 
 def _pieces(workspace: Workspace, price: RanksPrice) -> Iterator[bytes]:
-    """The file in its order, some requests ahead. Raises ``RangeFault``."""
+    """The file in its order, with some requests in parallel. Raises ``RangeFault``."""
     starts = deque(range(0, price.bytes, _STEP))
-    ahead: deque[Future[bytes]] = deque()
+    pending: deque[Future[bytes]] = deque()
 
     def read(start: int) -> bytes:
         return workspace.transport.read(price.key, start, min(_STEP, price.bytes - start)).data
 
-    done = 0
+    read_bytes = 0
     with ThreadPoolExecutor(_AHEAD) as pool:
         try:
-            while starts or ahead:
-                while starts and len(ahead) < _AHEAD:
-                    ahead.append(pool.submit(read, starts.popleft()))
-                data = ahead.popleft().result()
-                done += len(data)
-                progress.report("ranks", done, price.bytes)
+            while starts or pending:
+                while starts and len(pending) < _AHEAD:
+                    pending.append(pool.submit(read, starts.popleft()))
+                data = pending.popleft().result()
+                read_bytes += len(data)
+                progress.report("ranks", read_bytes, price.bytes)
                 yield data
         finally:
-            for one in ahead:
-                one.cancel()
+            for future in pending:
+                future.cancel()
 
 
 def _sorted(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Iterator[pa.RecordBatch]:
-    """``rows``, about ``expected`` of them, in the order of their keys, with flat memory.
+    """Sorts ``rows``, about ``expected`` of them, by key, with constant memory.
 
-    They are put apart by ranges of keys, as the first of them tell, so that each range is sorted by itself.
+    Rows are distributed to ranges of keys, which the first batch determines, and each range is sorted separately.
     """
     ranges: list[OrderedRows] = []
     bounds: list[str] = []
@@ -305,31 +309,31 @@ def _sorted(rows: Iterator[pa.RecordBatch], expected: int, scratch: Path) -> Ite
                 folder = scratch / f"range-{number:03}"
                 folder.mkdir()
                 ranges.append(OrderedRows(SCHEMA, [KEY], folder, _HELD // count))
-        ends = [bisect_left(range(len(keys)), bound, key=lambda at: keys[at].as_py()) for bound in bounds]
-        whole = pa.Table.from_batches([batch])
-        for own, start, end in zip(ranges, [0, *ends], [*ends, len(keys)], strict=True):
+        ends = [bisect_left(range(len(keys)), bound, key=lambda position: keys[position].as_py()) for bound in bounds]
+        batch_table = pa.Table.from_batches([batch])
+        for key_range, start, end in zip(ranges, [0, *ends], [*ends, len(keys)], strict=True):
             if end > start:
-                # a copy: a slice would keep the whole batch in memory until its range has enough
-                own.add(whole.take(order.slice(start, end - start)))
-    for number, own in enumerate(ranges):
-        yield from own.batches()
+                # take() copies: a slice would keep the whole batch in memory until its range is flushed.
+                key_range.add(batch_table.take(order.slice(start, end - start)))
+    for number, key_range in enumerate(ranges):
+        yield from key_range.batches()
         shutil.rmtree(scratch / f"range-{number:03}")
 
 
 def folded_runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Rows in the order of their keys, one a key: of several the smallest positions and the largest scores."""
-    held: pa.Table | None = None
+    """Merges rows in the order of their keys into one row a key: the smallest position and the largest score."""
+    carried_rows: pa.Table | None = None
     for batch in batches:
         rows = pa.Table.from_batches([batch]).cast(SCHEMA)
-        if held is not None:
-            rows = pa.concat_tables([held, rows])
+        if carried_rows is not None:
+            rows = pa.concat_tables([carried_rows, rows])
         folded = _folded(rows)
-        # the next batch may begin with the same key
-        held = folded.slice(folded.num_rows - 1)
+        # The next batch may begin with the same key.
+        carried_rows = folded.slice(folded.num_rows - 1)
         if folded.num_rows > 1:
             yield folded.slice(0, folded.num_rows - 1)
-    if held is not None and held.num_rows:
-        yield held
+    if carried_rows is not None and carried_rows.num_rows:
+        yield carried_rows
 
 
 def _folded(rows: pa.Table) -> pa.Table:
@@ -337,13 +341,13 @@ def _folded(rows: pa.Table) -> pa.Table:
     if not pc.any(pc.equal(keys.slice(1), keys.slice(0, max(len(keys) - 1, 0))), min_count=0).as_py():
         return rows
     grouped = rows.group_by(KEY, use_threads=False).aggregate(list(FOLDS.items()))
-    columns = [grouped[KEY], *(grouped[f"{name}_{how}"] for name, how in FOLDS.items())]
-    # groups come in no order
+    columns = [grouped[KEY], *(grouped[f"{name}_{aggregate}"] for name, aggregate in FOLDS.items())]
+    # Groups are unordered.
     return pa.table(columns, names=[KEY, *FOLDS]).select(SCHEMA.names).cast(SCHEMA).sort_by(KEY)
 
 
 def _write(folder: Path, tables: Iterator[pa.Table], release: Release, level: Level) -> tuple[list[str], int]:
-    """Parquet files below ``folder``, in the order of their keys; their names, and how many rows they have."""
+    """Writes Parquet files into ``folder``, in the order of their keys. Returns their names and the number of rows."""
     schema = SCHEMA if level == "domain" else SCHEMA.remove(SCHEMA.get_field_index(HOSTS))
     schema = schema.append(pa.field(RELEASE, pa.string()))
     names: list[str] = []
@@ -357,8 +361,8 @@ def _write(folder: Path, tables: Iterator[pa.Table], release: Release, level: Le
                     writer.close()
                 names.append(f"part-{len(names):05}.parquet")
                 writer, rows_here = _writer(folder / names[-1], schema), 0
-            named = group.append_column(RELEASE, pa.repeat(pa.scalar(release.name), group.num_rows))
-            writer.write_table(named.select(schema.names), row_group_size=_GROUP_ROWS)
+            labelled_group = group.append_column(RELEASE, pa.repeat(pa.scalar(release.name), group.num_rows))
+            writer.write_table(labelled_group.select(schema.names), row_group_size=_GROUP_ROWS)
             rows_here += group.num_rows
             total += group.num_rows
     finally:
@@ -380,15 +384,15 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def _groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, as many at a time as a row group has."""
-    held: list[pa.Table] = []
+    """The same rows in tables of the size of a row group."""
+    pending: list[pa.Table] = []
     rows = 0
     for table in tables:
-        held.append(table)
+        pending.append(table)
         rows += table.num_rows
         while rows >= _GROUP_ROWS:
-            whole = pa.concat_tables(held)
-            yield whole.slice(0, _GROUP_ROWS)
-            held, rows = [whole.slice(_GROUP_ROWS)], rows - _GROUP_ROWS
+            joined = pa.concat_tables(pending)
+            yield joined.slice(0, _GROUP_ROWS)
+            pending, rows = [joined.slice(_GROUP_ROWS)], rows - _GROUP_ROWS
     if rows:
-        yield pa.concat_tables(held)
+        yield pa.concat_tables(pending)

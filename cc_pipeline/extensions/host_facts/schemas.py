@@ -1,4 +1,4 @@
-"""The columns of facts of hosts, by the datasets that come with this program, and of the table ``host_facts``."""
+"""The columns of facts of hosts, by the datasets that this program contains, and of the table ``host_facts``."""
 
 from __future__ import annotations
 
@@ -44,15 +44,18 @@ HOST_INDEX_COLUMNS: Final = (
     Column("fetch_200", pa.int64(), "Pages of the crawl fetched with status 200"),
     Column("fetch_200_lote", pa.int64(), "Those of them whose first language is not English"),
     Column("fetch_200_lote_pct", pa.int64(), "Their share of fetch_200, 0 to 100"),
-    *(Column(f"fetch_{name}", pa.int64(), f"Page fetches answered with {what}") for name, what in _ANSWERS.items()),
+    *(
+        Column(f"fetch_{name}", pa.int64(), f"Page fetches answered with {description}")
+        for name, description in _ANSWERS.items()
+    ),
     Column("robots_200", pa.int64(), "Fetches of robots.txt answered with status 200"),
     *(
-        Column(f"robots_{name}", pa.int64(), f"Fetches of robots.txt answered with {what}")
-        for name, what in _ANSWERS.items()
+        Column(f"robots_{name}", pa.int64(), f"Fetches of robots.txt answered with {description}")
+        for name, description in _ANSWERS.items()
     ),
     *(
-        Column(f"nutch_{name}", pa.int64(), f"URLs of the crawl database that are {what}")
-        for name, what in _DATABASE.items()
+        Column(f"nutch_{name}", pa.int64(), f"URLs of the crawl database that are {description}")
+        for name, description in _DATABASE.items()
     ),
     Column(
         "nutch_numRecords",
@@ -60,8 +63,8 @@ HOST_INDEX_COLUMNS: Final = (
         "URLs of the host in the crawl database, which is over a year: not of this crawl alone",
     ),
     *(
-        Column(f"nutch_{name}_pct", pa.int64(), f"Share of nutch_numRecords that is {what}, 0 to 100")
-        for name, what in _DATABASE.items()
+        Column(f"nutch_{name}_pct", pa.int64(), f"Share of nutch_numRecords that is {description}, 0 to 100")
+        for name, description in _DATABASE.items()
     ),
 )
 DEGREES_COLUMNS: Final = (
@@ -76,10 +79,10 @@ GNEISSWEB_COLUMNS: Final = (
     Column("in_gneissweb", pa.bool_(), "Whether GneissWeb has pages of it"),
 )
 
-#: What is said of a host, by the datasets that come with this program.
+#: Facts of a host from the datasets that this program contains.
 FACT_COLUMNS: Final = (*HOST_INDEX_COLUMNS, *DEGREES_COLUMNS, *GNEISSWEB_COLUMNS)
 
-#: ``facts_from`` are the datasets that were asked, ``other_facts`` columns of datasets that this version does not know.
+#: ``facts_from`` are the datasets that were asked, ``other_facts`` are columns without a column of their own here.
 HOST_FACTS_COLUMNS: Final = (
     CRAWL,
     Column("target", pa.string(), "Slug of the target that the host belongs to", nullable=False),

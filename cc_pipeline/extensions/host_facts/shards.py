@@ -1,4 +1,4 @@
-"""Shards of a keyed dataset from their footers: which row groups may hold keys, and which columns there are."""
+"""The shards of a dataset from their footers: the row groups that may have keys, and the columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cc_pipeline.index.footers.store import CrawlFooters
 from cc_pipeline.index.parquet.locator import as_text
 from cc_pipeline.index.parquet.places import FilePlace, RowGroupPlace, checked_row_group, column_place, split_columns
 
-#: What a column may be declared as.
+#: Types that a column may be declared as.
 TYPES: Final[Mapping[str, pa.DataType]] = {
     "string": pa.string(),
     "int64": pa.int64(),
@@ -49,28 +49,30 @@ def arrow_type(physical: str, meaning: str) -> pa.DataType:
 
 
 def widest(types: Iterable[pa.DataType]) -> pa.DataType:
-    """The one type that values of all of ``types`` can be given in; text where they have nothing in common."""
-    found = list(dict.fromkeys(types))
-    if len(found) == 1:
-        return found[0]
-    return pa.float64() if set(found) == {pa.int64(), pa.float64()} else pa.string()
+    """The one type for values of all ``types``; text if there is no common type."""
+    distinct_types = list(dict.fromkeys(types))
+    if len(distinct_types) == 1:
+        return distinct_types[0]
+    return pa.float64() if set(distinct_types) == {pa.int64(), pa.float64()} else pa.string()
 
 
-def typed(values: pa.Array, file: FilePlace, name: str, wanted: pa.DataType) -> pa.Array:
-    """Values in their physical type as ``wanted``. Raises ``DataFault`` with the file and column where they are not."""
+def typed(values: pa.Array, file: FilePlace, name: str, target_type: pa.DataType) -> pa.Array:
+    """Casts values of their physical type to ``target_type``. Raises ``DataFault`` with the file and column if that
+    fails.
+    """
     physical, _, meaning = file.columns[name]
     try:
-        return _typed(values, physical, meaning, wanted)
+        return _typed(values, physical, meaning, target_type)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise DataFault(
             DataKind.UNSUPPORTED,
             file.path,
             None,
-            f"column {name} ({physical} {meaning}".rstrip() + f") cannot be read as {wanted} ({error})",
+            f"column {name} ({physical} {meaning}".rstrip() + f") cannot be read as {target_type} ({error})",
         ) from error
 
 
-def _typed(values: pa.Array, physical: str, meaning: str, wanted: pa.DataType) -> pa.Array:
+def _typed(values: pa.Array, physical: str, meaning: str, target_type: pa.DataType) -> pa.Array:
     if (decimal := _DECIMAL.match(meaning)) is not None:
         values = _decimals(values, int(decimal[1]))
     elif meaning == "UINT_64" or (meaning == "UINT_LOGICAL" and physical == "INT64"):
@@ -82,32 +84,33 @@ def _typed(values: pa.Array, physical: str, meaning: str, wanted: pa.DataType) -
         values = values.cast(pa.timestamp(unit, tz="UTC"))
     elif meaning == "DATE":
         values = values.cast(pa.date32())
-    if wanted == pa.string() and pa.types.is_binary(values.type):
+    if target_type == pa.string() and pa.types.is_binary(values.type):
         return as_text(values)
-    if wanted == TIMESTAMP and pa.types.is_binary(values.type):
+    if target_type == TIMESTAMP and pa.types.is_binary(values.type):
         values = as_text(values)
-    if wanted == TIMESTAMP:
-        return values.cast(wanted, safe=False)
-    if pa.types.is_integer(wanted) and pa.types.is_floating(values.type):
-        # programs that know no missing integers write them as "not a number"
+    if target_type == TIMESTAMP:
+        return values.cast(target_type, safe=False)
+    if pa.types.is_integer(target_type) and pa.types.is_floating(values.type):
+        # Some programs write missing integers as NaN.
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    if pa.types.is_floating(wanted) and pa.types.is_integer(values.type):
-        return values.cast(wanted, safe=False)
-    return values.cast(wanted)
+    if pa.types.is_floating(target_type) and pa.types.is_integer(values.type):
+        return values.cast(target_type, safe=False)
+    return values.cast(target_type)
 
 
 def _decimals(values: pa.Array, scale: int) -> pa.Array:
     if pa.types.is_integer(values.type):
         return pc.divide(values.cast(pa.float64(), safe=False), float(10**scale))
     numbers = [None if raw is None else int.from_bytes(raw, "big", signed=True) for raw in values.to_pylist()]
-    found = [np.nan if number is None else number / 10**scale for number in numbers]
-    return pa.array(found, pa.float64(), from_pandas=True)
+    decimals = [np.nan if number is None else number / 10**scale for number in numbers]
+    return pa.array(decimals, pa.float64(), from_pandas=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A shard that could not be read, so that rows of it may be missing: why, and at which byte of the file. ``kind``
-    is that of the fault, where reading its data met one."""
+    """A shard that could not be read, so that rows may be missing: the reason, and the byte of the file. ``kind`` is
+    that of the fault, if reading its data raised one.
+    """
 
     path: str
     reason: str
@@ -121,7 +124,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One Parquet file: its ``footer`` decoded for the ``key`` column alone, and the footer's bytes for the others."""
+    """One Parquet file: its ``footer`` decoded for the ``key`` column alone, and the footer's bytes
+    for other columns.
+    """
 
     file: FilePlace
     key: str
@@ -129,24 +134,26 @@ class Shard:
     tail: bytes
 
     def bounds(self) -> list[Bounds]:
-        """Smallest and largest key of each row group, ``None`` where unknown."""
-        found = self.footer.statistics(0)
-        return [(_bytes(low), _bytes(high)) for low, high in zip(found.minimums, found.maximums, strict=True)]
+        """The smallest and largest key of each row group, ``None`` if unknown."""
+        statistics = self.footer.statistics(0)
+        return [(_bytes(low), _bytes(high)) for low, high in zip(statistics.minimums, statistics.maximums, strict=True)]
 
     def in_order(self) -> bool:
-        """Whether no row group has keys below those of the one before it: then pages too can be passed over."""
-        known = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
-        return all(before[1] <= after[0] for before, after in pairwise(known)) and bool(known)
+        """Whether the keys of row groups ascend, so that pages can be skipped too."""
+        group_bounds = [(low, high) for low, high in self.bounds() if low is not None and high is not None]
+        return all(before[1] <= after[0] for before, after in pairwise(group_bounds)) and bool(group_bounds)
 
     def may_hold(self, ranges: RangeSet) -> list[int]:
-        """The row groups that may have a key in ``ranges``. Empty ones have none, and often no place in the file."""
+        """The row groups that may have a key in ``ranges``. Empty row groups have none, and often no location in the
+        file.
+        """
         rows = self.footer.row_counts()
-        return [at for at, (low, high) in enumerate(self.bounds()) if rows[at] and ranges.meets(low, high)]
+        return [number for number, (low, high) in enumerate(self.bounds()) if rows[number] and ranges.meets(low, high)]
 
     def row_groups(self, numbers: Sequence[int], columns: Iterable[str]) -> list[RowGroupPlace]:
-        """Places of those of ``columns`` that the file has, and of the key. Raises ``DataFault``."""
-        wanted = tuple(dict.fromkeys((self.key, *(name for name in columns if name in self.file.columns))))
-        rows = decode_footer(self.tail, self.file.size, self.file.path, columns=(), lookup_columns=wanted)
+        """Locations of the key column and of those ``columns`` that the file has. Raises ``DataFault``."""
+        column_names = tuple(dict.fromkeys((self.key, *(name for name in columns if name in self.file.columns))))
+        rows = decode_footer(self.tail, self.file.size, self.file.path, columns=(), lookup_columns=column_names)
         return [
             checked_row_group(
                 self.file,
@@ -160,8 +167,9 @@ class Shard:
 
 
 def open_shard(path: str, tail: bytes, size: int, etag: str | None, key: str, needed: Sequence[str] = ()) -> Shard:
-    """A shard from the end of its file (footer and trailer). Raises ``DataFault``, also where it lacks the key or a
-    ``needed`` column."""
+    """A shard from the end of its file (footer and trailer). Raises ``DataFault``, also if the file lacks the key or a
+    ``needed`` column.
+    """
     footer = decode_footer(tail, size, path, columns=(key,), lookup_columns=())
     described = {column.name: (column.physical, column.repetition, column.meaning) for column in footer.schema.columns}
     flat, unread = split_columns(described)
@@ -178,7 +186,7 @@ def open_shard(path: str, tail: bytes, size: int, etag: str | None, key: str, ne
 def stored_shards(
     footers: CrawlFooters, paths: Sequence[str], key: str, needed: Sequence[str] = ()
 ) -> Iterator[Shard | Gap]:
-    """The shard of each of ``paths`` from the footers kept of them, or why there is none."""
+    """The shard of each of ``paths`` from its stored footer, or the gap that replaces it."""
     for path in paths:
         entry = footers.entries.get(path)
         if entry is None:
@@ -193,7 +201,7 @@ def stored_shards(
 
 
 def column_types(files: Iterable[FilePlace]) -> dict[str, pa.DataType]:
-    """Every flat column of ``files`` with the widest of its types, in the order in which they first come."""
+    """Every flat column of ``files`` with the widest of its types, in the order of first occurrence."""
     seen: dict[str, dict[pa.DataType, None]] = {}
     shapes: set[tuple[tuple[str, tuple[str, str, str]], ...]] = set()
     for file in files:

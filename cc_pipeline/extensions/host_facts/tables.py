@@ -1,4 +1,4 @@
-"""The table of this extension, and the stage that makes it."""
+"""The table of this extension, and the stage that fills it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on the datasets that a person added."""
+"""The result of the check of added datasets."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 def annotation_verdict(workspace: Workspace, name: str) -> CheckResult:
-    """Whether a dataset that was added is still what a home can read, as far as that is known without asking."""
+    """Checks whether an added dataset can still be read, from stored data, without a request."""
     check = "can_be_read"
     try:
-        known = known_datasets(workspace.settings).get(name)
+        dataset = known_datasets(workspace.settings).get(name)
     except CcPipelineError as error:
         return CheckResult(check, "error", f"{error}")
-    if known is None:
-        return CheckResult(check, "warn", f"{name} was forgotten; it goes when the code location is loaded again")
-    here = shards_read(workspace, known.dataset).values()
-    if not here:
-        return CheckResult(check, "ok", f"{name} was not asked for yet")
-    failed = [path for shards in here for path in shards.paths if shards.footers.entries[path].failed]
-    files = sum(len(shards.paths) for shards in here)
-    figures = {"files": files, "unread": len(failed)}
+    if dataset is None:
+        return CheckResult(
+            check, "warn", f"{name} was removed; its asset disappears when the code location is reloaded"
+        )
+    stored_shards = shards_read(workspace, dataset.dataset).values()
+    if not stored_shards:
+        return CheckResult(check, "ok", f"{name} was not used yet")
+    failed = [path for shards in stored_shards for path in shards.paths if shards.footers.entries[path].failed]
+    files = sum(len(shards.paths) for shards in stored_shards)
+    metrics = {"files": files, "unread": len(failed)}
     if failed:
         message = f"{len(failed):,} of {files:,} files of {name} could not be read: {some(set(failed))}"
-        return CheckResult(check, "warn", message, figures)
-    return CheckResult(check, "ok", f"{files:,} files of {name} can be read", figures)
+        return CheckResult(check, "warn", message, metrics)
+    return CheckResult(check, "ok", f"{files:,} files of {name} can be read", metrics)

@@ -1,4 +1,4 @@
-"""What sites and pages ask of robots, by their captures, and data sets of texts that respect it."""
+"""Usage preferences of sites and pages for robots, from their captures, and data sets of texts that respect them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _commands() -> Mapping[str, Command]:
     return COMMANDS
 
 
-def _definitions(_at: Placement) -> HomeDefinitions:
+def _definitions(_placement: Placement) -> HomeDefinitions:
     from cc_pipeline.extensions.policies.definitions import define
 
     return define()

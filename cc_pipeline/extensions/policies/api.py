@@ -32,11 +32,10 @@ def dataset(
     creator: str = "",
     url: str = "",
 ) -> Export:
-    """Makes a data set of published main texts: a folder with the texts, a datasheet of what each filter took, and a
-    card. The words are the command's.
+    """Makes a data set of published main texts: a folder with the texts, a datasheet with the count of each filter, and
+    a card. The arguments are those of the command.
 
-    Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
-    refuses.
+    Raises ``UserInputError`` for invalid arguments, ``EnvironmentFault`` if nothing was published or the disk fails.
     """
     from cc_pipeline.api.voice import told_to
     from cc_pipeline.extensions.policies.making import make_dataset

@@ -1,4 +1,4 @@
-"""What Dagster runs: robots.txt captures read into ``site_policies``."""
+"""The function that Dagster runs: it reads robots.txt captures into ``site_policies``."""
 
 import dagster as dg
 
@@ -11,17 +11,17 @@ from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.workspace.workspace import Workspace
 
 
-def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, at: Placement) -> Yielded:
-    """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Made on request."""
-    run = PartitionRun(context, workspace, at, wanted_keys(context), ["site_policies"])
+def site_policies(context: dg.AssetExecutionContext, workspace: Workspace, placement: Placement) -> Yielded:
+    """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Runs on request."""
+    run = PartitionRun(context, workspace, placement, wanted_keys(context), ["site_policies"])
     yield from _fill_policies(context, workspace, run)
 
 
 def read_policies_listed(
-    context: dg.OpExecutionContext, workspace: Workspace, at: Placement, config: PartitionsConfig
+    context: dg.OpExecutionContext, workspace: Workspace, placement: Placement, config: PartitionsConfig
 ) -> Yielded:
     """The same for the partitions that the configuration names."""
-    run = PartitionRun(context, workspace, at, listed_keys(config.partitions), ["site_policies"], listed=True)
+    run = PartitionRun(context, workspace, placement, listed_keys(config.partitions), ["site_policies"], listed=True)
     yield from _fill_policies(context, workspace, run)
 
 

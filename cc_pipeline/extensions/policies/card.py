@@ -1,4 +1,4 @@
-"""What the card of a data set says for who gets it alone: its columns with a row, its limits, how to make it again."""
+"""The card of a data set for readers who have nothing else: its columns with a row, its limits, the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cc_pipeline.export.provenance import name_of
 from cc_pipeline.extensions.policies.dataset import Recipe
 from cc_pipeline.terminal import escape_controls
 
-#: Characters of a value in the row that is shown.
+#: Maximum characters of a value in the example row.
 _SHOWN: Final = 80
 #: The columns of a data set, in their order, and what each holds.
 COLUMNS: Final = {
@@ -52,7 +52,7 @@ def card_sections(
     """Markdown with the columns and the first row of ``data``, the limits, and the command that made ``out``."""
     row = _first_row(data)
     lines = ["", "## Columns, and the first row", "", "| column | what it is | in the first row |", "|---|---|---|"]
-    lines += [f"| `{name}` | {what} | {_value(row.get(name))} |" for name, what in COLUMNS.items()]
+    lines += [f"| `{name}` | {meaning} | {_value(row.get(name))} |" for name, meaning in COLUMNS.items()]
     lines += ["", "## Limits", ""]
     lines += [f"- {limit}" for limit in (*_LIMITS, *(() if recipe.respect else (_NOT_ASKED,)))]
     lines += ["", "## To make it again", ""]
@@ -62,8 +62,9 @@ def card_sections(
 
 
 def command_of(recipe: Recipe, targets: Sequence[Target], crawls: Sequence[str], format: str, out: Path) -> str:
-    """The command that makes a data set so, whole: what is the usual is said too. It has the targets that a list
-    names, not the list."""
+    """The complete command that makes this data set, including default options. It has the targets of a list file, not
+    the file.
+    """
     words: list[str] = ["cc-pipeline", "dataset", *map(name_of, targets)]
     words += [word for crawl in crawls for word in ("--crawl", crawl)]
     words += [word for language in recipe.languages for word in ("--language", language)]
@@ -76,7 +77,7 @@ def command_of(recipe: Recipe, targets: Sequence[Target], crawls: Sequence[str],
 
 
 def _first_row(data: Path) -> Mapping[str, Any]:
-    """The first row of a file; nothing of an empty one."""
+    """The first row of a file; empty for an empty file."""
     if data.suffix == ".parquet":
         with pq.ParquetFile(data) as file:
             batch = next(file.iter_batches(batch_size=1), None)
@@ -87,7 +88,7 @@ def _first_row(data: Path) -> Mapping[str, Any]:
 
 
 def _value(value: object) -> str:
-    """A value in a cell of a table: what a stranger wrote is no Markdown there."""
+    """A value as the cell of a Markdown table. Text of strangers is escaped."""
     if value is None:
         return ""
     text = " ".join(escape_controls(str(value)[: 4 * _SHOWN]).split())

@@ -1,5 +1,6 @@
-"""``policies``: what the hosts of targets ask of robots, by their robots.txt captures. ``dataset``: main texts by
-published rules, with a datasheet."""
+"""The command ``policies`` reads the robots.txt captures of targets' hosts. The command ``dataset`` exports main texts
+filtered by published rules, with a datasheet.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
 
-#: Rows of the answer, a line for each crawl and target.
+#: The summary that the command prints, a row for each crawl and target.
 _SHOWN = """
     SELECT crawl, split_part(target, '~', 1) AS target, count(*) AS captures, count(DISTINCT (scheme, host, port)) AS
         origins, count(DISTINCT content_digest) AS contents, count_if(state = 'read') AS read,
@@ -71,38 +72,38 @@ def policies(
         max_requests=options.at_any_price(yes),
         wait=options.patience(wait),
     )
-    named = meaning.read_targets(targets, settings)
+    requested_targets = meaning.read_targets(targets, settings)
     settings = as_the_home_has_it(settings, yes=yes)
-    crawls = crawl or _crawls_of(settings, named)
+    crawls = crawl or _crawls_of(settings, requested_targets)
 
-    def say(part: Part) -> None:
+    def print_part(part: Part) -> None:
         say_what_was_done(part.settings, part.done, part.targets, part.forgotten)
 
-    troubles = read_policies(settings, crawls, named, yes=yes, told=say)
+    faults = read_policies(settings, crawls, requested_targets, yes=yes, told=print_part)
     try:
         with open_settled(settings) as connection:
-            found = connection.execute(_SHOWN, [[target.slug for target in policy_targets(named)]])
-            columns = [column[0] for column in found.description or []]
-            write_rows("robots.txt captures", columns, found.fetchall(), output)
+            rows = connection.execute(_SHOWN, [[target.slug for target in policy_targets(requested_targets)]])
+            columns = [column[0] for column in rows.description or []]
+            write_rows("robots.txt captures", columns, rows.fetchall(), output)
     except EnvironmentFault:
-        # nothing is published where nothing was ever found
-        if not troubles:
+        # Nothing is published if nothing was ever found.
+        if not faults:
             raise
-    for trouble in troubles:
-        raise trouble
+    for fault in faults:
+        raise fault
 
 
 def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
-    """The crawls in which the home has captures of the targets. Raises ``UserInputError`` where there is none."""
+    """The crawls in which the home has captures of the targets. Raises ``UserInputError`` if there is none."""
     from cc_pipeline.lake.slice import LOCATE
     from cc_pipeline.workspace.workspace import open_workspace
 
     slugs = {target.slug for target in targets}
     with open_workspace(settings) as workspace:
-        found = {one.crawl for one in LOCATE.here(workspace.lake) if one.whole.target in slugs}
-    if not found:
-        raise UserInputError("no crawl was run for these targets in this home; name crawls: --crawl newest")
-    return sorted(found, reverse=True)
+        located_crawls = {slice_.crawl for slice_ in LOCATE.here(workspace.lake) if slice_.whole.target in slugs}
+    if not located_crawls:
+        raise UserInputError("this home has no captures of these targets; name crawls: --crawl newest")
+    return sorted(located_crawls, reverse=True)
 
 
 def dataset(
@@ -159,7 +160,7 @@ def dataset(
     """
     from cc_pipeline.extensions.policies.making import make_dataset
 
-    made = make_dataset(
+    export = make_dataset(
         load_settings(home=home),
         out,
         targets or (),
@@ -176,7 +177,7 @@ def dataset(
         creator=creator,
         url=url,
     )
-    show_export("what each filter took", made)
+    show_export("what each filter took", export)
 
 
 COMMANDS = {"policies": Command(policies, FEATURES, 40), "dataset": Command(dataset, FEATURES, 50)}

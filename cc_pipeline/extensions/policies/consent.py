@@ -1,12 +1,14 @@
-"""What sites and pages asked of robots when a page was fetched, and what they ask by the newest capture known: the SQL.
+"""SQL queries of the usage preferences of sites and pages: those at the time of a fetch, and those of the newest
+capture.
 
-``main.site_policies`` has the lines of robots.txt captures, ``main.page_policies`` what pages and their headers say.
-A page's robots.txt is that of its scheme, host and port. Common Crawl fetches it before the pages of a segment, so the
-one of the page's own segment comes first; else the last earlier one, else the first later one: ``basis`` says which.
+``main.site_policies`` has the lines of robots.txt captures, ``main.page_policies`` the preferences in pages and
+headers. A page's robots.txt is that of its scheme, host and port. Common Crawl fetches it before the pages of a
+segment, so the robots.txt of the page's own segment is preferred, then the last earlier one, then the first later one:
+``basis`` has which.
 
-*Unknown* is a verdict: an origin without a capture, an answer that is no robots.txt, and a file that says nothing of a
-use. Where several things are said of one use, ``disallow`` goes before ``allow``. A rule (``access``) says which robots
-may fetch, and nothing of a use; both are told apart.
+*Unknown* is a verdict: for an origin without a capture, for an answer that is no robots.txt, and for a file without a
+statement about a use. If several statements are about one use, ``disallow`` wins. A rule (``access``) names the robots
+that may fetch and is not about a use; rules and uses have separate verdicts.
 """
 
 from __future__ import annotations
@@ -20,19 +22,19 @@ from cc_pipeline.publish.sql import Scope
 
 _KEY: Final = ", ".join(CAPTURE)
 _ORIGIN: Final = ("scheme", "host", "port")
-#: What is known of one capture of a robots.txt; ``robots`` names it among the lines of all.
+#: The facts about one robots.txt capture; ``robots`` identifies it among the lines of all captures.
 _ROBOTS: Final = (
     "struct_pack(robots, crawl, segment, fetch_time, fetch_status, state := value, content_digest, warc_filename, "
     "warc_record_offset)"
 )
-#: States of a robots.txt that leave what was known before: the newest capture is one of another state, where there is.
+#: States of a robots.txt without information. The newest capture is one of another state, if there is any.
 _TELLS_NOTHING: Final = ("unreachable", "unresolved", "unreadable")
-#: What verdicts are about: ``access`` is what rules say, the others are uses.
+#: Subjects of verdicts: ``access`` is decided by rules, the others are uses.
 ABOUT: Final = ("access", *USES)
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a URL, as columns. The fill of ``site_policies`` has the same in Python."""
+    """SQL columns with scheme, host and port of a URL. ``fill.origin_of`` does the same in Python."""
     authority = f"lower(regexp_extract({url}, '^[^/?#]*//(?:[^/?#@]*@)?([^/?#]*)', 1))"
     scheme = f"lower(regexp_extract({url}, '^([^/?#:]*):', 1))"
     port = f"TRY_CAST(regexp_extract({authority}, ':([0-9]+)$', 1) AS INTEGER)"
@@ -43,64 +45,71 @@ def origin(url: str) -> str:
 
 
 def segment(warc_filename: str = "warc_filename") -> str:
-    """The segment that an archive file is of; empty where its name has none."""
+    """An SQL expression of the segment in an archive file's name; empty if the name has none."""
     return f"regexp_extract({warc_filename}, '/segments/([^/]+)/', 1)"
 
 
 def path_of(url: str) -> str:
-    """Path and query of a URL in the normal form of patterns (``policies/robots.py``)."""
-    odd = "regexp_matches(rooted, '[^!-~]')"
+    """An SQL expression of a URL's path and query in the normal form of patterns (``policies/robots.py``)."""
+    has_escapable = "regexp_matches(rooted, '[^!-~]')"
     octets = (
         "array_to_string(list_transform(string_split(rooted, ''), lambda one: CASE WHEN one < '!' OR one > '~' THEN "
         "regexp_replace(hex(encode(one)), '(..)', '%\\1', 'g') ELSE one END), '')"
     )
     path, query = "regexp_extract(plain, '^[^?]*')", "regexp_extract(plain, '\\?.*$')"
     unescaped = f"{_unescaped(path, '2[5AF43]|3F')} || {_unescaped(query, '2[5A43]')}"
-    plain = f"replace(replace(CASE WHEN {odd} THEN {octets} ELSE rooted END, '*', '%2A'), '$', '%24')"
+    plain = f"replace(replace(CASE WHEN {has_escapable} THEN {octets} ELSE rooted END, '*', '%2A'), '$', '%24')"
     normal = f"CASE WHEN contains(plain, '%') THEN {unescaped} ELSE plain END"
-    rest = f"regexp_extract({url}, '^[^/?#]*//[^/?#]*([^#]*)', 1)"
+    url_path = f"regexp_extract({url}, '^[^/?#]*//[^/?#]*([^#]*)', 1)"
     rooted = "CASE WHEN starts_with(rest, '/') THEN rest ELSE '/' || rest END"
-    return _let("rest", rest, _let("rooted", rooted, _let("plain", plain, normal)))
+    return _let("rest", url_path, _let("rooted", rooted, _let("plain", plain, normal)))
 
 
-def _let(name: str, value: str, then: str) -> str:
-    """``then`` with a name in it for a value, so that long expressions are written once."""
-    return f"list_transform([{value}], lambda {name}: {then})[1]"
+def _let(name: str, value: str, expression: str) -> str:
+    """An SQL expression that binds ``name`` to ``value`` in ``expression``, so that a long value is written once."""
+    return f"list_transform([{value}], lambda {name}: {expression})[1]"
 
 
-def _unescaped(text: str, kept: str) -> str:
-    of_ascii = f"NOT regexp_matches(octet, '^(?:{kept})') AND regexp_matches(octet, '^(?:2[1-9A-F]|[3-6].|7[0-9A-E])')"
-    one = f"CASE WHEN {of_ascii} THEN chr(('0x' || octet)::INTEGER) ELSE '%' || octet END || piece[3:]"
-    escaped = _let("octet", "upper(piece[1:2])", one)
+def _unescaped(text: str, kept_escapes: str) -> str:
+    of_ascii = (
+        f"NOT regexp_matches(octet, '^(?:{kept_escapes})') AND regexp_matches(octet, '^(?:2[1-9A-F]|[3-6].|7[0-9A-E])')"
+    )
+    unescaped_piece = f"CASE WHEN {of_ascii} THEN chr(('0x' || octet)::INTEGER) ELSE '%' || octet END || piece[3:]"
+    escaped = _let("octet", "upper(piece[1:2])", unescaped_piece)
     piece = f"CASE WHEN regexp_matches(piece, '^[0-9A-Fa-f]{{2}}') THEN {escaped} ELSE '%' || piece END"
     pieces = f"list_transform(pieces[2:], lambda piece: {piece})"
     return _let("pieces", f"string_split({text}, '%')", f"pieces[1] || coalesce(array_to_string({pieces}, ''), '')")
 
 
 def fits(pattern: str, path: str) -> str:
-    """Whether a pattern fits a path, from its first octet; both in normal form (RFC 9309, 2.2.2 and 2.2.3)."""
+    """An SQL condition: the pattern matches the path from its first octet. Both are in normal form (RFC 9309, 2.2.2 and
+    2.2.3).
+    """
     plain = f"replace(replace(replace({pattern}, '\\', '\\\\'), '%', '\\%'), '_', '\\_')"
-    whole = f"replace(CASE WHEN ends_with({plain}, '$') THEN {plain}[:-2] ELSE {plain} || '*' END, '*', '%')"
-    return f"({path} LIKE {whole} ESCAPE '\\')"
+    like_pattern = f"replace(CASE WHEN ends_with({plain}, '$') THEN {plain}[:-2] ELSE {plain} || '*' END, '*', '%')"
+    return f"({path} LIKE {like_pattern} ESCAPE '\\')"
 
 
-def joined(pages: str, of: Scope) -> str:
-    """Of each row of ``pages`` (``page``, ``scheme``, ``host``, ``port``, ``crawl``, ``segment``, ``fetched``) the
-    robots.txt that held when it was fetched and the newest one: structs ``robots`` and ``newest``, null where there is
-    none. ``basis`` is segment, earlier, later or none; ``gap_seconds`` how much earlier than the page it was fetched
-    (below 0: later). ``agreement`` is bracketed where the last one before and the first one after the page say the
-    same as it, changed where one does not, and null where there is none on one side."""
-    same = " AND ".join(f"p.{name} = r.{name}" for name in _ORIGIN)
-    in_segment = f"{same} AND p.crawl = r.crawl AND p.segment = r.segment"
+def joined(pages: str, table: Scope) -> str:
+    """Common table expressions that join each row of ``pages`` (``page``, ``scheme``, ``host``, ``port``, ``crawl``,
+    ``segment``, ``fetched``) with two robots.txt captures: the one in force at the fetch (struct ``robots``) and the
+    newest one (struct ``newest``). Both are null if there is none.
 
-    def as_of(rows: str, on: str, order: str) -> str:
-        return f"SELECT p.page, r.one FROM pages p ASOF JOIN {rows} r ON {on} AND p.fetched {order} r.fetch_time"
+    ``basis`` is segment, earlier, later or none. ``gap_seconds`` is how much earlier than the page the robots.txt was
+    fetched (below 0: later). ``agreement`` is bracketed if the last capture before and the first one after the page
+    have the same content, changed if one differs, and null if there is none on one side.
+    """
+    same_origin = " AND ".join(f"p.{name} = r.{name}" for name in _ORIGIN)
+    in_segment = f"{same_origin} AND p.crawl = r.crawl AND p.segment = r.segment"
+
+    def as_of(rows: str, condition: str, order: str) -> str:
+        return f"SELECT p.page, r.one FROM pages p ASOF JOIN {rows} r ON {condition} AND p.fetched {order} r.fetch_time"
 
     return f"""
         pages AS MATERIALIZED ({pages}),
         robots AS MATERIALIZED (
             SELECT crawl, scheme, host, port, segment, fetch_time, robots, {_ROBOTS} AS one
-            FROM {of("site_policies")} WHERE signal = 'robots.txt'
+            FROM {table("site_policies")} WHERE signal = 'robots.txt'
                 AND (scheme, host, port) IN (SELECT (scheme, host, port) FROM pages)),
         in_time AS (
             SELECT scheme, host, port, fetch_time, arg_min(one, robots) AS one FROM robots GROUP BY ALL),
@@ -109,8 +118,8 @@ def joined(pages: str, of: Scope) -> str:
             FROM in_time GROUP BY ALL),
         same_before AS ({as_of("robots", in_segment, ">=")}),
         same_after AS ({as_of("robots", in_segment, "<")}),
-        before AS ({as_of("in_time", same, ">=")}),
-        after AS ({as_of("in_time", same, "<")}),
+        before AS ({as_of("in_time", same_origin, ">=")}),
+        after AS ({as_of("in_time", same_origin, "<")}),
         beside AS (
             SELECT p.page, p.fetched, coalesce(sb.one, sa.one, b.one, a.one) AS robots, n.one AS newest,
                 CASE WHEN sb.one IS NOT NULL OR sa.one IS NOT NULL THEN 'segment' WHEN b.one IS NOT NULL THEN 'earlier'
@@ -128,19 +137,20 @@ def joined(pages: str, of: Scope) -> str:
             FROM beside)"""
 
 
-def verdicts(asked: str, of: Scope) -> str:
-    """What robots.txt says of each row of ``asked`` (``ask``, ``robots`` and its ``state``, ``path``, ``agent``), a row
-    for each of ``ABOUT``: ``verdict`` is allow, disallow or unknown.
+def verdicts(question_query: str, table: Scope) -> str:
+    """Common table expressions with the verdicts of robots.txt for each row of ``question_query`` (``ask``, ``robots``
+    and its ``state``, ``path``, ``agent``), one row for each of ``ABOUT``: ``verdict`` is allow, disallow or
+    unknown.
 
-    An agent's own group takes the place of the one for all, its signals too. Among rules that fit the longest counts,
-    of equally long ones ``allow``; of signals with a path, ``disallow``.
+    The group of an agent replaces the group for all agents, including its signals. The longest matching rule counts,
+    and ``allow`` counts among rules of equal length; among signals with a path ``disallow`` counts.
     """
     family = "CASE WHEN signal IN ('allow', 'disallow') THEN 'rule' ELSE signal END"
     tie = "(says = CASE WHEN signal IN ('allow', 'disallow') THEN 'allow' ELSE 'disallow' END)::INTEGER"
     return f"""
-        asked AS MATERIALIZED ({asked}),
+        asked AS MATERIALIZED ({question_query}),
         lines AS MATERIALIZED (
-            SELECT robots, agent, signal, path, uses, says FROM {of("site_policies")} SEMI JOIN asked USING (robots)
+            SELECT robots, agent, signal, path, uses, says FROM {table("site_policies")} SEMI JOIN asked USING (robots)
             WHERE agent IS NOT NULL AND (signal = 'user-agent' OR says IS NOT NULL)),
         groups AS (
             SELECT robots, list(agent) AS named FROM lines WHERE signal = 'user-agent' GROUP BY ALL),
@@ -164,19 +174,21 @@ def verdicts(asked: str, of: Scope) -> str:
 
 
 def page_policies() -> str:
-    """What pages say of themselves: a row for each thing said. ``agent`` is ``*`` where it is said to all."""
+    """An SQL query of the preferences in pages and headers: one row for each statement. ``agent`` is ``*`` for a
+    statement to all.
+    """
     key = f"{_KEY}, warc_record_length, subset, url, fetch_time, domain"
     robots = {"noai": ("ai-input", "train"), "noml": ("ai-input", "train"), "noindex": ("search",), "none": ("search",)}
-    speaks = " ".join(f"WHEN {quoted(name)} THEN {list(uses)}" for name, uses in robots.items())
+    robots_cases = " ".join(f"WHEN {quoted(name)} THEN {list(uses)}" for name, uses in robots.items())
     labels = " ".join(
         f"WHEN {quoted(f'{signal}: {label}')} THEN {list(uses)}"
-        for signal, known in LABELS.items()
-        for label, uses in known.items()
+        for signal, uses_by_label in LABELS.items()
+        for label, uses in uses_by_label.items()
     )
     words = " ".join(
-        f"WHEN {quoted(f'{signal}: {word}')} THEN {quoted(says)}"
-        for signal, known in SAYS.items()
-        for word, says in known.items()
+        f"WHEN {quoted(f'{signal}: {word}')} THEN {quoted(verdict)}"
+        for signal, verdict_by_word in SAYS.items()
+        for word, verdict in verdict_by_word.items()
     )
     license_type = (
         "CASE WHEN contains(lower({type}), 'rsl+xml') THEN 'rsl' "
@@ -202,7 +214,7 @@ def page_policies() -> str:
         meant AS (
             SELECT *, CASE name || ': ' || label {labels} END AS about, CASE name || ': ' || word {words} END AS said
             FROM labels)
-        SELECT {key}, agent, 'robots' AS signal, value, source, CASE value {speaks} END AS uses,
+        SELECT {key}, agent, 'robots' AS signal, value, source, CASE value {robots_cases} END AS uses,
             CASE WHEN value IN ({", ".join(map(quoted, robots))}) THEN 'disallow' END AS says FROM told UNION ALL
         SELECT {key}, '*', 'tdm-reservation', tdm_reservation::INTEGER::VARCHAR, NULL, ['train'],
             CASE WHEN tdm_reservation THEN 'disallow' ELSE 'allow' END
@@ -220,37 +232,38 @@ def page_policies() -> str:
 
 
 def both(site: str, page: str) -> str:
-    """One verdict of what a site and a page say: ``disallow`` goes before ``allow``. ``page`` may be null."""
+    """An SQL expression that combines the verdicts of a site and a page: ``disallow`` wins. ``page`` may be null."""
     return (
         f"CASE WHEN {site} = 'disallow' OR {page} = 'disallow' THEN 'disallow' "
         f"WHEN {site} = 'allow' OR {page} = 'allow' THEN 'allow' ELSE 'unknown' END"
     )
 
 
-def policy_of(page: str, moment: str, of: Scope) -> str:
-    """What held for a URL at a time, and what holds by the newest captures known: a row for each agent that one of the
-    two robots.txt names (``*`` is every other one) and each of ``ABOUT``."""
-    own = f"FROM {of('captures')} WHERE url = {page}"
+def policy_of(page: str, moment: str, table: Scope) -> str:
+    """An SQL query of the verdicts for a URL at a time and by the newest captures: one row for each agent that one of
+    the two robots.txt names (``*`` is every other agent) and each of ``ABOUT``.
+    """
+    captures_of_page = f"FROM {table('captures')} WHERE url = {page}"
 
-    def said_by_page(name: str, which: str) -> str:
+    def page_verdicts(name: str, fetch_time: str) -> str:
         return f"""{name} AS (
             SELECT agent, about, CASE WHEN bool_or(says = 'disallow') THEN 'disallow' ELSE 'allow' END AS says
-            FROM (SELECT agent, unnest(uses) AS about, says FROM {of("page_policies")}
-                WHERE url = {page} AND says IS NOT NULL AND fetch_time = ({which})) GROUP BY agent, about)"""
+            FROM (SELECT agent, unnest(uses) AS about, says FROM {table("page_policies")}
+                WHERE url = {page} AND says IS NOT NULL AND fetch_time = ({fetch_time})) GROUP BY agent, about)"""
 
-    def beside(name: str) -> str:
+    def join_verdicts(name: str) -> str:
         # joined by equality, since DuckDB 1.1 cannot plan such a question inside a row
         return (
             f"LEFT JOIN {name} {name}_all ON {name}_all.about = one.about AND {name}_all.agent = '*' "
             f"LEFT JOIN {name} {name}_own ON {name}_own.about = one.about AND {name}_own.agent = one.agent"
         )
 
-    # a no wins, and what was not said counts for nothing
-    then, now = (
+    # A refusal wins, and a missing statement has no effect.
+    verdict_then, verdict_now = (
         both(verdict, f"greatest({name}_all.says, {name}_own.says)")
         for verdict, name in (("one.held", "page_then"), ("one.holds", "page_now"))
     )
-    asked = f"""
+    questions = f"""
         SELECT ask, one.robots AS robots, one.state AS state, {path_of(page)} AS path, agent FROM agents, (
             SELECT 'then' AS ask, robots AS one FROM held UNION ALL SELECT 'now', newest FROM held)"""
     return f"""
@@ -259,36 +272,39 @@ def policy_of(page: str, moment: str, of: Scope) -> str:
             f'''
             SELECT 1 AS page, {origin(page)}, seen.crawl AS crawl, seen.segment AS segment,
                 {moment}::TIMESTAMPTZ AS fetched
-            FROM (SELECT (SELECT struct_pack(crawl, segment := {segment()}) {own}
+            FROM (SELECT (SELECT struct_pack(crawl, segment := {segment()}) {captures_of_page}
                 AND fetch_time = {moment}::TIMESTAMPTZ ORDER BY warc_filename, warc_record_offset LIMIT 1) AS seen)''',
-            of,
+            table,
         )
     },
         agents AS (
-            SELECT '*' AS agent UNION SELECT r.agent FROM {of("site_policies")} r, held h
+            SELECT '*' AS agent UNION SELECT r.agent FROM {table("site_policies")} r, held h
             WHERE r.signal = 'user-agent' AND r.robots IN (h.robots.robots, h.newest.robots)),
-        {verdicts(asked, of)},
+        {verdicts(questions, table)},
         both_times AS (
             SELECT agent, about, max(verdict) FILTER (ask = 'then') AS held, max(verdict) FILTER (ask = 'now') AS holds
             FROM verdicts GROUP BY ALL),
-        {said_by_page("page_then", f"{moment}::TIMESTAMPTZ")},
-        {said_by_page("page_now", f"SELECT max(fetch_time) {own}")}
-        SELECT one.agent, one.about, {then} AS at_fetch, {now} AS latest, h.basis, h.gap_seconds, h.agreement,
+        {page_verdicts("page_then", f"{moment}::TIMESTAMPTZ")},
+        {page_verdicts("page_now", f"SELECT max(fetch_time) {captures_of_page}")}
+        SELECT one.agent, one.about, {verdict_then} AS at_fetch, {
+        verdict_now
+    } AS latest, h.basis, h.gap_seconds, h.agreement,
             h.robots.fetch_time AS robots_time, h.robots.fetch_status AS robots_status, h.robots.state AS robots_state,
             {by_status("h.robots", "rfc9309")}, {by_status("h.robots", "ccbot")},
             h.robots.content_digest AS robots_digest, h.newest.fetch_time AS latest_time,
             h.newest.fetch_status AS latest_status, h.newest.state AS latest_state,
             h.newest.content_digest AS latest_digest, h.robots.crawl AS crawl, h.robots.warc_filename AS warc_filename,
             h.robots.warc_record_offset AS warc_record_offset
-        FROM both_times one {beside("page_then")} {beside("page_now")} CROSS JOIN held h
+        FROM both_times one {join_verdicts("page_then")} {join_verdicts("page_now")} CROSS JOIN held h
         ORDER BY one.agent <> '*', one.agent, list_position({list(ABOUT)}, one.about)"""
 
 
-def by_status(robots: str, who: str) -> str:
-    """What a status of robots.txt means, where it gave no rules: to RFC 9309, or to Common Crawl's own robot (which
-    takes 403 for a no, and comes again after 429 and 5xx)."""
+def by_status(robots: str, robot: str) -> str:
+    """An SQL column with the meaning of a robots.txt status without rules: by RFC 9309, or for Common Crawl's own
+    robot, which treats 403 as a refusal and retries after 429 and 5xx.
+    """
     state, status = f"{robots}.state", f"{robots}.fetch_status"
-    if who == "rfc9309":
+    if robot == "rfc9309":
         return f"CASE {state} WHEN 'unavailable' THEN 'allow' WHEN 'unreachable' THEN 'disallow' END AS status_rfc9309"
     return (
         f"CASE WHEN {state} = 'unavailable' AND {status} = 403 THEN 'disallow' WHEN {state} = 'unreachable' "
@@ -296,17 +312,18 @@ def by_status(robots: str, who: str) -> str:
     )
 
 
-def consent_timeline(of: Scope) -> str:
-    """A row for each stretch of captures of an origin's robots.txt, one after the other, that say the same: when, and
-    what its front page was told, robots without a group of their own first (``access``, ``search``, ``ai_input``,
-    ``train``), then the agents that are named, and those of them that may fetch nothing."""
-    asked = (
+def consent_timeline(table: Scope) -> str:
+    """An SQL query of the history of an origin's robots.txt: a row for each sequence of captures with the same content,
+    with its times and the verdicts for the front page, first for robots without a group of their own (``access``,
+    ``search``, ``ai_input``, ``train``), then the named agents, and those of them that may fetch nothing.
+    """
+    questions = (
         "SELECT one.robots AS ask, one.robots AS robots, one.state AS state, '/' AS path, '*' AS agent FROM stretches"
     )
     return f"""
         WITH seen AS (
             SELECT scheme, host, port, crawl, segment, fetch_time, {_ROBOTS} AS one
-            FROM {of("site_policies")} WHERE signal = 'robots.txt'),
+            FROM {table("site_policies")} WHERE signal = 'robots.txt'),
         compared AS (
             SELECT *, (one.state, one.content_digest) IS DISTINCT FROM lag((one.state, one.content_digest)) OVER (
                 PARTITION BY scheme, host, port ORDER BY fetch_time, crawl, segment) AS begins FROM seen),
@@ -317,14 +334,14 @@ def consent_timeline(of: Scope) -> str:
             SELECT scheme, host, port, stretch, min(fetch_time) AS first_seen, max(fetch_time) AS last_seen,
                 count(*) AS captures, list_sort(list_distinct(list(crawl))) AS crawls,
                 arg_min(one, (fetch_time, crawl, segment)) AS one FROM numbered GROUP BY ALL),
-        {verdicts(asked, of)},
+        {verdicts(questions, table)},
         whole AS (
             SELECT robots, list(agent ORDER BY agent) AS named, list(agent ORDER BY agent) FILTER (shut) AS shut
             FROM (SELECT robots, agent, bool_or(signal = 'disallow' AND path IN ('/', '/*', '*'))
                     AND NOT bool_or(signal = 'allow') AS shut FROM lines GROUP BY ALL) GROUP BY ALL)
         SELECT s.scheme, s.host, s.port, first_seen, last_seen, captures, crawls, one.state AS state,
             one.fetch_status AS fetch_status, one.content_digest AS content_digest,
-            {", ".join(f"max(v.verdict) FILTER (v.about = {quoted(one)}) AS {one.replace('-', '_')}" for one in ABOUT)},
+            {", ".join(f"max(v.verdict) FILTER (v.about = {quoted(use)}) AS {use.replace('-', '_')}" for use in ABOUT)},
             coalesce(any_value(w.named), []) AS agents, coalesce(any_value(w.shut), []) AS agents_shut_out
         FROM stretches s LEFT JOIN verdicts v ON v.ask = s.one.robots LEFT JOIN whole w ON w.robots = s.one.robots
         GROUP BY ALL ORDER BY s.scheme, s.host, s.port, first_seen"""

@@ -1,7 +1,7 @@
-"""A data set of main texts: pages go through one filter after the other, and a datasheet says what each took.
+"""A data set of main texts: pages pass one filter after the other, and a datasheet counts the pages that each removed.
 
-The figures that filters look at are in ``page_text`` already, so a page's text is read once, to compare whole texts.
-Everything is asked of DuckDB within a bound of memory; near copies are found from sketches.
+The metrics of most filters are columns of ``page_text``, so a text is read once, to compare whole texts. DuckDB runs
+all queries within a memory limit; near copies are found from sketches.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from cc_pipeline.extensions.policies.respect import AsOf, Seen, beside, conditio
 from cc_pipeline.lake.reading import quoted
 
 _UNSPACED: Final = ", ".join(map(quoted, sorted(UNSPACED)))
-#: Of these the figure counts no end marks: they have none, or their own.
+#: Languages without end marks, or with end marks that the metric does not count.
 _NOT_COUNTED: Final = ", ".join(map(quoted, sorted(NO_MARKS | {"mya", "khm", "amh", "tir", "hye"})))
-#: Our own rules, after Gopher's and C4's, over the figures in ``page_text`` alone: name, and what a page has to be.
+#: Own rules, after Gopher's and C4's, that only need the metrics in ``page_text``: name, condition and meaning.
 FIGURES: Final = (
     (
         "mean_word_length",
@@ -49,10 +49,14 @@ FIGURES: Final = (
     ("duplicate_lines", "quality.duplicate_lines <= 0.3", "at most 0.3 of the lines occurred before"),
     ("duplicate_line_characters", "quality.duplicate_line_characters <= 0.2", "at most 0.2 of the characters in such"),
     *(
-        (name, f"language IN ({_UNSPACED}) OR quality.{name} <= {most}", f"at most {most} of the characters in {runs}")
-        for name, most, runs in (
-            *((f"top_{size}gram", most, f"the most frequent {size} words") for size, most in TOP_RUNS),
-            *((f"duplicate_{size}grams", most, f"repeated runs of {size} words") for size, most in REPEATED_RUNS),
+        (
+            name,
+            f"language IN ({_UNSPACED}) OR quality.{name} <= {limit}",
+            f"at most {limit} of the characters in {runs}",
+        )
+        for name, limit, runs in (
+            *((f"top_{size}gram", limit, f"the most frequent {size} words") for size, limit in TOP_RUNS),
+            *((f"duplicate_{size}grams", limit, f"repeated runs of {size} words") for size, limit in REPEATED_RUNS),
         )
     ),
     (
@@ -63,11 +67,11 @@ FIGURES: Final = (
     ("curly_brackets", "quality.curly_brackets = 0", "no curly bracket"),
     ("lorem_ipsum", "quality.lorem_ipsum = 0", "no lorem ipsum"),
 )  # fmt: skip
-#: What ``--rules`` names: ours, and the presets that are computed from a page's text.
+#: Values of ``--rules``: the own rules, and the presets that are computed from a page's text.
 RULES: Final = ("figures", *PRESETS)
 _FUNCTION: Final = "failed_rules"
 _PLACE: Final = (*CAPTURE, "url")
-#: Sketches that are taken over at a time.
+#: Sketches of one batch.
 _BATCH: Final = 16_384
 #: The first of a page's languages.
 _LANGUAGE: Final = "content_languages[1]"
@@ -76,16 +80,19 @@ _SHOWN: Final = (
     "quality.words AS words, domain, crawl, warc_filename, warc_record_offset, warc_record_length, content_digest"
 )
 
-#: Domains that the Markdown names; the JSON has all of them.
+#: Maximum domains in the Markdown; the JSON has all of them.
 _MOST_TOLD: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is kept. ``languages`` are ISO 639-3 codes (none: all), words are those of the main text, ``rules`` names of
-    ``RULES``, ``near`` the share of five-word runs in common from which a text is a near copy (``None``: none is).
-    ``respect`` are wishes of ``respect.py``, judged ``as_of`` the fetch or the latest capture; ``known`` leaves out
-    pages of which one is unknown."""
+    """The filters of a data set. ``languages`` are ISO 639-3 codes (empty: all), word counts are those of the main
+    text, ``rules`` are names in ``RULES``, and ``near`` is the share of common five-word runs of near copies
+    (``None``: near copies are kept).
+
+    ``respect`` are preferences of ``respect.py``, judged ``as_of`` the fetch or the latest capture. ``known`` also
+    removes pages with an unknown preference.
+    """
 
     languages: tuple[str, ...] = ()
     min_words: int = 50
@@ -98,18 +105,22 @@ class Recipe:
     known: bool = False
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.rules if name not in RULES]
-        if unknown:
-            raise UserInputError(f"{unknown[0]!r} names no rules; there are: {', '.join(RULES)}")
+        unknown_rules = [name for name in self.rules if name not in RULES]
+        if unknown_rules:
+            raise UserInputError(f"{unknown_rules[0]!r} names no rules; there are: {', '.join(RULES)}")
         if not 0 <= self.min_words <= self.max_words:
-            raise UserInputError(f"between {self.min_words} and {self.max_words} words there is no text")
+            raise UserInputError(
+                f"no text has between {self.min_words} and {self.max_words} words; write the smaller number first"
+            )
         if self.near is not None and not 0.5 <= self.near <= 1:
             raise UserInputError(f"near copies have 0.5 to 1 of their runs in common, not {self.near}; 0 finds none")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A filter: what a page has to be, how many came to it, how many it took, and how many would fail it alone."""
+    """One filter: the condition on a page, the number of pages before it, the number that it removed, and the number
+    that fail this condition regardless of other filters.
+    """
 
     name: str
     wanted: str
@@ -120,7 +131,7 @@ class Step:
 
 @dataclass(slots=True)
 class Sieved:
-    """What became of the pages. ``by_language`` and ``by_domain`` count those that are left, ``sql`` gives them."""
+    """The result of filtering. ``by_language`` and ``by_domain`` count the remaining pages; ``sql`` selects them."""
 
     pages: int
     steps: list[Step] = field(default_factory=list)
@@ -129,22 +140,22 @@ class Sieved:
     by_language: dict[str, int] = field(default_factory=dict)
     by_domain: dict[str, int] = field(default_factory=dict)
     by_crawl: dict[str, int] = field(default_factory=dict)
-    #: By language, of those that came to the presets: rules without a threshold for it.
+    #: Rules without a threshold for a language, for each language of the pages that reached the presets.
     not_applied: dict[str, list[str]] = field(default_factory=dict)
-    #: With wishes: what was seen of all pages, and by wish of how many that are left nothing is known.
+    #: With preferences: the counts of all pages, and by preference the remaining pages for which it is unknown.
     seen: Seen | None = None
     unknown: dict[str, int] = field(default_factory=dict)
     sql: str = ""
-    #: Of all pages that came, those that are gone too.
+    #: Crawls of all pages, including removed ones.
     crawls: tuple[str, ...] = ()
 
 
 def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scratch: Path) -> Sieved:
-    """Puts the rows of ``pages`` (a query with the columns of ``page_text``) through ``recipe``.
+    """Filters the rows of ``pages`` (a query with the columns of ``page_text``) by ``recipe``.
 
-    Of copies the one with the most words is kept, of equally long ones the newest. A file in ``scratch`` holds figures
-    and sketches of the pages while ``connection`` has it attached as ``sieve``; ``sql`` of the answer reads it. Raises
-    ``UserInputError`` where the published file lacks the figures, ``EnvironmentFault`` where the disk refuses.
+    Of several copies, the one with the most words is kept, and the newest of equally long ones. A file in ``scratch``,
+    attached to ``connection`` as ``sieve``, holds metrics and sketches of the pages; ``sql`` of the result reads it.
+    Raises ``UserInputError`` if the published file lacks the metrics, ``EnvironmentFault`` if the disk fails.
     """
     connection.execute(f"ATTACH {quoted(str(scratch / 'sieve.duckdb'))} AS sieve (READ_WRITE)")
     place = ", ".join(_PLACE)
@@ -165,58 +176,71 @@ def sieve(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Recipe, scr
             f"{fails} FROM (SELECT *, {failures} AS failures FROM (SELECT *, {_LANGUAGE} AS language FROM ({pages}))))"
         )
     except duckdb.BinderException as error:
-        raise UserInputError(f"the published file has no figures to filter by: {error}") from None
+        raise UserInputError(f"the published file lacks metrics that the filters need: {error}") from None
     finally:
         if presets:
             connection.remove_function(_FUNCTION)
-    ask = connection.execute
-    [(count,)] = ask("SELECT count(*) FROM sieve.main.pages").fetchall()
-    sieved = Sieved(count, seen=seen)
-    sieved.crawls = tuple(name for (name,) in ask("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall())
-    took = dict(ask("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
-    # a page without a main text fails no rule, and is not too short: it has none of the figures
-    of_texts = {number for number, (name, *_) in enumerate(tests) if ":" in name or name == "words"}
-    counted = ", ".join(f"count_if(f{n}{' AND words > 0' if n in of_texts else ''})" for n in range(len(tests)))
-    alone = ask(f"SELECT {counted} FROM sieve.main.pages").fetchall()[0]
-    spoken = ask("SELECT DISTINCT language FROM sieve.main.pages WHERE language IS NOT NULL AND words > 0 ORDER BY 1")
-    for (code,) in spoken.fetchall():
-        if without := not_applied(presets, code):
-            sieved.not_applied[code] = without
-    came = count
-    for number, (name, _, wanted) in enumerate(tests):
-        sieved.steps.append(Step(name, wanted, came, took.get(number, 0), alone[number]))
-        came -= took.get(number, 0)
-    kept = f"step = {len(tests)}"
-    if recipe.exact:
-        came = _drop_exact(connection, sieved, kept, came)
-    if recipe.near is not None:
-        came = _drop_near(connection, sieved, kept, came, recipe.near, scratch)
-    sieved.left = came
-    [(words,)] = ask(f"SELECT coalesce(sum(words), 0) FROM sieve.main.pages WHERE {kept}").fetchall()
-    sieved.words = int(words)
-    for name, counts in (("language", sieved.by_language), ("domain", sieved.by_domain), ("crawl", sieved.by_crawl)):
-        counted = f"SELECT coalesce({name}, ''), count(*) FROM sieve.main.pages WHERE {kept} GROUP BY ALL"
-        counts.update(ask(f"{counted} ORDER BY 2 DESC, 1").fetchall())
-    if recipe.respect:
-        left = f"SELECT {place} FROM sieve.main.pages WHERE {kept}"
-        sieved.unknown = unknown_of(connection, left, recipe.respect)
-    same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
-    sieved.sql = (
-        f"SELECT {_SHOWN} FROM ({pages}) p SEMI JOIN (SELECT {place} FROM sieve.main.pages WHERE {kept}) s ON {same}"
+    execute = connection.execute
+    [(count,)] = execute("SELECT count(*) FROM sieve.main.pages").fetchall()
+    filtered = Sieved(count, seen=seen)
+    filtered.crawls = tuple(
+        name for (name,) in execute("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall()
     )
-    return sieved
+    removed_by_step = dict(execute("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
+    # A page without a main text has no metrics, so it fails only the filter main_text.
+    text_tests = {number for number, (name, *_) in enumerate(tests) if ":" in name or name == "words"}
+    count_columns = ", ".join(f"count_if(f{n}{' AND words > 0' if n in text_tests else ''})" for n in range(len(tests)))
+    failing_alone = execute(f"SELECT {count_columns} FROM sieve.main.pages").fetchall()[0]
+    languages = execute(
+        "SELECT DISTINCT language FROM sieve.main.pages WHERE language IS NOT NULL AND words > 0 ORDER BY 1"
+    )
+    for (code,) in languages.fetchall():
+        if missing_rules := not_applied(presets, code):
+            filtered.not_applied[code] = missing_rules
+    remaining_pages = count
+    for number, (name, _, meaning) in enumerate(tests):
+        filtered.steps.append(
+            Step(name, meaning, remaining_pages, removed_by_step.get(number, 0), failing_alone[number])
+        )
+        remaining_pages -= removed_by_step.get(number, 0)
+    kept_condition = f"step = {len(tests)}"
+    if recipe.exact:
+        remaining_pages = _drop_exact(connection, filtered, kept_condition, remaining_pages)
+    if recipe.near is not None:
+        remaining_pages = _drop_near(connection, filtered, kept_condition, remaining_pages, recipe.near, scratch)
+    filtered.left = remaining_pages
+    [(words,)] = execute(f"SELECT coalesce(sum(words), 0) FROM sieve.main.pages WHERE {kept_condition}").fetchall()
+    filtered.words = int(words)
+    for name, counts in (
+        ("language", filtered.by_language),
+        ("domain", filtered.by_domain),
+        ("crawl", filtered.by_crawl),
+    ):
+        groups_query = (
+            f"SELECT coalesce({name}, ''), count(*) FROM sieve.main.pages WHERE {kept_condition} GROUP BY ALL"
+        )
+        counts.update(execute(f"{groups_query} ORDER BY 2 DESC, 1").fetchall())
+    if recipe.respect:
+        kept_query = f"SELECT {place} FROM sieve.main.pages WHERE {kept_condition}"
+        filtered.unknown = unknown_of(connection, kept_query, recipe.respect)
+    same_place = " AND ".join(f"p.{name} IS NOT DISTINCT FROM s.{name}" for name in _PLACE)
+    filtered.sql = (
+        f"SELECT {_SHOWN} FROM ({pages}) p "
+        f"SEMI JOIN (SELECT {place} FROM sieve.main.pages WHERE {kept_condition}) s ON {same_place}"
+    )
+    return filtered
 
 
 def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
-    """Name, condition and meaning of each filter, in order. A figure that is null fails."""
+    """Yields name, condition and meaning of each filter, in order. A null metric fails."""
     yield "status", "fetch_status IS NULL OR fetch_status BETWEEN 200 AND 299", "a status of success"
     yield "main_text", "quality.words > 0", "has a main text"
-    for wish in recipe.respect:
-        wanted = f"{what_it_wants(wish)}, and that is known" if recipe.known else what_it_wants(wish)
-        yield f"respect {wish}", condition(wish, known=recipe.known), wanted
+    for preference in recipe.respect:
+        description = f"{what_it_wants(preference)}, and that is known" if recipe.known else what_it_wants(preference)
+        yield f"respect {preference}", condition(preference, known=recipe.known), description
     if recipe.languages:
-        wanted = ", ".join(map(quoted, recipe.languages))
-        yield "language", f"language IN ({wanted})", f"first language is one of {', '.join(recipe.languages)}"
+        description = ", ".join(map(quoted, recipe.languages))
+        yield "language", f"language IN ({description})", f"first language is one of {', '.join(recipe.languages)}"
     yield (
         "words",
         f"quality.words BETWEEN {recipe.min_words} AND {recipe.max_words}",
@@ -233,7 +257,7 @@ def _tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
 
 
 def _failures_of(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) -> str:
-    """The expression that gives the names of the rules a page's text fails, null without a text."""
+    """Registers a function and returns the expression of the rules that a page's text fails, null without a text."""
     if not presets:
         return "NULL::VARCHAR[]"
     connection.create_function(  # type: ignore[call-overload]  # its stubs want objects for names
@@ -246,67 +270,84 @@ def _failures_of(connection: duckdb.DuckDBPyConnection, presets: Sequence[str]) 
     return f"{_FUNCTION}(main_content, language)"
 
 
-def _drop_exact(connection: duckdb.DuckDBPyConnection, sieved: Sieved, kept: str, came: int) -> int:
-    before = came
+def _drop_exact(connection: duckdb.DuckDBPyConnection, filtered: Sieved, kept_condition: str, page_count: int) -> int:
+    pages_before = page_count
     connection.execute(
-        f"UPDATE sieve.main.pages SET step = -1 WHERE {kept} AND rank NOT IN "
-        f"(SELECT min(rank) FROM sieve.main.pages WHERE {kept} GROUP BY digest)"
+        f"UPDATE sieve.main.pages SET step = -1 WHERE {kept_condition} AND rank NOT IN "
+        f"(SELECT min(rank) FROM sieve.main.pages WHERE {kept_condition} GROUP BY digest)"
     )
-    [(left,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {kept}").fetchall()
-    sieved.steps.append(Step("exact copies", "its text is no copy of another one's", before, before - left, None))
-    return int(left)
+    [(pages_after,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {kept_condition}").fetchall()
+    filtered.steps.append(
+        Step("exact copies", "its text is no copy of another one's", pages_before, pages_before - pages_after, None)
+    )
+    return int(pages_after)
 
 
 def _drop_near(
-    connection: duckdb.DuckDBPyConnection, sieved: Sieved, kept: str, came: int, near: float, scratch: Path
+    connection: duckdb.DuckDBPyConnection,
+    filtered: Sieved,
+    kept_condition: str,
+    page_count: int,
+    min_similarity: float,
+    scratch: Path,
 ) -> int:
     ranks: list[npt.NDArray[np.int64]] = []
 
-    def sketches() -> Iterator[npt.NDArray[np.uint32]]:
-        found = connection.sql(
-            f"SELECT rank, sketch FROM sieve.main.pages WHERE {kept} AND len(sketch) = 64 ORDER BY rank"
+    def read_sketches() -> Iterator[npt.NDArray[np.uint32]]:
+        sketch_rows = connection.sql(
+            f"SELECT rank, sketch FROM sieve.main.pages WHERE {kept_condition} AND len(sketch) = 64 ORDER BY rank"
         )
-        for batch in found.to_arrow_reader(_BATCH):
+        for batch in sketch_rows.to_arrow_reader(_BATCH):
             ranks.append(batch.column(0).to_numpy())
             yield sketch_array(batch.column(1))
 
-    dropped = near_duplicates(sketches(), near, scratch)
+    dropped = near_duplicates(read_sketches(), min_similarity, scratch)
     if len(dropped):
         numbers = np.concatenate(ranks)
-        gone = pa.table({"rank": numbers[dropped[:, 0]]})
-        connection.register("_gone", gone)
+        dropped_ranks = pa.table({"rank": numbers[dropped[:, 0]]})
+        connection.register("_gone", dropped_ranks)
         connection.execute("UPDATE sieve.main.pages SET step = -2 WHERE rank IN (SELECT rank FROM _gone)")
         connection.unregister("_gone")
-    sieved.steps.append(
-        Step("near copies", f"less than {near:g} of its five-word runs are in another text", came, len(dropped), None)
+    filtered.steps.append(
+        Step(
+            "near copies",
+            f"less than {min_similarity:g} of its five-word runs are in another text",
+            page_count,
+            len(dropped),
+            None,
+        )
     )
-    return came - len(dropped)
+    return page_count - len(dropped)
 
 
-def datasheet(sieved: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
-    """What each filter took, as Markdown and as JSON."""
+def datasheet(filtered: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
+    """The counts of each filter, as Markdown and as JSON."""
     lines = ["## What each filter took", "", "| filter | a page has to | came | taken | alone it would take |"]
     lines.append("|---|---|---|---|---|")
-    for step in sieved.steps:
-        alone = "" if step.alone is None else f"{step.alone:,}"
-        lines.append(f"| {step.name} | {step.wanted} | {step.came:,} | {step.took:,} | {alone} |")
-    lines.append(f"| **left** | | {sieved.left:,} | | |")
-    lines += ["", f"{sieved.left:,} of {sieved.pages:,} pages are left, with {sieved.words:,} words.", ""]
+    for step in filtered.steps:
+        removed_alone = "" if step.alone is None else f"{step.alone:,}"
+        lines.append(f"| {step.name} | {step.wanted} | {step.came:,} | {step.took:,} | {removed_alone} |")
+    lines.append(f"| **left** | | {filtered.left:,} | | |")
+    lines += ["", f"{filtered.left:,} of {filtered.pages:,} pages are left, with {filtered.words:,} words.", ""]
     lines.append(
         "Of copies the one with the most words is kept, of equally long ones the newest. Texts are not changed:"
     )
     lines.append("lines that C4 would drop do not count, and stay. A page without a figure fails its filter.")
-    if sieved.not_applied:
+    if filtered.not_applied:
         lines += ["", "| language | rules without a threshold for it, not applied |", "|---|---|"]
-        lines += [f"| {name} | {', '.join(each)} |" for name, each in sieved.not_applied.items()]
-    if sieved.seen is not None:
-        lines += in_words(sieved.seen, sieved.unknown, recipe.as_of)
-    for title, counts in (("language", sieved.by_language), ("crawl", sieved.by_crawl), ("domain", sieved.by_domain)):
+        lines += [f"| {name} | {', '.join(rules)} |" for name, rules in filtered.not_applied.items()]
+    if filtered.seen is not None:
+        lines += in_words(filtered.seen, filtered.unknown, recipe.as_of)
+    for title, counts in (
+        ("language", filtered.by_language),
+        ("crawl", filtered.by_crawl),
+        ("domain", filtered.by_domain),
+    ):
         lines += ["", f"| {title} | pages |", "|---|---|"]
         lines += [f"| {name or 'unknown'} | {count:,} |" for name, count in list(counts.items())[:_MOST_TOLD]]
         if len(counts) > _MOST_TOLD:
             lines.append(f"| {len(counts) - _MOST_TOLD:,} more | {sum(list(counts.values())[_MOST_TOLD:]):,} |")
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "recipe": {
             "languages": list(recipe.languages),
             "min_words": recipe.min_words,
@@ -318,18 +359,19 @@ def datasheet(sieved: Sieved, recipe: Recipe) -> tuple[str, dict[str, Any]]:
             "as_of": recipe.as_of,
             "known_only": recipe.known,
         },
-        "pages": sieved.pages,
+        "pages": filtered.pages,
         "filters": [
-            {"name": s.name, "wanted": s.wanted, "came": s.came, "took": s.took, "alone": s.alone} for s in sieved.steps
+            {"name": step.name, "wanted": step.wanted, "came": step.came, "took": step.took, "alone": step.alone}
+            for step in filtered.steps
         ],
-        "not_applied": sieved.not_applied,
+        "not_applied": filtered.not_applied,
         "asked_of_robots": None
-        if sieved.seen is None
-        else {**asdict(sieved.seen), "unknown_among_left": sieved.unknown},
-        "left": sieved.left,
-        "words": sieved.words,
-        "languages": sieved.by_language,
-        "crawls": sieved.by_crawl,
-        "domains": sieved.by_domain,
+        if filtered.seen is None
+        else {**asdict(filtered.seen), "unknown_among_left": filtered.unknown},
+        "left": filtered.left,
+        "words": filtered.words,
+        "languages": filtered.by_language,
+        "crawls": filtered.by_crawl,
+        "domains": filtered.by_domain,
     }
-    return "\n".join(lines), told
+    return "\n".join(lines), document

@@ -1,9 +1,9 @@
-"""The filters that data sets are made with, under the names of those who published them: Gopher's two (Rae and others
-2021, table A1 and section A.1.1), C4's (Raffel and others 2020) with the numbers of two programs, and FineWeb's own
-(Penedo and others 2024). Each as datatrove computes it, whose verdicts the tests have.
+"""The filters of published data sets, by their published names: Gopher's two (Rae and others 2021, table A1 and section
+A.1.1), C4's (Raffel and others 2020) with the numbers of two programs, and FineWeb's own (Penedo and others 2024).
+Each filter follows datatrove, whose results are in the tests.
 
-A rule was published for English. Where a language has no words between spaces, no end marks, or other words than
-English, it is not applied (``not_applied``).
+The rules were published for English. A rule is not applied (``not_applied``) to a language without words between
+spaces, without end marks, or with other words than English, if the rule depends on these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PUNCTUATION = frozenset(
     "\u2501\u25ba\u2236\u3001\u3002\u3008\u3009\u300a\u300b\u300c\u300d\u3010\u3011\uff01\uff05\uff08\uff09\uff0c\uff0e"
     "\uff11\uff1a\uff1b\uff1f\uff5e"
 ) | {chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))}
-#: The program's list is longer by the sentence marks of scripts out of use.
+#: The list of datatrove also has the sentence marks of historic scripts.
 _ENDS = (
     *(
         ".",
@@ -76,23 +76,26 @@ Split = Callable[[str], Sequence[str]]
 
 
 def split_words(text: str) -> list[str]:
-    """Words and marks, each mark a word, close to spaCy's rules for English; the letters of scripts without spaces.
-    Signs that are written with letters part no word."""
-    found: list[str] = []
+    """Splits a text into words and marks (each mark is a word), close to spaCy's rules for English. Scripts without
+    spaces are split into letters. Combining characters do not split a word.
+    """
+    words: list[str] = []
     for part in plain.words(text):
         if part.isalpha():
-            found.append(part)
+            words.append(part)
         elif part.isascii() or not any(map(_is_sign, part)):
-            found += _IN_PART.findall(part)
+            words += _IN_PART.findall(part)
         else:
-            for within, run in groupby(part, _is_within):
+            for is_in_word, run in groupby(part, _is_within):
                 word = "".join(run)
-                found += [word] if within else word
-    return found
+                words += [word] if is_in_word else word
+    return words
 
 
 def _is_sign(character: str) -> bool:
-    """Whether it is written with letters, as vowels are in the scripts of India; what chooses a picture is not."""
+    """Whether a character is written together with letters, like the vowels of Indian scripts. Variation selectors are
+    not.
+    """
     if "\ufe00" <= character <= "\ufe0f":
         return False
     return character == "\u200c" or unicodedata.category(character) in ("Mn", "Mc")
@@ -104,12 +107,12 @@ def _is_within(character: str) -> bool:
 
 def _sentences(line: str) -> int:
     ends = [*_SENTENCE_END.finditer(line)]
-    rest = line[ends[-1].end() :] if ends else line
-    return len(ends) + any(map(str.isalnum, rest))
+    tail = line[ends[-1].end() :] if ends else line
+    return len(ends) + any(map(str.isalnum, tail))
 
 
 class Page:
-    """A text with what several rules count of it, each counted once."""
+    """A text with measures that several rules need, each computed once."""
 
     def __init__(self, text: str, language: str | None, split: Split = split_words) -> None:
         self.text = text
@@ -121,19 +124,20 @@ class Page:
         self.c4: dict[int, _Lines] = {}
 
     def share(self, count: float) -> float:
-        """By characters of the text."""
+        """The share of ``count`` characters in the text."""
         return count / (len(self.text) or 1)
 
-    def of_lines(self, wanted: Callable[[str], bool]) -> float:
-        return sum(map(wanted, self.lines)) / (len(self.lines) or 1)
+    def of_lines(self, predicate: Callable[[str], bool]) -> float:
+        return sum(map(predicate, self.lines)) / (len(self.lines) or 1)
 
     def per_word(self, count: int) -> float:
         return count / (len(self.words) or 1)
 
 
 class Rule(NamedTuple):
-    """``keeps`` says whether a page passes, ``meaning`` what it has to be. ``not_in`` are languages without a
-    threshold; with ``only_in`` all others are."""
+    """``keeps`` decides whether a page passes; ``meaning`` describes the condition. ``not_in`` are languages without a
+    threshold; with ``only_in`` all other languages have none.
+    """
 
     name: str
     meaning: str
@@ -142,12 +146,12 @@ class Rule(NamedTuple):
     only_in: frozenset[str] = frozenset()
 
     def applies(self, language: str | None) -> bool:
-        """Whether there is a threshold for a text of this language."""
+        """Whether the rule has a threshold for a text of this language."""
         return language not in self.not_in and (not self.only_in or language in self.only_in)
 
 
 def _repeated(parts: Sequence[str]) -> tuple[int, int]:
-    """Parts that occurred before: how many, their characters."""
+    """Counts the parts that occurred before. Returns their number and their characters."""
     seen: set[str] = set()
     count = characters = 0
     for part in parts:
@@ -159,49 +163,53 @@ def _repeated(parts: Sequence[str]) -> tuple[int, int]:
 
 
 def _top(page: Page, size: int) -> float:
-    """Characters of the most frequent run of words, spaces with them, in all its places; of several the first."""
+    """The characters of the most frequent run of words, including spaces, in all its places; the first of equally
+    frequent runs.
+    """
     words = page.words
-    runs = Counter(zip(*(words[at:] for at in range(size)), strict=False))
+    runs = Counter(zip(*(words[start:] for start in range(size)), strict=False))
     if not runs:
         return 0
-    best, times = max(runs.items(), key=lambda each: each[1])
-    return page.share((sum(map(len, best)) + size - 1) * times)
+    top_run, times = max(runs.items(), key=lambda run_count: run_count[1])
+    return page.share((sum(map(len, top_run)) + size - 1) * times)
 
 
 def _twice(page: Page, size: int) -> float:
     seen: set[str] = set()
-    words, characters, at = page.words, 0, 0
-    while at <= len(words) - size:
-        run = "".join(words[at : at + size])
+    words, characters, start = page.words, 0, 0
+    while start <= len(words) - size:
+        run = "".join(words[start : start + size])
         if run in seen:
             characters += len(run)
-            at += size
+            start += size
         else:
             seen.add(run)
-            at += 1
+            start += 1
     return page.share(characters)
 
 
 def _repetition(
-    parts_of: Callable[[Page], list[str]], most: float, most_characters: float
+    parts_of: Callable[[Page], list[str]], max_share: float, max_character_share: float
 ) -> Iterator[Callable[[Page], bool]]:
-    def few(page: Page) -> bool:
+    def has_few_repetitions(page: Page) -> bool:
         parts = parts_of(page)
-        return _repeated(parts)[0] / len(parts) <= most
+        return _repeated(parts)[0] / len(parts) <= max_share
 
-    def short(page: Page) -> bool:
-        return page.share(_repeated(parts_of(page))[1]) <= most_characters
+    def has_short_repetitions(page: Page) -> bool:
+        return page.share(_repeated(parts_of(page))[1]) <= max_character_share
 
-    yield few
-    yield short
+    yield has_few_repetitions
+    yield has_short_repetitions
 
 
 def _of_runs(
     name: str, meaning: str, share: Callable[[Page, int], float], runs: Iterable[tuple[int, float]]
 ) -> Iterator[Rule]:
-    for size, most in runs:
-        within = partial(lambda page, size, most: share(page, size) <= most, size=size, most=most)
-        yield Rule(name.format(size), meaning.format(most, size), within, UNSPACED)
+    for size, max_share in runs:
+        is_below_share = partial(
+            lambda page, size, max_share: share(page, size) <= max_share, size=size, max_share=max_share
+        )
+        yield Rule(name.format(size), meaning.format(max_share, size), is_below_share, UNSPACED)
 
 
 def _mean_length(page: Page) -> float:
@@ -212,33 +220,33 @@ _few_paragraphs, _short_paragraphs = _repetition(lambda page: re.split(r"\n{2,}"
 _few_lines, _short_lines = _repetition(lambda page: re.split(r"\n+", page.text), 0.3, 0.2)
 
 GOPHER: Final = (
-    Rule("words", "50 to 100,000 words", lambda p: 50 <= len(p.spoken) <= 100_000),
-    Rule("mean_word_length", "3 to 10 characters a word", lambda p: 3 <= _mean_length(p) <= 10, _DENSE),
-    Rule("hashes", "at most 0.1 # a word", lambda p: p.per_word(p.text.count("#")) <= 0.1),
+    Rule("words", "50 to 100,000 words", lambda page: 50 <= len(page.spoken) <= 100_000),
+    Rule("mean_word_length", "3 to 10 characters a word", lambda page: 3 <= _mean_length(page) <= 10, _DENSE),
+    Rule("hashes", "at most 0.1 # a word", lambda page: page.per_word(page.text.count("#")) <= 0.1),
     Rule(
         "ellipses",
         "at most 0.1 ellipses a word",
-        lambda p: p.per_word(p.text.count("...") + p.text.count("\u2026")) <= 0.1,
+        lambda page: page.per_word(page.text.count("...") + page.text.count("\u2026")) <= 0.1,
     ),
     Rule(
         "bullet_lines",
         "at most 0.9 of the lines begin with a bullet",
-        lambda p: p.of_lines(lambda line: line.lstrip().startswith(("\u2022", "-"))) <= 0.9,
+        lambda page: page.of_lines(lambda line: line.lstrip().startswith(("\u2022", "-"))) <= 0.9,
     ),
     Rule(
         "ellipsis_lines",
         "at most 0.3 of the lines end with an ellipsis",
-        lambda p: p.of_lines(lambda line: line.rstrip().endswith(("...", "\u2026"))) <= 0.3,
+        lambda page: page.of_lines(lambda line: line.rstrip().endswith(("...", "\u2026"))) <= 0.3,
     ),
     Rule(
         "alphabetic_words",
         "at least 0.8 of the words and marks have a letter",
-        lambda p: p.per_word(sum(word.isalpha() or any(map(str.isalpha, word)) for word in p.words)) >= 0.8,
+        lambda page: page.per_word(sum(word.isalpha() or any(map(str.isalpha, word)) for word in page.words)) >= 0.8,
     ),
     Rule(
         "stop_words",
         "at least two of eight stop words",
-        lambda p: len(_STOP_WORDS.intersection(p.words)) >= 2,
+        lambda page: len(_STOP_WORDS.intersection(page.words)) >= 2,
         only_in=frozenset(("eng",)),
     ),
     Rule("duplicate_paragraphs", "at most 0.3 of the paragraphs occurred before", _few_paragraphs),
@@ -253,76 +261,84 @@ FINEWEB: Final = (
     Rule(
         "punctuated_lines",
         "at least 0.12 of the lines end with an end mark",
-        lambda p: sum(line.endswith(_ENDS) for line in p.filled) / (len(p.filled) or 1) >= 0.12,
+        lambda page: sum(line.endswith(_ENDS) for line in page.filled) / (len(page.filled) or 1) >= 0.12,
         NO_MARKS,
     ),
     Rule(
         "short_lines",
         "at most 0.67 of the lines have 30 characters or fewer",
-        lambda p: sum(len(line) <= 30 for line in p.filled) / (len(p.filled) or 1) <= 0.67,
+        lambda page: sum(len(line) <= 30 for line in page.filled) / (len(page.filled) or 1) <= 0.67,
         _DENSE,
     ),
     Rule(
         "duplicate_characters",
         "at most 0.01 of the characters in lines that occurred before",
-        lambda p: _repeated(p.filled)[1] / (len(p.text.replace("\n", "")) or 1) <= 0.01,
+        lambda page: _repeated(page.filled)[1] / (len(page.text.replace("\n", "")) or 1) <= 0.01,
     ),
     Rule(
         "lines_per_word",
         "at most 0.3 lines a word",
-        lambda p: p.per_word(p.text.count("\n")) <= 0.3,
+        lambda page: page.per_word(page.text.count("\n")) <= 0.3,
     ),
 )
 
 
 class _Lines(NamedTuple):
-    """What C4's look at the lines found, of those that it would keep: how many sentences, and what ends a page."""
+    """C4's counts of the lines that it would keep: the number of sentences, and whether a phrase excludes the page."""
 
     sentences: int
     lorem_ipsum: bool
     curly_bracket: bool
 
 
-def _c4_lines(page: Page, least_words: int) -> _Lines:
-    found = page.c4.get(least_words)
-    if found is None:
-        found = page.c4[least_words] = _c4_look(page, least_words)
-    return found
+def _c4_lines(page: Page, min_words: int) -> _Lines:
+    lines = page.c4.get(min_words)
+    if lines is None:
+        lines = page.c4[min_words] = _c4_look(page, min_words)
+    return lines
 
 
-def _c4_look(page: Page, least_words: int) -> _Lines:
+def _c4_look(page: Page, min_words: int) -> _Lines:
     english = page.language == "eng"
     ends = _C4_ENDS if english else _ALL_ENDS
-    count, lorem, bracket = 0, False, False
-    for raw in page.lines:
-        whole = raw.strip()
-        words = whole.split() if english else plain.words(whole)
-        if len(words) < least_words or (len(whole) > _LONGEST_WORD and any(len(w) > _LONGEST_WORD for w in words)):
+    count, has_lorem_ipsum, has_bracket = 0, False, False
+    for raw_line in page.lines:
+        stripped = raw_line.strip()
+        words = stripped.split() if english else plain.words(stripped)
+        if len(words) < min_words or (
+            len(stripped) > _LONGEST_WORD and any(len(word) > _LONGEST_WORD for word in words)
+        ):
             continue
-        line = _CITATION.sub("", whole) if "[" in whole else whole
+        line = _CITATION.sub("", stripped) if "[" in stripped else stripped
         if page.language not in NO_MARKS and (not line.endswith(ends) or line.endswith("...")):
             continue
         lowered = line.lower()
         if "lorem ipsum" in lowered:
-            lorem = True
+            has_lorem_ipsum = True
         elif "javascript" in lowered:
             pass
         elif "{" in line:
-            bracket = True
-        elif not any(each in lowered for each in _POLICY):
+            has_bracket = True
+        elif not any(phrase in lowered for phrase in _POLICY):
             count += _sentences(line)
-    return _Lines(count, lorem, bracket)
+    return _Lines(count, has_lorem_ipsum, has_bracket)
 
 
 def _c4(sentences: int, words: int) -> tuple[Rule, ...]:
-    def few(page: Page) -> bool:
+    def has_enough_sentences(page: Page) -> bool:
         return _c4_lines(page, words).sentences >= sentences
 
-    kept = f"lines with an end mark and {words} words"
+    line_description = f"lines with an end mark and {words} words"
     return (
-        Rule("lorem_ipsum", f"no lorem ipsum in {kept}", lambda p: not _c4_lines(p, words).lorem_ipsum),
-        Rule("curly_bracket", f"no curly bracket in {kept}", lambda p: not _c4_lines(p, words).curly_bracket),
-        Rule("sentences", f"at least {sentences} sentences in {kept}", few, NO_MARKS),
+        Rule(
+            "lorem_ipsum", f"no lorem ipsum in {line_description}", lambda page: not _c4_lines(page, words).lorem_ipsum
+        ),
+        Rule(
+            "curly_bracket",
+            f"no curly bracket in {line_description}",
+            lambda page: not _c4_lines(page, words).curly_bracket,
+        ),
+        Rule("sentences", f"at least {sentences} sentences in {line_description}", has_enough_sentences, NO_MARKS),
     )
 
 
@@ -342,7 +358,7 @@ def rules_of(preset: str, language: str | None) -> tuple[Rule, ...]:
 
 
 def failed(text: str, language: str | None, presets: Sequence[str], split: Split = split_words) -> set[str]:
-    """The rules a text fails, as ``preset: rule``."""
+    """The rules that a text fails, as ``preset: rule``."""
     page = Page(text, language, split)
     return {
         f"{preset}: {rule.name}" for preset in presets for rule in rules_of(preset, language) if not rule.keeps(page)

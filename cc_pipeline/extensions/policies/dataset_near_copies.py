@@ -1,11 +1,10 @@
-"""Which of many texts are near copies of others, from their ``content_minhash``, with flat memory.
+"""Finds near copies among many texts, from their ``content_minhash``, with constant memory.
 
-Texts come in the order in which they are to be kept. Each sketch of 64 values is cut into 16 bands of four; texts that
-agree in a band are candidates (with 0.8 of their five-word runs in common in 9,998 of 10,000 cases), and of those
-the sketches are compared. A text is dropped if one that is kept, and came before it, is as like it as the threshold
-says.
+Texts come in order of preference. Each sketch of 64 values is cut into 16 bands of four. Two texts with an equal band
+are candidates (which finds 9,998 of 10,000 pairs with 0.8 of their five-word runs in common), and the sketches of
+candidates are compared. A text is dropped if it is at least as similar to an earlier kept text as the threshold.
 
-Sketches lie in a file that is mapped into memory, and one band is sorted at a time: some 100 bytes a text are held.
+Sketches lie in a memory-mapped file, and one band is sorted at a time: some 100 bytes a text are in memory.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from cc_pipeline.errors import disk_trouble
 VALUES: Final = 64
 BANDS: Final = 16
 _ROWS: Final = VALUES // BANDS
-#: Members of a group of candidates of which all pairs are compared; of larger ones each with the first and its
-#: neighbours.
+#: Maximum members of a group of candidates in which all pairs are compared. In a larger group, each member is compared
+#: with the first one and with its neighbours.
 _ALL_PAIRS: Final = 8
 #: Pairs compared at a time: their sketches are 32 MB.
 _PAIRS_AT_ONCE: Final = 65_536
@@ -36,11 +35,11 @@ Numbers = npt.NDArray[np.int64]
 
 
 def near_duplicates(sketches: Iterable[npt.NDArray[np.uint32]], threshold: float, folder: Path) -> Numbers:
-    """Numbers (from 0, in the order of ``sketches``) of the texts to drop, each with the one it is a near copy of:
-    an array of two columns, sorted by the first.
+    """Returns the texts to drop and their originals: an array of two columns with numbers of texts (from 0, in the
+    order of ``sketches``), sorted by the first column.
 
-    ``sketches`` come in batches of rows of 64 values. ``threshold`` is the share of runs in common, 0 to 1. ``folder``
-    takes a file of 256 bytes a text, which is deleted again. Raises ``EnvironmentFault`` where the disk refuses.
+    ``sketches`` come in batches of rows of 64 values. ``threshold`` is the share of common runs, 0 to 1. ``folder``
+    gets a temporary file of 256 bytes a text. Raises ``EnvironmentFault`` if the disk fails.
     """
     path = folder / "sketches"
     try:
@@ -48,8 +47,8 @@ def near_duplicates(sketches: Iterable[npt.NDArray[np.uint32]], threshold: float
             count = _spill(sketches, path)
             if count < 2:
                 return np.empty((0, 2), np.int64)
-            kept = np.memmap(path, np.uint32, "r", shape=(count, VALUES))
-            return _dropped(kept, threshold, count)
+            sketch_map = np.memmap(path, np.uint32, "r", shape=(count, VALUES))
+            return _dropped(sketch_map, threshold, count)
     finally:
         path.unlink(missing_ok=True)
 
@@ -68,20 +67,20 @@ def _dropped(sketches: npt.NDArray[np.uint32], threshold: float, count: int) -> 
     for band in range(BANDS):
         for first, second in _candidates(_hashes(sketches, band)):
             for start in range(0, len(first), _PAIRS_AT_ONCE):
-                one, other = first[start : start + _PAIRS_AT_ONCE], second[start : start + _PAIRS_AT_ONCE]
-                alike = (sketches[one] == sketches[other]).sum(axis=1) >= threshold * VALUES
-                likely.append(np.column_stack((other[alike], one[alike])))
+                first_part, second_part = first[start : start + _PAIRS_AT_ONCE], second[start : start + _PAIRS_AT_ONCE]
+                is_similar = (sketches[first_part] == sketches[second_part]).sum(axis=1) >= threshold * VALUES
+                likely.append(np.column_stack((second_part[is_similar], first_part[is_similar])))
     if not likely:
         return np.empty((0, 2), np.int64)
     pairs = np.unique(np.concatenate(likely), axis=0)
-    gone = np.zeros(count, bool)
-    found: list[tuple[int, int]] = []
-    # sorted by the later text: whether the earlier one is kept is known when it is looked at
-    for later, earlier in pairs.tolist():
-        if not gone[later] and not gone[earlier]:
-            gone[later] = True
-            found.append((later, earlier))
-    return np.array(found, np.int64).reshape(-1, 2)
+    is_dropped = np.zeros(count, bool)
+    copies: list[tuple[int, int]] = []
+    # Pairs are sorted by the later text, so whether the earlier one is kept is already known.
+    for copy, original in pairs.tolist():
+        if not is_dropped[copy] and not is_dropped[original]:
+            is_dropped[copy] = True
+            copies.append((copy, original))
+    return np.array(copies, np.int64).reshape(-1, 2)
 
 
 def _hashes(sketches: npt.NDArray[np.uint32], band: int) -> npt.NDArray[np.uint64]:
@@ -94,21 +93,21 @@ def _hashes(sketches: npt.NDArray[np.uint32], band: int) -> npt.NDArray[np.uint6
 
 
 def _candidates(hashes: npt.NDArray[np.uint64]) -> Iterator[tuple[Numbers, Numbers]]:
-    """Pairs (earlier, later) of texts with the same hash."""
+    """Yields pairs (earlier, later) of texts with the same hash."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     begins = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     sizes = np.diff(np.append(begins, len(ordered)))
     group = np.repeat(np.arange(len(begins)), sizes)
-    within = np.arange(len(ordered)) - begins[group]
-    # the first of the group, and the neighbour before; of small groups all that come before
-    later = np.flatnonzero(within > 0)
-    yield order[begins[group[later]]], order[later]
-    for back in range(1, _ALL_PAIRS):
-        later = np.flatnonzero((within > back) & ((sizes[group] <= _ALL_PAIRS) | (back == 1)))
-        if not len(later):
+    position = np.arange(len(ordered)) - begins[group]
+    # Each member is paired with the first of its group and its predecessor; in small groups with all before it.
+    copy_positions = np.flatnonzero(position > 0)
+    yield order[begins[group[copy_positions]]], order[copy_positions]
+    for distance in range(1, _ALL_PAIRS):
+        copy_positions = np.flatnonzero((position > distance) & ((sizes[group] <= _ALL_PAIRS) | (distance == 1)))
+        if not len(copy_positions):
             break
-        yield order[later - back], order[later]
+        yield order[copy_positions - distance], order[copy_positions]
 
 
 def sketch_array(column: Any) -> npt.NDArray[np.uint32]:

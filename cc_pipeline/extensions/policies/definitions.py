@@ -1,4 +1,4 @@
-"""What a home has in Dagster of this feature."""
+"""The Dagster definitions of this extension."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The table ``site_policies`` filled: each robots.txt capture of targets in a crawl, with what it says.
+"""Fills the table ``site_policies``: each robots.txt capture of targets in a crawl, with its content.
 
-A row is a capture, so that of a file that was fetched a hundred times each time counts. Its lines stand once a slice,
-at the first capture that says so; the published view has them for each.
+Each row is a capture, so every fetch of a file counts. The lines of a file are stored once a slice, at the first
+capture with this content; the published view repeats them for each capture.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from cc_pipeline.records.reading import Row, read_members
 from cc_pipeline.workspace.workspace import Workspace
 
 SUBSET: Final = "robotstxt"
-#: Redirects that are followed (RFC 9309, 2.3.1.2).
+#: Maximum redirects to follow (RFC 9309, 2.3.1.2).
 _MOST_REDIRECTS: Final = 5
 _SEGMENT = re.compile(r"/segments/([^/]+)/")
 _ORIGIN = re.compile(r"([^/?#:]*):?//(?:[^/?#@]*@)?([^/?#]*)")
@@ -50,23 +50,24 @@ _PORT = re.compile(r":([0-9]*)$")
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 
 
-#: What is kept of a row of ``records``.
+#: Columns of ``records`` that are kept.
 _KEPT: Final = tuple(dict.fromkeys(("crawl", "url", "domain", "fetch_time", "fetch_status", *PLACE)))
 _LINES: Final = pa.schema([SITE_POLICIES_SCHEMA.field("lines")])
-#: Rows, and lines of bodies, that become one batch.
+#: Maximum rows, with the lines of their bodies, of one batch.
 _HELD: Final = 10_000
 
 
 class _Bodies:
-    """The lines of each body, put aside in a file while all captures of a slice are read: by digest its batch in the
-    file, and what signals it has."""
+    """The lines of each body, spilled to a file while the captures of a slice are read. Keeps, by digest, the batch in
+    the file and the signals of the body.
+    """
 
     def __init__(self, writer: pa.RecordBatchWriter) -> None:
         self._writer = writer
         self.known: dict[str, tuple[int, frozenset[str]]] = {}
 
     def signals(self, digest: str, payload: bytes) -> frozenset[str]:
-        """Those of a body, which is parsed if it is new."""
+        """The signals of a body, which is parsed if it is new."""
         if digest not in self.known:
             lines = [asdict(line) for line in parse_robots(payload)]
             self._writer.write_batch(pa.RecordBatch.from_pylist([{"lines": lines}], _LINES))
@@ -76,8 +77,9 @@ class _Bodies:
 
 @dataclass(slots=True)
 class _Answer:
-    """One capture of a robots.txt: what is kept of its row of ``records``, its state, where it sends on to, and the
-    digest of the ``body`` that has its lines."""
+    """One robots.txt capture: some columns of its row of ``records``, its state, the target of its redirect, and the
+    digest of the ``body`` with its lines.
+    """
 
     row: Row
     segment: str
@@ -87,58 +89,63 @@ class _Answer:
 
 
 def fill_policies(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
-    """Reads the robots.txt captures of ``slugs`` in ``crawl``, which are fetched; what is unchanged stays.
+    """Reads the fetched robots.txt captures of ``slugs`` in ``crawl``. Unchanged slices are skipped.
 
-    Raises ``EnvironmentFault`` for a target whose robots.txt captures were never fetched, and where the lake or the
-    stored bytes cannot be read, and as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
+    Raises ``EnvironmentFault`` for a target whose robots.txt captures were never fetched and if the lake or the stored
+    bytes cannot be read. Raises as :func:`~cc_pipeline.extraction.run_inputs.planned_again` does.
     """
     return planned_again(workspace, crawl, slugs, lambda run: _fill(workspace, crawl, slugs, run))
 
 
 def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs) -> StageReport:
     started = time.monotonic()
-    asked = _asked(workspace, crawl, slugs)
-    run.expect(FETCH, contents(workspace.lake, FETCH, asked.slices))
-    wanted = _wanted(workspace, asked)
-    if missing := [slice_ for slice_ in asked.slices if slice_ not in wanted]:
+    requested = _asked(workspace, crawl, slugs)
+    run.expect(FETCH, contents(workspace.lake, FETCH, requested.slices))
+    input_digests = _wanted(workspace, requested)
+    if missing := [slice_ for slice_ in requested.slices if slice_ not in input_digests]:
         raise EnvironmentFault(
             f"the robots.txt captures of {missing[0].whole.target} in {crawl} have not been fetched",
             f"Fetch and read them: cc-pipeline policies TARGET --crawl {crawl}",
         )
-    stale = POLICIES.stale(workspace.lake, wanted)
-    for number, together in enumerate(in_commits({slice_: wanted[slice_] for slice_ in stale})):
+    stale = POLICIES.stale(workspace.lake, input_digests)
+    for number, slices in enumerate(in_commits({slice_: input_digests[slice_] for slice_ in stale})):
         progress.report("policies", number, None, crawl)
         with workspace.scratch_folder("policies") as folder:
             spilled = folder / "site_policies.arrow"
             with pa.ipc.new_stream(str(spilled), SITE_POLICIES_SCHEMA) as writer:
-                for slice_ in together:
+                for slice_ in slices:
                     for batch in _batches(_rows(workspace, slice_, folder / "lines.arrow")):
                         writer.write_batch(batch)
-            POLICIES.commit(workspace.lake, together, {"site_policies": partial(spilled_batches, spilled)})
-    figures = _figures(workspace, crawl, asked.slices)
-    report = POLICIES.report(figures, stale, started)
-    retire_others(workspace, POLICIES, asked)
-    return asked.folded(report)
+            POLICIES.commit(workspace.lake, slices, {"site_policies": partial(spilled_batches, spilled)})
+    metrics = _figures(workspace, crawl, requested.slices)
+    report = POLICIES.report(metrics, stale, started)
+    retire_others(workspace, POLICIES, requested)
+    return requested.folded(report)
 
 
 def due(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
-    """Those of ``slugs`` with robots.txt captures in ``crawl`` that are fetched and not read as they are now."""
+    """The ``slugs`` with fetched robots.txt captures in ``crawl`` that were not yet read by this version."""
     stale = POLICIES.stale(workspace.lake, _wanted(workspace, _asked(workspace, crawl, slugs)))
     return list(dict.fromkeys(slice_.whole.target for slice_ in stale))
 
 
 def _asked(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Asked:
     parts = parts_of(workspace.lake, slugs)
-    own = {slug: tuple(Slice(crawl, with_subset(part, SUBSET)) for part in several) for slug, several in parts.items()}
-    return Asked(crawl, own, dict.fromkeys(own, ()))
+    slices_by_target = {
+        slug: tuple(Slice(crawl, with_subset(part, SUBSET)) for part in target_parts)
+        for slug, target_parts in parts.items()
+    }
+    return Asked(crawl, slices_by_target, dict.fromkeys(slices_by_target, ()))
 
 
-def _wanted(workspace: Workspace, asked: Asked) -> dict[Slice, str]:
-    """The digest that each slice would get; those that were not fetched have none."""
-    stands = stand(workspace, asked.slices, (FETCH,), look_for_bytes=False)
-    fetched = {slice_: stands[slice_].fetched for slice_ in asked.slices}
+def _wanted(workspace: Workspace, requested: Asked) -> dict[Slice, str]:
+    """The input digest of each slice. Slices that were not fetched have none."""
+    slice_states = stand(workspace, requested.slices, (FETCH,), look_for_bytes=False)
+    fetched = {slice_: slice_states[slice_].fetched for slice_ in requested.slices}
     return {
-        slice_: POLICIES.digest(version=VERSION, fetched=one.says) for slice_, one in fetched.items() if one is not None
+        slice_: POLICIES.digest(version=VERSION, fetched=stage_state.says)
+        for slice_, stage_state in fetched.items()
+        if stage_state is not None
     }
 
 
@@ -146,30 +153,32 @@ def _figures(workspace: Workspace, crawl: str, slices: Sequence[Slice]) -> dict[
     where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
     counts = count_rows(workspace.lake, "site_policies", where)
     versions = POLICIES.versions(workspace.lake, slices)
-    return {one: {"rows:site_policies": counts.get((crawl, one.target), 0), **versions[one]} for one in slices}
+    return {
+        slice_: {"rows:site_policies": counts.get((crawl, slice_.target), 0), **versions[slice_]} for slice_ in slices
+    }
 
 
 def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
-    some: list[dict[str, Any]] = []
-    held = 0
+    pending_rows: list[dict[str, Any]] = []
+    pending_size = 0
     for row in rows:
-        some.append(row)
-        held += 1 + len(row["lines"] or ())
-        if held > _HELD:
-            yield pa.RecordBatch.from_pylist(some, SITE_POLICIES_SCHEMA)
-            some, held = [], 0
-    yield pa.RecordBatch.from_pylist(some, SITE_POLICIES_SCHEMA)
+        pending_rows.append(row)
+        pending_size += 1 + len(row["lines"] or ())
+        if pending_size > _HELD:
+            yield pa.RecordBatch.from_pylist(pending_rows, SITE_POLICIES_SCHEMA)
+            pending_rows, pending_size = [], 0
+    yield pa.RecordBatch.from_pylist(pending_rows, SITE_POLICIES_SCHEMA)
 
 
-def _rows(workspace: Workspace, slice_: Slice, aside: Path) -> Iterator[dict[str, Any]]:
-    with pa.ipc.new_file(str(aside), _LINES) as writer:
+def _rows(workspace: Workspace, slice_: Slice, lines_path: Path) -> Iterator[dict[str, Any]]:
+    with pa.ipc.new_file(str(lines_path), _LINES) as writer:
         bodies = _Bodies(writer)
         answers = list(_answers(workspace, slice_, bodies))
-    with pa.OSFile(str(aside)) as source:
-        put_aside = pa.ipc.open_file(source)
+    with pa.OSFile(str(lines_path)) as source:
+        line_batches = pa.ipc.open_file(source)
 
         def lines_of(body: str) -> Any:
-            return put_aside.get_batch(bodies.known[body][0]).column(0)[0].as_py()
+            return line_batches.get_batch(bodies.known[body][0]).column(0)[0].as_py()
 
         yield from _told(slice_, answers, lines_of)
 
@@ -178,75 +187,77 @@ def _told(slice_: Slice, answers: Sequence[_Answer], lines_of: Callable[[str], A
     by_url: dict[tuple[str, str], list[_Answer]] = {}
     for answer in answers:
         by_url.setdefault((answer.segment, answer.row["url"]), []).append(answer)
-    given: set[str] = set()
+    written_bodies: set[str] = set()
     for answer in answers:
-        last = _followed(answer, by_url)
+        final_answer = _followed(answer, by_url)
         scheme, host, port = origin_of(answer.row["url"])
         lines = None
-        if last.body is not None and last.body not in given:
-            lines = lines_of(last.body)
-            given.add(last.body)
+        if final_answer.body is not None and final_answer.body not in written_bodies:
+            lines = lines_of(final_answer.body)
+            written_bodies.add(final_answer.body)
         yield {
             **{name: answer.row[name] for name in ("crawl", "url", "domain", "fetch_time", "fetch_status")},
-            **{name: last.row[name] for name in PLACE},
+            **{name: final_answer.row[name] for name in PLACE},
             "target": slice_.target,
             "robots": _name(answer, scheme, host, port),
             "scheme": scheme,
             "host": host,
             "port": port,
             "segment": answer.segment,
-            "state": "unresolved" if last.state == "redirect" else last.state,
-            "content_digest": last.body,
-            "read_from": last.row["url"],
+            "state": "unresolved" if final_answer.state == "redirect" else final_answer.state,
+            "content_digest": final_answer.body,
+            "read_from": final_answer.row["url"],
             "lines": lines,
         }
 
 
 def _name(answer: _Answer, scheme: str, host: str, port: int) -> str:
-    """The same for the same capture, whichever targets have it."""
-    at = answer.row["fetch_time"]
-    when = "" if at is None else f"{at:%Y%m%d%H%M%S}"
-    # which record it was tells two of one second apart
-    return f"{answer.row['crawl']} {answer.segment} {scheme}://{host}:{port} {when} {answer.row['warc_record_offset']}"
+    """The name of a robots.txt capture, the same for all targets that have it."""
+    fetched_at = answer.row["fetch_time"]
+    timestamp = "" if fetched_at is None else f"{fetched_at:%Y%m%d%H%M%S}"
+    # The offset distinguishes two captures of the same second.
+    record = answer.row["warc_record_offset"]
+    return f"{answer.row['crawl']} {answer.segment} {scheme}://{host}:{port} {timestamp} {record}"
 
 
 def _followed(answer: _Answer, by_url: dict[tuple[str, str], list[_Answer]]) -> _Answer:
-    """The answer at the end of redirects, each of the same segment; the first one where that is not archived. What is
-    found holds for the origin that was asked first."""
-    last = answer
+    """Follows redirects within the segment and returns the last answer, or the first one if a redirect leads to no
+    archived capture. Its rules hold for the origin that was requested first.
+    """
+    final_answer = answer
     for _ in range(_MOST_REDIRECTS):
-        if last.state != "redirect":
+        if final_answer.state != "redirect":
             break
-        there = by_url.get((answer.segment, last.location or ""))
-        if there is None:
+        targets = by_url.get((answer.segment, final_answer.location or ""))
+        if targets is None:
             break
-        last = min(there, key=lambda one: abs(_seconds(one) - _seconds(answer)))
-    return answer if last.state == "redirect" else last
+        final_answer = min(targets, key=lambda answer_there: abs(_seconds(answer_there) - _seconds(answer)))
+    return answer if final_answer.state == "redirect" else final_answer
 
 
 def _seconds(answer: _Answer) -> float:
-    at: datetime | None = answer.row["fetch_time"]
-    return at.timestamp() if at else 0.0
+    fetched_at: datetime | None = answer.row["fetch_time"]
+    return fetched_at.timestamp() if fetched_at else 0.0
 
 
 def _answers(workspace: Workspace, slice_: Slice, bodies: _Bodies) -> Iterator[_Answer]:
     records = (row for batch in stream_rows(workspace.lake, "records", slice_.where) for row in batch.to_pylist())
-    for row, found in read_members(records, workspace.storage, lambda row: row["outcome"] == "fetched"):
+    for row, member in read_members(records, workspace.storage, lambda row: row["outcome"] == "fetched"):
         segment = _SEGMENT.search(row["warc_filename"])
         answer = _Answer({name: row[name] for name in _KEPT}, segment[1] if segment else "", "unreadable")
-        page = None if found is None or isinstance(found, DataFault) else page_of((row, found))
+        page = None if member is None or isinstance(member, DataFault) else page_of((row, member))
         if isinstance(page, PageInput):
             _read(answer, page, bodies)
         yield answer
 
 
 def _read(answer: _Answer, page: PageInput, bodies: _Bodies) -> None:
-    """Fills in what became of a request for a robots.txt, in the words of RFC 9309 (2.3.1)."""
+    """Sets state, redirect and body of a robots.txt answer, in the words of RFC 9309 (2.3.1)."""
     status = page.http_status or 0
     if 300 <= status < 400:
         location = next(iter(header_values(page.http_headers, "location")), None)
         answer.state = "redirect"
-        url = None if location is None else resolve_header(page.url, location)  # None leads nowhere: unresolved
+        url = None if location is None else resolve_header(page.url, location)  # without a URL it is unresolved
         answer.location = url and url.partition("#")[0]
     elif 400 <= status < 600:
         answer.state = "unavailable" if status < 500 else "unreachable"
@@ -254,15 +265,15 @@ def _read(answer: _Answer, page: PageInput, bodies: _Bodies) -> None:
         digest = base64.b32encode(hashlib.sha1(page.payload, usedforsecurity=False).digest()).decode()
         signals = bodies.signals(digest, page.payload)
         answer.body = digest
-        # many servers give their page for everything
-        other = not signals and _PAGE.match(page.payload)
-        answer.state = "cut" if "cut" in signals or page.truncated else "no robots.txt" if other else "read"
+        # Many servers answer every request with a web page.
+        is_web_page = not signals and _PAGE.match(page.payload)
+        answer.state = "cut" if "cut" in signals or page.truncated else "no robots.txt" if is_web_page else "read"
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of a URL; ``publish/consent.py`` has the same in SQL."""
-    found = _ORIGIN.match(url)
-    scheme, authority = (found[1].lower(), found[2].lower()) if found else ("", "")
-    written = _PORT.search(authority)
-    port = int(written[1]) if written and written[1] and len(written[1]) < len("2147483647") else None
+    """Scheme, host and port of a URL. ``policies/consent.py`` does the same in SQL."""
+    match = _ORIGIN.match(url)
+    scheme, authority = (match[1].lower(), match[2].lower()) if match else ("", "")
+    port_match = _PORT.search(authority)
+    port = int(port_match[1]) if port_match and port_match[1] and len(port_match[1]) < len("2147483647") else None
     return scheme, _PORT.sub("", authority), port if port is not None else 443 if scheme == "https" else 80

@@ -1,4 +1,4 @@
-"""The targets by which robots.txt files are asked for: a site's robots.txt is its hosts', whatever was asked of it."""
+"""Converts targets to those whose robots.txt files are needed: the hosts of the targets."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from cc_pipeline.commoncrawl.target_text import parse_target, set_slug
 
 #: The subset robotstxt begins with this crawl.
 FIRST_CRAWL: Final = "CC-MAIN-2016-36"
-#: Characters of a set's name, and how the name ends of a set that is made here.
+#: Maximum characters of a set's name, and the suffix of the name of a set of hosts.
 _NAME: Final = 60
 _HOSTS: Final = "-robotstxt-hosts"
 _ODD = re.compile(r"[^a-z0-9_-]+")
 
 
 def policy_targets(targets: Iterable[Target]) -> list[Target]:
-    """Targets whose robots.txt captures are those of the hosts of ``targets``: the same ones without their conditions,
-    of a page or prefix its host, of a set with such members the set of their hosts, under a name of its own."""
-    return list({one.slug: one for one in map(_of_hosts, targets)}.values())
+    """Targets for the robots.txt captures of the hosts of ``targets``: the same targets without their conditions, the
+    host of a page or prefix, and for a set with such members the set of their hosts, under a name of its own.
+    """
+    return list({target.slug: target for target in map(_of_hosts, targets)}.values())
 
 
 def with_policies(crawls: Sequence[str]) -> list[str]:
-    """Those of ``crawls`` that keep robots.txt captures in a subset of their own."""
+    """The ``crawls`` with robots.txt captures in a subset of their own."""
     return [crawl for crawl in crawls if has_subsets(crawl) and not "CC-MAIN-" <= crawl < FIRST_CRAWL]
 
 
@@ -36,7 +37,7 @@ def _of_hosts(target: Target) -> Target:
     if target.where:
         target = replace(target, where="", slug=target.slug.partition(WHERE_SLUG)[0])
     if target.kind == "set":
-        members = {one.slug: one for one in map(_of_hosts, target.members)}
+        members = {member.slug: member for member in map(_of_hosts, target.members)}
         if [*members.values()] == [*target.members]:
             return target
         name = _ODD.sub("-", target.value)

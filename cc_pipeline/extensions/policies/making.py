@@ -48,58 +48,71 @@ def make_dataset(
     creator: str = "",
     url: str = "",
 ) -> Export:
-    """Writes the folder of a data set: published main texts (of some targets and crawls) that a recipe leaves, with a
-    datasheet. The words of the recipe are the command's.
+    """Writes the folder of a data set: the published main texts (of some targets and crawls) that pass a recipe, with a
+    datasheet. The arguments of the recipe are those of the command.
 
-    Raises ``UserInputError`` for words that mean nothing, ``EnvironmentFault`` where nothing was published or the disk
-    refuses.
+    Raises ``UserInputError`` for invalid arguments, ``EnvironmentFault`` if nothing was published or the disk fails.
     """
     checked_format(format, TEXTS)
-    named = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
+    rule_names = tuple(name.strip() for name in rules.split(",") if name.strip() not in ("", "none"))
     recipe = Recipe(
         tuple(dict.fromkeys(_language(text) for text in languages)),
         *_bounds(words),
-        named,
+        rule_names,
         not keep_copies,
         near or None,
         wishes(respect),
         _as_of(as_of),
         known_only,
     )
-    meant = chosen_targets(targets)
+    selected_targets = chosen_targets(targets)
     with open_settled(settings) as connection, scratch_beside(out) as scratch:
         table_files.bound_memory(connection, scratch)
-        refuse_unknown(connection, settings, meant, targets)
-        slugs, ids = [target.slug for target in meant], crawl_ids(crawls)
+        refuse_unknown(connection, settings, selected_targets, targets)
+        slugs, ids = [target.slug for target in selected_targets], crawl_ids(crawls)
         [pages] = table_files.select_tables(connection, ["page_text"], slugs, ids)
-        asked = [f"crawls: {', '.join(crawls)}"] if crawls else []
+        query_notes = [f"crawls: {', '.join(crawls)}"] if crawls else []
         with explained(settings.published_path):
-            sieved = sieve(connection, pages.sql, recipe, scratch)
+            filtered = sieve(connection, pages.sql, recipe, scratch)
             unread = note_of_unread(connection, recipe.respect)
-        sheet, told = datasheet(sieved, recipe)
+        sheet, datasheet_document = datasheet(filtered, recipe)
         with open_workspace(settings) as workspace:
-            provenance = gather(workspace, meant, ids or sieved.crawls, asked)
-        provenance = replace(provenance, published=table_files.published_at(connection)).with_pages(sieved.by_domain)
-        done = tuple(f"{step.name}: {step.wanted}; took {step.took:,} of {step.came:,}" for step in sieved.steps)
-        spoken = tuple(name for name in sieved.by_language if name)
-        about = About(f"{out.name}: main texts of Common Crawl", creator, url, spoken, done)
+            provenance = gather(workspace, selected_targets, ids or filtered.crawls, query_notes)
+        provenance = replace(provenance, published=table_files.published_at(connection)).with_pages(filtered.by_domain)
+        step_notes = tuple(
+            f"{step.name}: {step.wanted}; took {step.took:,} of {step.came:,}" for step in filtered.steps
+        )
+        languages_found = tuple(name for name in filtered.by_language if name)
+        description = About(f"{out.name}: main texts of Common Crawl", creator, url, languages_found, step_notes)
         with whole_folder(out) as folder:
             data = folder / f"texts{table_files.SUFFIX[format]}"
-            handed = table_files.write_table(connection, table_files.Selection("texts", sieved.sql), format, data)
+            written_table = table_files.write_table(
+                connection, table_files.Selection("texts", filtered.sql), format, data
+            )
             with disk_trouble(folder):
-                (folder / "datasheet.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            sheet = f"{sheet}\n{card_sections(data, recipe, meant, crawls, format, out)}"
-            write_papers(folder, about, provenance, [handed], [data, folder / "datasheet.json"], sheet, {"sieve": told})
+                (folder / "datasheet.json").write_text(
+                    json.dumps(datasheet_document, indent=1, ensure_ascii=False) + "\n", "utf-8"
+                )
+            sheet = f"{sheet}\n{card_sections(data, recipe, selected_targets, crawls, format, out)}"
+            write_papers(
+                folder,
+                description,
+                provenance,
+                [written_table],
+                [data, folder / "datasheet.json"],
+                sheet,
+                {"sieve": datasheet_document},
+            )
     if unread is not None:
         voice().note(unread)
-    if not sieved.left:
+    if not filtered.left:
         voice().note(
-            "no page is left; the datasheet says which filter took them"
-            if sieved.pages
-            else "there was no page to begin with: nothing of these targets and crawls was parsed"
+            "no page is left; the datasheet counts the pages that each filter removed"
+            if filtered.pages
+            else "there are no pages to filter: nothing of these targets and crawls was parsed"
         )
-    took = [*((step.name, step.came, step.took) for step in sieved.steps if step.took), ("left", sieved.left, None)]
-    words = f"{sieved.left:,} of {sieved.pages:,} pages, {sieved.words:,} words: {out}/{README} is the datasheet"
+    took = [*((step.name, step.came, step.took) for step in filtered.steps if step.took), ("left", filtered.left, None)]
+    words = f"{filtered.left:,} of {filtered.pages:,} pages, {filtered.words:,} words: {out}/{README} is the datasheet"
     return Export(out, files_in(out), counts_by_name(("filter", "came", "taken"), took), (words,))
 
 
@@ -112,18 +125,19 @@ def _as_of(text: str) -> Literal["fetch", "latest"]:
 
 
 def _language(text: str) -> str:
-    wanted = text.strip()
-    found = ISO_639_3.get(wanted, wanted)
-    if found not in ISO_639_3.values():
-        raise UserInputError(f"{text!r} is no language that is detected; write en, de, zh … or eng, deu, zho …")
-    return found
+    code = text.strip()
+    iso_code = ISO_639_3.get(code, code)
+    if iso_code not in ISO_639_3.values():
+        raise UserInputError(f"{text!r} is not a language that is detected; write en, de, zh … or eng, deu, zho …")
+    return iso_code
 
 
 def _bounds(words: str) -> tuple[int, int]:
-    """The least and the most words of a text like ``50..100000``; an end that is left out is the usual one. Raises
-    ``UserInputError``."""
+    """The minimum and maximum number of words of a text like ``50..100000``; an omitted end has its default. Raises
+    ``UserInputError``.
+    """
     ends, usual = words.split(".."), WORDS.split("..")
     if len(ends) != 2 or not all(not end or end.isdecimal() for end in ends):
         raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")
-    least, most = (int(end or default) for end, default in zip(ends, usual, strict=True))
-    return least, most
+    min_words, max_words = (int(end or default) for end, default in zip(ends, usual, strict=True))
+    return min_words, max_words

@@ -1,4 +1,4 @@
-"""Gets the robots.txt captures of targets' hosts, as the command ``policies`` does, and reads them."""
+"""Fetches and reads the robots.txt captures of targets' hosts, for the command ``policies``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from cc_pipeline.extensions.policies.hosts import policy_targets, with_policies
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 
-#: Said where somebody may think that the table answers more than it does.
+#: A reminder of the limits of the table.
 TO_CCBOT = (
-    "a page that is captured was allowed to Common Crawl's own robot, CCBot; what robots.txt adds is what it says to "
-    "other robots, and of uses"
+    "Common Crawl's own robot, CCBot, was allowed to fetch every captured page; robots.txt adds rules for other "
+    "robots, and preferences on uses"
 )
 
 
@@ -34,43 +34,47 @@ def read_policies(
     yes: bool = False,
     told: Callable[[Part], object] = lambda part: None,
 ) -> list[EnvironmentFault]:
-    """Gets the robots.txt captures of the hosts of ``targets`` out of ``crawls`` (a person's words) and reads them.
+    """Fetches the robots.txt captures of the hosts of ``targets`` from ``crawls`` (the user's words) and reads them.
 
-    They are looked up, priced and fetched as any subset is. Crawls that keep none apart are left out, which is said.
-    Gives why partitions failed; raises as ``run_targets``.
+    They are located, estimated and fetched like any subset. Crawls without a subset of robots.txt captures are skipped
+    with a note. Returns the errors of failed partitions; raises as ``run_targets``.
     """
-    wanted = policy_targets(targets)
-    own = replace(settings, subsets=("robotstxt",))
+    host_targets = policy_targets(targets)
+    robots_settings = replace(settings, subsets=("robotstxt",))
     parts: list[Part] = []
 
-    def kept(chosen: Sequence[str]) -> list[tuple[Sequence[str], Sequence[Target]]]:
-        there = with_policies(chosen)
-        if left := [crawl for crawl in chosen if crawl not in there]:
-            voice().note(f"no robots.txt captures are kept apart in {', '.join(left)}: what was asked there is unknown")
-        return [(there, wanted)] if there else []
+    def select_crawls(requested_crawls: Sequence[str]) -> list[tuple[Sequence[str], Sequence[Target]]]:
+        policy_crawls = with_policies(requested_crawls)
+        if other_crawls := [crawl for crawl in requested_crawls if crawl not in policy_crawls]:
+            voice().note(
+                f"{', '.join(other_crawls)} has no subset of robots.txt captures: the rules of that time are unknown"
+            )
+        return [(policy_crawls, host_targets)] if policy_crawls else []
 
-    def say(part: Part) -> None:
+    def report_part(part: Part) -> None:
         parts.append(part)
-        # what other subsets have is no news to somebody who asked for this one
+        # Notes about other subsets do not concern this command.
         told(replace(part, notes=()))
 
-    troubles = run_targets(own, crawls, wanted, narrowed=kept, yes=yes, told=say)
-    _read(own, parts)
-    return troubles
+    faults = run_targets(robots_settings, crawls, host_targets, narrowed=select_crawls, yes=yes, told=report_part)
+    _read(robots_settings, parts)
+    return faults
 
 
 def _read(settings: Settings, parts: Sequence[Part]) -> None:
     with room_in(settings.home), open_workspace(settings) as workspace:
         todo: list[tuple[str, list[Target]]] = []
         for part in parts:
-            kept = {target.slug: target for target in part.targets if target.slug not in part.forgotten}
-            for crawl in dict.fromkeys(at.crawl for at in part.done):
-                if stale := due(workspace, crawl, [*kept]):
-                    todo.append((crawl, [kept[slug] for slug in stale]))
+            read_targets = {target.slug: target for target in part.targets if target.slug not in part.forgotten}
+            for crawl in dict.fromkeys(partition.crawl for partition in part.done):
+                if stale := due(workspace, crawl, [*read_targets]):
+                    todo.append((crawl, [read_targets[slug] for slug in stale]))
         if not todo:
             return
         with Launcher(workspace) as launcher, voice().bars():
-            runs = chain.from_iterable(launcher.make_listed(LISTED_JOB, [crawl], some) for crawl, some in todo)
+            runs = chain.from_iterable(
+                launcher.make_listed(LISTED_JOB, [crawl], crawl_targets) for crawl, crawl_targets in todo
+            )
             step("policies", partial(all_runs, runs), aside=False)
             step("cc.duckdb", launcher.publish_what_is_new, aside=False)
     voice().notice(TO_CCBOT)

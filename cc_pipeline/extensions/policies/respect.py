@@ -1,8 +1,8 @@
-"""Pages of a data set beside what their sites and they themselves asked of robots: which a wish leaves out, and of
-which nothing is known.
+"""Joins the pages of a data set with the usage preferences of their sites and of the pages themselves. It finds the
+pages that a preference removes and those for which nothing is known.
 
-No verdict says what may be done with a page. A page that is captured was allowed to Common Crawl's own robot, so rules
-add what was said to others, and signals what was said of uses (``publish/consent.py``).
+A verdict does not decide what may be done with a page. Common Crawl's own robot was allowed to fetch every captured
+page, so rules tell what other robots may fetch, and signals tell about uses (``policies/consent.py``).
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from cc_pipeline.extensions.policies.usage import USES
 from cc_pipeline.lake.reading import quoted
 
 AsOf = Literal["fetch", "latest"]
-#: What pages and their headers say, by the word that names it: the signal, its values that say no, and those that say
-#: yes; other directives say nothing of noai.
+#: Preferences that pages and their headers state: the signal, its values for no, its values for yes, and the meaning.
+#: Other directives have no effect on noai.
 _OF_PAGES: Final = {
     "tdm": ("tdm-reservation", ("1",), ("0",), "does not reserve text and data mining (TDMRep)"),
     "noai": ("robots", ("noai", "noml"), ("",), "does not say noai"),
 }
-#: Words for uses.
+#: Names of uses.
 _OF_USES: Final = {**{use: use for use in USES}, "ai-train": "train"}
 _AGENT = re.compile(r"\*|[a-z0-9_.-]+")
 _PLACE: Final = (*CAPTURE, "url")
-#: Where :func:`beside` leaves its answers.
+#: The table of answers that :func:`beside` creates.
 TABLE: Final = "sieve.main.consent"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How much was known of the pages: by ``basis`` of their robots.txt and by ``agreement`` of those around them, and
-    of each wish how many pages say no (``disallow``), yes (``allow``) and nothing (``unknown``)."""
+    """Counts of pages: by ``basis`` of their robots.txt, by ``agreement`` of the captures around them, and for each
+    preference the pages with a no (``disallow``), a yes (``allow``) and no answer (``unknown``).
+    """
 
     basis: dict[str, int] = field(default_factory=dict)
     agreement: dict[str, int] = field(default_factory=dict)
@@ -47,116 +48,153 @@ class Seen:
 
 
 def wishes(text: str) -> tuple[str, ...]:
-    """The wishes that a person named with commas: ``tdm``, ``noai``, a use (``search``, ``ai-input``, ``ai-train``), or
-    the token of a robot, ``*`` for those without a group of their own. Raises ``UserInputError``."""
-    named = tuple(dict.fromkeys(filter(None, (word.strip().lower() for word in text.split(",")))))
-    for word in named:
+    """Parses comma-separated preferences: ``tdm``, ``noai``, a use (``search``, ``ai-input``, ``ai-train``), or the
+    token of a robot, ``*`` for robots without a group of their own. Raises ``UserInputError``.
+    """
+    preferences = tuple(dict.fromkeys(filter(None, (word.strip().lower() for word in text.split(",")))))
+    for word in preferences:
         if not _AGENT.fullmatch(word):
             raise UserInputError(
-                f"{word!r} is no wish; name tdm, noai, ai-train, ai-input, search, or robots such as gptbot"
+                f"{word!r} is not a preference; name tdm, noai, ai-train, ai-input, search, or robots such as gptbot"
             )
-    return tuple(dict.fromkeys("ai-train" if word == "train" else word for word in named))
+    return tuple(dict.fromkeys("ai-train" if word == "train" else word for word in preferences))
 
 
-def what_it_wants(wish: str) -> str:
-    """What a page has to be that a wish leaves in."""
-    if wish in _OF_PAGES:
-        return _OF_PAGES[wish][3]
-    if wish in _OF_USES:
-        return f"is not said to be kept from this use ({wish})"
-    return f"robots.txt does not keep {'other robots' if wish == '*' else wish} from it"
+def what_it_wants(preference: str) -> str:
+    """Describes the condition on a page that a preference keeps."""
+    if preference in _OF_PAGES:
+        return _OF_PAGES[preference][3]
+    if preference in _OF_USES:
+        return f"is not said to be kept from this use ({preference})"
+    return f"robots.txt does not keep {'other robots' if preference == '*' else preference} from it"
 
 
-def condition(wish: str, *, known: bool) -> str:
-    """The condition on a page of :func:`beside` that a wish leaves in; ``known``: unknown ones go too."""
-    said = f"NOT list_contains(disallowed, {quoted(wish)})"
-    return f"{said} AND NOT list_contains(unknown, {quoted(wish)})" if known else said
+def condition(preference: str, *, known: bool) -> str:
+    """The SQL condition on a page of :func:`beside` that a preference keeps. With ``known``, pages without an answer
+    are removed too.
+    """
+    is_not_disallowed = f"NOT list_contains(disallowed, {quoted(preference)})"
+    return f"{is_not_disallowed} AND NOT list_contains(unknown, {quoted(preference)})" if known else is_not_disallowed
 
 
-def beside(connection: duckdb.DuckDBPyConnection, pages: str, wanted: Sequence[str], as_of: AsOf) -> tuple[str, Seen]:
-    """``pages`` (a query with the columns of ``page_text``) with the columns ``disallowed`` and ``unknown``, lists of
-    wishes; and what was seen. A table beside the figures of the sieve, ``TABLE``, holds them."""
-    ask = connection.execute
+def beside(
+    connection: duckdb.DuckDBPyConnection, pages: str, preferences: Sequence[str], as_of: AsOf
+) -> tuple[str, Seen]:
+    """Joins ``pages`` (a query with the columns of ``page_text``) with the columns ``disallowed`` and ``unknown``,
+    which are lists of preferences. Returns the query and the counts. The table ``TABLE`` holds the columns.
+    """
+    execute = connection.execute
     place = ", ".join(_PLACE)
-    ask(
+    execute(
         f"CREATE TABLE sieve.main.asked AS SELECT row_number() OVER () AS page, * FROM "
         f"(SELECT DISTINCT ON ({place}) {place}, fetch_time FROM ({pages}))"
     )
-    agents = ["*", *(wish for wish in wanted if wish not in _OF_PAGES and wish not in _OF_USES)]
-    of_pages = (
+    agents = [
+        "*",
+        *(preference for preference in preferences if preference not in _OF_PAGES and preference not in _OF_USES),
+    ]
+    pages_query = (
         f"SELECT page, {consent.origin('url')}, crawl, {consent.segment()} AS segment, fetch_time AS fetched "
         "FROM sieve.main.asked"
     )
-    which = "robots" if as_of == "fetch" else "newest"
-    of_robots = (
-        f"SELECT page AS ask, {which}.robots AS robots, {which}.state AS state, {consent.path_of('url')} AS path, "
-        f"agent FROM held JOIN sieve.main.asked USING (page), (SELECT unnest({agents}) AS agent)"
+    robots_struct = "robots" if as_of == "fetch" else "newest"
+    robots_query = (
+        f"SELECT page AS ask, {robots_struct}.robots AS robots, {robots_struct}.state AS state, "
+        f"{consent.path_of('url')} AS path, agent "
+        f"FROM held JOIN sieve.main.asked USING (page), (SELECT unnest({agents}) AS agent)"
     )
-    on = " AND ".join(f"a.{name} = s.{name}" for name in _PLACE)
+    same_capture = " AND ".join(f"a.{name} = s.{name}" for name in _PLACE)
     captures = "sieve.main.asked a"
     if as_of == "latest":
-        # what a page says of itself is said by its newest capture
+        # The newest capture of a page has its current preferences.
         newest = f"arg_max(struct_pack({', '.join(CAPTURE)}), fetch_time)"
         captures = (
             f"(SELECT page, url, unnest(one) FROM (SELECT page, url FROM sieve.main.asked) "
             f"JOIN (SELECT url, {newest} AS one FROM main.page_metadata GROUP BY url) USING (url)) a"
         )
-    marks = "".join(
-        f" UNION ALL SELECT page, {quoted(word)}, CASE WHEN bool_or(value IN {no}) THEN 'disallow' ELSE 'allow' END "
-        f"FROM told WHERE signal = {quoted(signal)} AND (value IN {no} OR value IN {yes}) GROUP BY ALL"
-        for word, (signal, *said, _) in _OF_PAGES.items()
-        for no, yes in [["(" + ", ".join(map(quoted, values)) + ")" for values in said]]
-        if word in wanted
+    page_signal_rows = "".join(
+        f" UNION ALL SELECT page, {quoted(word)}, "
+        f"CASE WHEN bool_or(value IN {no_values}) THEN 'disallow' ELSE 'allow' END "
+        f"FROM told WHERE signal = {quoted(signal)} AND (value IN {no_values} OR value IN {yes_values}) GROUP BY ALL"
+        for word, (signal, *value_groups, _) in _OF_PAGES.items()
+        for no_values, yes_values in [["(" + ", ".join(map(quoted, values)) + ")" for values in value_groups]]
+        if word in preferences
     )
-    pairs = {wish: f"* {_OF_USES[wish]}" if wish in _OF_USES else f"{wish} access" for wish in wanted}
-    named = " ".join(f"WHEN {quoted(pair)} THEN {quoted(wish)}" for wish, pair in pairs.items())
-    ask(f"""
-        CREATE TABLE {TABLE} AS WITH {consent.joined(of_pages, _main)}, {consent.verdicts(of_robots, _main)},
-        told AS (SELECT page, s.agent, signal, value, uses, says FROM {captures} JOIN main.page_policies s ON {on}),
+    pairs = {
+        preference: f"* {_OF_USES[preference]}" if preference in _OF_USES else f"{preference} access"
+        for preference in preferences
+    }
+    preference_cases = " ".join(f"WHEN {quoted(pair)} THEN {quoted(preference)}" for preference, pair in pairs.items())
+    execute(f"""
+        CREATE TABLE {TABLE} AS WITH {consent.joined(pages_query, _main)}, {consent.verdicts(robots_query, _main)},
+        told AS (
+            SELECT page, s.agent, signal, value, uses, says
+            FROM {captures} JOIN main.page_policies s ON {same_capture}),
         by_page AS (
             SELECT page, about, CASE WHEN bool_or(says = 'disallow') THEN 'disallow' ELSE 'allow' END AS says
             FROM (SELECT page, unnest(uses) AS about, says FROM told WHERE says IS NOT NULL AND agent = '*')
             GROUP BY ALL),
         answers AS (
-            SELECT ask AS page, CASE agent || ' ' || about {named} END AS wish,
+            SELECT ask AS page, CASE agent || ' ' || about {preference_cases} END AS wish,
                 {consent.both("verdict", "says")} AS verdict
-            FROM verdicts LEFT JOIN (SELECT page AS ask, about, says FROM by_page) USING (ask, about){marks}),
+            FROM verdicts LEFT JOIN (SELECT page AS ask, about, says FROM by_page) USING (ask, about)
+            {page_signal_rows}),
         listed AS (
             SELECT page, list(wish) FILTER (verdict = 'disallow') AS no, list(wish) FILTER (verdict = 'allow') AS yes
             FROM answers WHERE wish IS NOT NULL GROUP BY page)
         SELECT a.* EXCLUDE (page, fetch_time), basis, agreement, coalesce(no, []) AS disallowed,
-            list_filter({[*wanted]}, lambda wish: NOT list_contains(coalesce(no, []), wish)
+            list_filter({[*preferences]}, lambda wish: NOT list_contains(coalesce(no, []), wish)
                 AND NOT list_contains(coalesce(yes, []), wish)) AS unknown
         FROM sieve.main.asked a JOIN held USING (page) LEFT JOIN listed USING (page)""")
-    seen = Seen(
-        dict(ask(f"SELECT basis, count(*) FROM {TABLE} GROUP BY ALL ORDER BY ALL").fetchall()),
-        dict(ask(f"SELECT coalesce(agreement, 'one side'), count(*) FROM {TABLE} GROUP BY 1 ORDER BY 1").fetchall()),
+    counts_seen = Seen(
+        dict(execute(f"SELECT basis, count(*) FROM {TABLE} GROUP BY ALL ORDER BY ALL").fetchall()),
+        dict(
+            execute(f"SELECT coalesce(agreement, 'one side'), count(*) FROM {TABLE} GROUP BY 1 ORDER BY 1").fetchall()
+        ),
     )
-    for wish in wanted:
+    for preference in preferences:
         columns = ("disallowed", "unknown")
-        counts = ", ".join(f"count(*) FILTER (list_contains({column}, {quoted(wish)}))" for column in columns)
-        [(no, unknown, every)] = ask(f"SELECT {counts}, count(*) FROM {TABLE}").fetchall()
-        seen.said[wish] = {"disallow": no, "allow": every - no - unknown, "unknown": unknown}
-    same = " AND ".join(f"p.{name} IS NOT DISTINCT FROM c.{name}" for name in _PLACE)
-    return f"SELECT p.*, c.disallowed, c.unknown FROM ({pages}) p JOIN {TABLE} c ON {same}", seen
+        counts = ", ".join(f"count(*) FILTER (list_contains({column}, {quoted(preference)}))" for column in columns)
+        [(disallowed, unknown_pages, total)] = execute(f"SELECT {counts}, count(*) FROM {TABLE}").fetchall()
+        counts_seen.said[preference] = {
+            "disallow": disallowed,
+            "allow": total - disallowed - unknown_pages,
+            "unknown": unknown_pages,
+        }
+    same_place = " AND ".join(f"p.{name} IS NOT DISTINCT FROM c.{name}" for name in _PLACE)
+    return f"SELECT p.*, c.disallowed, c.unknown FROM ({pages}) p JOIN {TABLE} c ON {same_place}", counts_seen
 
 
-def unknown_of(connection: duckdb.DuckDBPyConnection, kept: str, wanted: Sequence[str]) -> dict[str, int]:
-    """By wish, of how many pages among ``kept`` (a query with their places) nothing is known."""
-    same = " AND ".join(f"c.{name} IS NOT DISTINCT FROM k.{name}" for name in _PLACE)
-    counts = ", ".join(f"count(*) FILTER (list_contains(unknown, {quoted(wish)}))" for wish in wanted)
-    [row] = connection.execute(f"SELECT {counts} FROM {TABLE} c SEMI JOIN ({kept}) k ON {same}").fetchall()
-    return dict(zip(wanted, row, strict=True))
+def unknown_of(connection: duckdb.DuckDBPyConnection, kept_pages: str, preferences: Sequence[str]) -> dict[str, int]:
+    """Counts, by preference, the pages of ``kept_pages`` (a query with their locations) for which nothing is known."""
+    same_place = " AND ".join(f"c.{name} IS NOT DISTINCT FROM k.{name}" for name in _PLACE)
+    counts = ", ".join(f"count(*) FILTER (list_contains(unknown, {quoted(preference)}))" for preference in preferences)
+    [row] = connection.execute(f"SELECT {counts} FROM {TABLE} c SEMI JOIN ({kept_pages}) k ON {same_place}").fetchall()
+    return dict(zip(preferences, row, strict=True))
 
 
-def in_words(seen: Seen, left: dict[str, int], as_of: AsOf) -> list[str]:
-    """What was seen, unknown and respected, as Markdown."""
-    at = "when each page was fetched" if as_of == "fetch" else "by the newest captures that this home knows"
-    lines = ["", "## What was asked of robots", "", f"Judged by what was said {at}. All pages before filters:", ""]
+def in_words(seen: Seen, unanswered: dict[str, int], as_of: AsOf) -> list[str]:
+    """The counts of preferences as Markdown."""
+    basis_text = "when each page was fetched" if as_of == "fetch" else "by the newest captures that this home knows"
+    lines = [
+        "",
+        "## What was asked of robots",
+        "",
+        f"Judged by what was said {basis_text}. All pages before filters:",
+        "",
+    ]
     lines += ["| wish | said no | said yes | unknown | unknown among those left |", "|---|---|---|---|---|"]
-    for wish, said in seen.said.items():
-        counts = [f"{count:,}" for count in (said["disallow"], said["allow"], said["unknown"], left[wish])]
-        lines.append(f"| {wish} | {' | '.join(counts)} |")
+    for preference, counts_by_answer in seen.said.items():
+        counts = [
+            f"{count:,}"
+            for count in (
+                counts_by_answer["disallow"],
+                counts_by_answer["allow"],
+                counts_by_answer["unknown"],
+                unanswered[preference],
+            )
+        ]
+        lines.append(f"| {preference} | {' | '.join(counts)} |")
     basis = ", ".join(f"{name} {count:,}" for name, count in seen.basis.items())
     agreement = ", ".join(f"{name} {count:,}" for name, count in seen.agreement.items())
     lines += ["", f"Where a page's robots.txt is from: {basis} (its segment of the crawl, an earlier or later capture,"]
@@ -172,23 +210,25 @@ _READ_SO: Final = (
 )
 
 
-def note_of_unread(connection: duckdb.DuckDBPyConnection, wanted: Sequence[str]) -> str | None:
-    """A line where a wish is about robots.txt and the published file has no capture of any: then what these say is
-    unknown of all pages."""
-    found = connection.execute("SELECT 1 FROM lake.site_policies LIMIT 1").fetchall()
-    if found or all(wish in _OF_PAGES for wish in wanted):
+def note_of_unread(connection: duckdb.DuckDBPyConnection, preferences: Sequence[str]) -> str | None:
+    """Returns a note if a preference depends on robots.txt and the published file has no capture of any, so that the
+    answer is unknown for all pages.
+    """
+    has_robots = connection.execute("SELECT 1 FROM lake.site_policies LIMIT 1").fetchall()
+    if has_robots or all(preference in _OF_PAGES for preference in preferences):
         return None
     return (
-        "no robots.txt was read in this home, so what they say is unknown of all pages; unknown ones stay, counted in "
-        f"the datasheet, unless --known-only. To read them: cc-pipeline policies {_some_target(connection)}"
+        "no robots.txt was read in this home, so its rules are unknown for all pages. Pages with unknown rules are "
+        "kept and counted in the datasheet, unless --known-only. To read robots.txt: cc-pipeline policies "
+        f"{_some_target(connection)}"
     )
 
 
 def _some_target(connection: duckdb.DuckDBPyConnection) -> str:
-    """A target that was run, as a shell takes it: the shortest."""
-    asked = "SELECT definition FROM main.targets ORDER BY length(definition), definition LIMIT 1"
-    found = connection.execute(asked).fetchone()
-    return "TARGET" if found is None else shlex.quote(str(found[0]))
+    """The shortest target of the home, quoted for a shell."""
+    query = "SELECT definition FROM main.targets ORDER BY length(definition), definition LIMIT 1"
+    target_row = connection.execute(query).fetchone()
+    return "TARGET" if target_row is None else shlex.quote(str(target_row[0]))
 
 
 def _main(name: str) -> str:

@@ -1,8 +1,8 @@
-"""A robots.txt read into rules and signals, after RFC 9309.
+"""Parses a robots.txt into rules and signals, by RFC 9309.
 
-Beside its rules: ``Content-Signal`` (Cloudflare, 2025), ``Content-Usage`` (draft-ietf-aipref-attach), ``License`` (RSL
-1.0) and ``Crawl-delay``. Whether a rule fits a path is asked of DuckDB (``publish/consent.py``), so that files which
-were handed on answer too. So this gives rows, which no library does (docs/decisions/0009-robots-txt-as-rows.md).
+Signals are ``Content-Signal`` (Cloudflare, 2025), ``Content-Usage`` (draft-ietf-aipref-attach), ``License`` (RSL 1.0)
+and ``Crawl-delay``. DuckDB matches rules with paths (``policies/consent.py``), so that exported files can answer too.
+So this module returns rows, which no library does (docs/decisions/0009-robots-txt-as-rows.md).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 
 from cc_pipeline.extensions.policies.usage import LABELS, SAYS, preferences
 
-#: Bytes that are read; RFC 9309 asks for 500 KiB at least, and Common Crawl keeps 1 MiB.
+#: Maximum bytes to parse. RFC 9309 requires at least 500 KiB, and Common Crawl stores 1 MiB.
 MOST_BYTES: Final = 1 << 20
-#: Pairs of an agent and a line that are kept of one file.
+#: Maximum pairs of an agent and a line of one file.
 MOST_PAIRS: Final = 100_000
 
 _BOM = b"\xef\xbb\xbf"
@@ -30,8 +30,8 @@ _NAMES: Final = {
     "license": "license",
     **dict.fromkeys(("crawl-delay", "crawl delay"), "crawl-delay"),
 }
-#: RFC 9309 wants letters, ``_`` and ``-``; what stands behind another character (a version) is not part of the token.
-#: Digits and points stay, for names such as AI2Bot.
+#: RFC 9309 allows letters, ``_`` and ``-``; text after another character (a version) is not part of the token. Digits
+#: and points are kept for names such as AI2Bot.
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _SPACE = " \t\x0b\x0c"
@@ -39,9 +39,10 @@ _SPACE = " \t\x0b\x0c"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One rule or signal. ``agents`` are the tokens of its group in lower case (none: it stands before any group);
-    ``path`` a pattern in normal form (``None``: all paths), ``value`` as written; ``uses`` what it speaks of,
-    ``says`` ``allow`` or ``disallow`` (``None``: neither)."""
+    """One rule or signal. ``agents`` are the lower-case tokens of its group (empty: before any group). ``path`` is a
+    pattern in normal form (``None``: all paths), ``value`` the written value, ``uses`` the subjects, and ``says`` is
+    ``allow`` or ``disallow`` (``None``: neither).
+    """
 
     number: int
     agents: tuple[str, ...]
@@ -60,12 +61,12 @@ class _Group:
 
 
 def parse_robots(body: bytes) -> list[Line]:
-    """The lines of a robots.txt that say something, group by group. Each group begins with a line ``user-agent``, so
-    that a group without rules is known too. No bytes are an error.
+    """Parses the rules and signals of a robots.txt, group by group. Each group begins with a line ``user-agent``, so
+    that a group without rules is known too. No input is an error.
 
-    A file with more than ``MOST_PAIRS`` of agents and lines is cut there, and a last line ``cut`` says so.
+    A file with more than ``MOST_PAIRS`` pairs of agents and lines is cut there, and a last line ``cut`` records it.
     """
-    found: list[Line] = []
+    parsed_lines: list[Line] = []
     pairs = 0
     for group in _groups(body):
         agents = tuple(dict.fromkeys(group.agents))
@@ -74,9 +75,9 @@ def parse_robots(body: bytes) -> list[Line]:
             lines += _lines(number, agents, name, value)
         pairs += len(lines) * max(1, len(agents))
         if pairs > MOST_PAIRS:
-            return [*found, Line(0, (), "cut")]
-        found += lines
-    return found
+            return [*parsed_lines, Line(0, (), "cut")]
+        parsed_lines += lines
+    return parsed_lines
 
 
 def _groups(body: bytes) -> Iterator[_Group]:
@@ -97,28 +98,28 @@ def _groups(body: bytes) -> Iterator[_Group]:
 
 def _records(body: bytes) -> Iterator[tuple[int, str, str]]:
     start = 0
-    # some files have but the beginning of a byte order mark
+    # Some files have only the beginning of a byte order mark.
     while start < len(_BOM) and body[start : start + 1] == _BOM[start : start + 1]:
         start += 1
     for number, raw in enumerate(_LINE.split(body[start:MOST_BYTES]), start=1):
         text = raw.partition(b"#")[0].decode("utf-8", "surrogateescape").strip(_SPACE + "\x00")
         name, colon, value = text.partition(":")
         if not colon:
-            # a forgotten colon, as in "disallow /"
-            name, *rest = text.split(maxsplit=1)[:2] or [""]
-            if not rest or len(rest[0].split()) > 1:
+            # The colon may be missing, as in "disallow /".
+            name, *words_after = text.split(maxsplit=1)[:2] or [""]
+            if not words_after or len(words_after[0].split()) > 1:
                 continue
-            value = rest[0]
-        known = _NAMES.get(name.strip(_SPACE).lower())
-        if known is not None:
-            yield number, known, value.strip(_SPACE)
+            value = words_after[0]
+        record_name = _NAMES.get(name.strip(_SPACE).lower())
+        if record_name is not None:
+            yield number, record_name, value.strip(_SPACE)
 
 
 def _token(value: str) -> str:
     if value.split(maxsplit=1)[:1] == ["*"]:
         return "*"
-    found = _TOKEN.match(value)
-    return found[0].lower() if found else ""
+    match = _TOKEN.match(value)
+    return match[0].lower() if match else ""
 
 
 def _lines(number: int, agents: tuple[str, ...], name: str, value: str) -> Iterator[Line]:
@@ -133,22 +134,24 @@ def _lines(number: int, agents: tuple[str, ...], name: str, value: str) -> Itera
 
 
 def _signals(number: int, agents: tuple[str, ...], name: str, value: str) -> Iterator[Line]:
-    """One line for each label. A group's signals are its agents'; those before any group are everybody's."""
+    """Yields one line for each label. Signals of a group belong to its agents, and signals before any group belong to
+    all.
+    """
     path = None
     if name == "content-usage" and value.startswith(("/", "*")):
         pattern, _, value = value.partition(" ")
         path = normal_pattern(pattern)
     for label, word in preferences(name, _shown(value)):
-        uses, says = LABELS[name].get(label), SAYS[name].get(word)
-        known = uses is not None and says is not None
+        uses, verdict = LABELS[name].get(label), SAYS[name].get(word)
+        is_understood = uses is not None and verdict is not None
         yield Line(
             number,
             agents or ("*",),
             name,
             path,
             f"{label}={word}",
-            uses or () if known else (),
-            says if known else None,
+            uses or () if is_understood else (),
+            verdict if is_understood else None,
         )
 
 
@@ -157,23 +160,23 @@ def _shown(value: str) -> str:
 
 
 def normal_pattern(value: str) -> str:
-    """A pattern with its escapes in normal form. ``*`` and a ``$`` at its end stay what they are; a ``$`` elsewhere is
-    a character."""
+    """A pattern with normalized escapes. ``*`` and a final ``$`` keep their meaning; another ``$`` is a character."""
     return _normal(value[:-1].replace("$", "%24") + value[-1:])
 
 
 def _normal(text: str) -> str:
-    """Octets outside of ASCII are escaped, escapes of other characters taken away, but for those that mean something:
-    ``%``, ``*``, ``$``, ``#``, and ``/`` and ``?`` in a path. ``publish/consent.py`` has the same in SQL."""
+    """Escapes octets outside of ASCII and unescapes other characters, except those with a meaning: ``%``, ``*``, ``$``,
+    ``#``, and ``/`` and ``?`` in a path. ``policies/consent.py`` does the same in SQL.
+    """
     octets = text.encode("utf-8", "surrogateescape")
-    plain = "".join(chr(one) if 0x20 < one < 0x7F else f"%{one:02X}" for one in octets)
+    plain = "".join(chr(octet) if 0x20 < octet < 0x7F else f"%{octet:02X}" for octet in octets)
     path, mark, query = plain.partition("?")
     return _unescaped(path, "%*$#/?") + mark + _unescaped(query, "%*$#")
 
 
-def _unescaped(text: str, kept: str) -> str:
-    def one(found: re.Match[str]) -> str:
-        character = chr(int(found[1], 16))
-        return character if "!" <= character <= "~" and character not in kept else found[0].upper()
+def _unescaped(text: str, kept_escapes: str) -> str:
+    def unescape(escape: re.Match[str]) -> str:
+        character = chr(int(escape[1], 16))
+        return character if "!" <= character <= "~" and character not in kept_escapes else escape[0].upper()
 
-    return _ESCAPE.sub(one, text)
+    return _ESCAPE.sub(unescape, text)

@@ -1,4 +1,4 @@
-"""The columns of ``site_policies``, without what makes the table: definitions and views name them."""
+"""The columns of ``site_policies``, in a module of their own: definitions and views import them without the parser."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pyarrow as pa
 from cc_pipeline.capture_columns import CRAWL, DOMAIN, TARGET, TIMESTAMP
 from cc_pipeline.columns import Column, schema_of
 
-#: Raised when the same records would give other rows of ``site_policies``.
+#: Increases when the same records would give other rows of ``site_policies``.
 VERSION: Final = "1"
 
-#: A row for each robots.txt capture, which ``robots`` names. ``fetch_time`` and ``fetch_status`` are those of the
-#: origin's own answer, the place and ``content_digest`` those of the capture that was read, behind its redirects.
-#: ``lines`` stand at the first row of a slice with that digest.
+#: A row for each robots.txt capture, which ``robots`` identifies. ``fetch_time`` and ``fetch_status`` are those of the
+#: origin's own answer. The location and ``content_digest`` are those of the capture that was read, after redirects.
+#: ``lines`` are in the first row of a slice with that digest.
 SITE_POLICIES_COLUMNS: Final = (
     CRAWL,
     TARGET,

@@ -1,4 +1,4 @@
-"""The table ``site_policies``, and the stage that makes it."""
+"""The table ``site_policies``, and the stage that fills it."""
 
 from __future__ import annotations
 

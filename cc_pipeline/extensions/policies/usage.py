@@ -1,14 +1,15 @@
-"""What labels of two signals about use mean: ``Content-Signal`` (Cloudflare, 2025) and ``Content-Usage``
-(draft-ietf-aipref-attach), whose vocabulary changed from draft to draft."""
+"""The meaning of two usage signals' labels: ``Content-Signal`` (Cloudflare, 2025) and ``Content-Usage``
+(draft-ietf-aipref-attach), whose vocabulary differs between drafts.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Uses that signals speak of.
+#: Uses that signals are about.
 USES: Final = ("search", "ai-input", "train")
 
-#: By signal and label: which uses it speaks of.
+#: The uses that a label is about, by signal and label.
 LABELS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "content-signal": {"search": ("search",), "ai-input": ("ai-input",), "ai-train": ("train",)},
     "content-usage": {
@@ -19,7 +20,7 @@ LABELS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         **dict.fromkeys(("train-ai", "train-genai", "genai", "tdm"), ("train",)),
     },
 }
-#: By signal and word: ``allow`` or ``disallow``. All other words say nothing.
+#: The verdict of a word (``allow`` or ``disallow``), by signal and word. All other words have no effect.
 SAYS: Final = {
     "content-signal": {"yes": "allow", "no": "disallow", "allow": "allow", "disallow": "disallow"},
     "content-usage": {"y": "allow", "n": "disallow"},
@@ -27,12 +28,13 @@ SAYS: Final = {
 
 
 def preferences(signal: str, value: str) -> list[tuple[str, str]]:
-    """The labels of a signal with the word behind each; of one named twice the last counts (RFC 9651). Those of
-    Content-Usage are case-sensitive, those of Content-Signal come in lower case."""
-    found: dict[str, str] = {}
+    """The labels of a signal with their words; the last of equal labels counts (RFC 9651). Labels of Content-Usage are
+    case-sensitive, those of Content-Signal become lower case.
+    """
+    words_by_label: dict[str, str] = {}
     for part in (value.lower() if signal == "content-signal" else value).split(","):
-        label, equals, word = (each.strip() for each in part.partition("="))
+        label, equals, word = (side.strip() for side in part.partition("="))
         if label and equals:
-            found.pop(label, None)
-            found[label] = word.partition(";")[0].strip()
-    return list(found.items())
+            words_by_label.pop(label, None)
+            words_by_label[label] = word.partition(";")[0].strip()
+    return list(words_by_label.items())

@@ -1,4 +1,4 @@
-"""The views ``site_policies`` and ``page_policies``, and the macros that say what they mean for a page or a site."""
+"""The views ``site_policies`` and ``page_policies``, and the macros that evaluate them for a page or a site."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
 from cc_pipeline.publish import sql
 from cc_pipeline.publish.macros import BY_SITE, rows_of_site
 
-#: Lines of a file stand once a slice in the lake, and here at each of its captures. The row ``robots.txt`` is the
-#: capture's own, and there whatever it says. Where two targets hold a capture, one of them may not have what it leads
-#: to.
+#: The lake has the lines of a file once a slice; the view repeats them for each capture. Each capture has a row
+#: ``robots.txt``, also without any lines. If two targets have a capture, one of them may lack the redirect's target.
 _SITE_POLICIES = """
     WITH held AS (
         SELECT DISTINCT ON (robots) * EXCLUDE (lines) FROM lake.site_policies
@@ -28,7 +27,7 @@ _SITE_POLICIES = """
     SELECT held.* EXCLUDE (target, state), unnest(CASE WHEN len(agents) > 0 THEN agents ELSE [NULL] END), signal, path,
         value, uses, says, number
     FROM held JOIN said USING (crawl, target, content_digest)"""
-#: What columns of the views hold that no table has.
+#: Descriptions of the columns that only views have.
 _SITE_POLICIES_NOTES: Final = {
     "agent": "Token of the robot in lower case, * for those without a group; null: it stands before any group",
     "signal": "robots.txt (the capture's own row), user-agent (a group has this robot), allow, disallow, "

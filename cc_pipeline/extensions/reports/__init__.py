@@ -1,4 +1,4 @@
-"""Reports: a page about a target, and what changed between two crawls in words."""
+"""Reports: a page about a target, and the changes between two crawls as text."""
 
 from __future__ import annotations
 

@@ -21,21 +21,21 @@ def report(
     out: str | Path | None = None,
     between: tuple[str, str] | None = None,
 ) -> list[Path]:
-    """Writes a page about each target (an HTML file: ``out``, by default in the home) and gives their paths.
-    ``between`` are the two crawls whose changes it tells in words (default: the last two).
+    """Writes a page about each target (an HTML file: ``out``, by default in the home) and returns their paths.
+    ``between`` are the two crawls whose changes the page describes (default: the last two).
 
-    Raises ``UserInputError`` for a target that was not run here, and for one ``out`` of several.
+    Raises ``UserInputError`` for a target that was not run here, and for one ``out`` with several targets.
     """
     from cc_pipeline.api.voice import told_to
 
-    listed = [targets] if isinstance(targets, str) else list(targets)
+    target_texts = [targets] if isinstance(targets, str) else list(targets)
     with told_to(home.voice):
-        return list(reports(home.settings, listed, None if out is None else Path(out), between))
+        return list(reports(home.settings, target_texts, None if out is None else Path(out), between))
 
 
 @public
 def changes(home: Home, target: str, before: str, after: str) -> str:
-    """What changed between two crawls of a target, in words."""
+    """The changes between two crawls of a target, as text."""
     from cc_pipeline.commoncrawl.target_text import slug_meant
     from cc_pipeline.extensions.reports.changes import in_words
 
@@ -43,20 +43,21 @@ def changes(home: Home, target: str, before: str, after: str) -> str:
 
 
 def reports(
-    settings: Settings, targets: Sequence[str], out: Path | None = None, between: tuple[str, str] | None = None
+    settings: Settings, targets: Sequence[str], out: Path | None = None, crawl_pair: tuple[str, str] | None = None
 ) -> Iterator[Path]:
-    """Writes a page about each target (to ``out``, or into the home), and gives their paths as they are written.
-    ``between`` are the two crawls whose changes it tells in words, by default the last two. Raises ``UserInputError``
-    for a target that was not run here, and for one ``out`` of several; ``EnvironmentFault`` where nothing was
-    published."""
+    """Writes a page about each target (to ``out``, or into the home), and yields each path when it is written.
+    ``crawl_pair`` are the two crawls whose changes the page describes, by default the last two. Raises
+    ``UserInputError`` for a target that was not run here, and for one ``out`` with several targets;
+    ``EnvironmentFault`` if nothing was published.
+    """
     from cc_pipeline.api.meaning import lines_meant
     from cc_pipeline.commoncrawl.target_text import slug_meant
     from cc_pipeline.extensions.reports.page import report_path, write_report
 
-    meant = {slug_meant(text): text for text in lines_meant(targets)}
-    if out is not None and len(meant) > 1:
+    texts_by_slug = {slug_meant(text): text for text in lines_meant(targets)}
+    if out is not None and len(texts_by_slug) > 1:
         raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
-    for slug, text in meant.items():
+    for slug, text in texts_by_slug.items():
         path = out or report_path(settings, slug)
-        write_report(settings, slug, path, named=text, between=between)
+        write_report(settings, slug, path, named=text, between=crawl_pair)
         yield path

@@ -1,4 +1,4 @@
-"""What became of a target's pages between two crawls, in words: a text for people, of bounded length by page."""
+"""Describes the changes of a target's pages between two crawls: text for people, with a bounded length per page."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cc_pipeline.lake.reading import open_bounded, quoted
 from cc_pipeline.publish import sql
 from cc_pipeline.settings import Settings
 
-#: Paragraphs of a page that are shown, and characters of each; how many more there are is said.
+#: Maximum paragraphs of a page, and characters of each. The number of further paragraphs is printed.
 MOST: Final = 20
 _CHARACTERS: Final = 600
-#: Pages of each kind of change that a summary names.
+#: Maximum pages of each kind of change in a summary.
 _SHOWN_PAGES: Final = 10
-#: Paragraphs of a text that are compared: comparing takes the square of it.
+#: Maximum paragraphs of a text to compare: the time grows with their square.
 _COMPARED: Final = 2_000
-#: Rows that are held at a time; each may have two long texts.
+#: Rows in memory at a time; each may have two long texts.
 _ROWS: Final = 16
 #: Characters that set the direction of a text.
 _TURNING: Final = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
@@ -35,10 +35,10 @@ _WHY: Final = {
 
 
 def in_words(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
-    """Lines of what changed from the crawl ``before`` to ``after``: first of each domain its pages, then the counts.
+    """Yields lines about the changes from the crawl ``before`` to ``after``: the pages of each domain, then the counts.
 
-    Raises ``UserInputError`` where the target, or one of the crawls of it, was not looked for, ``EnvironmentFault``
-    where nothing was published.
+    Raises ``UserInputError`` if the target, or one of its crawls, was not located, ``EnvironmentFault`` if nothing was
+    published.
     """
     with _told(), open_bounded(settings) as connection:
         _, scope, _ = scope_of(connection, slug, named)
@@ -46,9 +46,9 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
         counts: Counter[str] = Counter()
         domain = None
         yield f"{named or slug} from {before} to {after}"
-        found = connection.execute(sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope)))
-        names = [column[0] for column in found.description or []]
-        while rows := found.fetchmany(_ROWS):
+        rows_cursor = connection.execute(sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope)))
+        names = [column[0] for column in rows_cursor.description or []]
+        while rows := rows_cursor.fetchmany(_ROWS):
             for row in (dict(zip(names, values, strict=True)) for values in rows):
                 counts[row["change"]] += 1
                 if row["change"] == "same":
@@ -57,26 +57,27 @@ def in_words(settings: Settings, slug: str, before: str, after: str, *, named: s
                     domain = row["domain"]
                     yield from ("", f"== {_clean(domain or '')}")
                 yield from ("", *_page(row))
-        told = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
-        yield from ("", f"pages: {told or 'none that were looked for in both crawls'}")
+        counts_text = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
+        yield from ("", f"pages: {counts_text or 'none that were looked for in both crawls'}")
 
 
 def summarize(settings: Settings, slug: str, before: str, after: str, *, named: str = "") -> Iterator[str]:
-    """Lines of what changed from the crawl ``before`` to ``after`` in short: the counts, then a line a page, the first
-    ones of each kind of change. Raises as :func:`in_words`."""
+    """Yields a summary of the changes from the crawl ``before`` to ``after``: the counts, then a line for each of the
+    first pages of each kind of change. Raises as :func:`in_words`.
+    """
     with _told(), open_bounded(settings) as connection:
         _, scope, _ = scope_of(connection, slug, named)
         check_located(connection, slug, scope, (before, after), named)
         pages_between = sql.with_moves(sql.changes_between(quoted(before), quoted(after), scope))
         page = "{'url': url, 'new_url': new_url, 'likeness': likeness}"
-        found = connection.execute(
+        change_groups = connection.execute(
             f"SELECT change, count(*), min_by({page}, (domain, url), {_SHOWN_PAGES}) FROM ({pages_between}) "
             "GROUP BY ALL ORDER BY 1"
         ).fetchall()
-    told = ", ".join(f"{count:,} {change}" for change, count, _ in found)
+    counts_text = ", ".join(f"{count:,} {change}" for change, count, _ in change_groups)
     yield f"{named or slug} from {before} to {after}"
-    yield f"pages: {told or 'none that were looked for in both crawls'}"
-    for change, count, pages in found:
+    yield f"pages: {counts_text or 'none that were looked for in both crawls'}"
+    for change, count, pages in change_groups:
         if change == "same":
             continue
         yield ""
@@ -93,22 +94,24 @@ def _told() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise EnvironmentFault(f"could not read what was published: {error}", "Check the disk and the lake.") from error
+        raise EnvironmentFault(
+            f"the published file could not be read: {error}", "Check the disk and the lake."
+        ) from error
 
 
 def paragraphs_between(before: str, after: str) -> Iterator[str]:
     """The paragraphs that only one of two texts has, in their order: ``- `` before, ``+ `` after."""
     old, new = _paragraphs(before), _paragraphs(after)
-    for kind, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
+    for kind, before_start, before_end, after_start, after_end in SequenceMatcher(None, old, new).get_opcodes():
         if kind != "equal":
-            yield from (f"- {one}" for one in old[i:j])
-            yield from (f"+ {one}" for one in new[k:m])
+            yield from (f"- {paragraph}" for paragraph in old[before_start:before_end])
+            yield from (f"+ {paragraph}" for paragraph in new[after_start:after_end])
 
 
 def _paragraphs(text: str) -> list[str]:
-    # a mark of the byte order is no word, and nobody sees it
-    every = [" ".join(line.split()) for line in text.replace("\ufeff", " ").split("\n")]
-    return [line for line in every if line][:_COMPARED]
+    # A byte order mark is invisible and no word.
+    lines = [" ".join(line.split()) for line in text.replace("\ufeff", " ").split("\n")]
+    return [line for line in lines if line][:_COMPARED]
 
 
 def _page(row: dict[str, Any]) -> Iterator[str]:
@@ -129,20 +132,24 @@ def _page(row: dict[str, Any]) -> Iterator[str]:
 
 def _words(before: str | None, after: str | None) -> Iterator[str]:
     if before is None or after is None:
-        yield "  the payload changed; there are no two main texts to compare"
+        yield "  the payload changed, and one of the two main texts is missing"
         return
     lines = list(paragraphs_between(before, after))
     yield from (f"  {_clean(line)}" for line in lines[:MOST])
     if len(lines) > MOST:
         yield f"  and {len(lines) - MOST:,} more paragraphs"
     if not lines:
-        yield f"  the first {_COMPARED:,} paragraphs differ in white space at most"
+        yield f"  the first {_COMPARED:,} paragraphs are equal, except for white space"
     elif max(before.count("\n"), after.count("\n")) >= _COMPARED:
-        yield f"  compared are the first {_COMPARED:,} paragraphs"
+        yield f"  only the first {_COMPARED:,} paragraphs were compared"
 
 
 def _clean(text: str) -> str:
-    """A stranger's text on one line, without characters that steer a terminal or turn its words around."""
+    """A text of strangers on one line, without characters that control a terminal or change the direction of text."""
     line = " ".join(text[: 4 * _CHARACTERS].split())
-    shown = "".join(one for one in line if unicodedata.category(one) not in ("Cc", "Cs") and one not in _TURNING)
-    return shown if len(shown) <= _CHARACTERS else f"{shown[: _CHARACTERS - 1]}…"
+    printable = "".join(
+        character
+        for character in line
+        if unicodedata.category(character) not in ("Cc", "Cs") and character not in _TURNING
+    )
+    return printable if len(printable) <= _CHARACTERS else f"{printable[: _CHARACTERS - 1]}…"

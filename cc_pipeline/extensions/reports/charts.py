@@ -1,4 +1,4 @@
-"""Where the parts of a chart lie, in pixels: the report's template draws what stands here, and a test can read it."""
+"""Computes the layout of a chart in pixels. The report's template draws it, and a test can read it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-#: Pixels of a chart at most, and for each column where there are few.
+#: Maximum width of a chart in pixels, and width of a column if there are few.
 _WIDTH: Final = 960
 _EACH: Final = 132
 _HEIGHT: Final = 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 22, 26
-#: Pixels of the widest column, labels along the axis, and columns up to which each says its figure.
+#: Maximum width of a column in pixels, maximum labels of the axis, and maximum columns with printed values.
 _WIDEST: Final = 64
 _LABELS: Final = 12
 _HALF: Final = 32
@@ -20,9 +20,9 @@ _WITH_FIGURES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: what stands below it, what a pointer is told, and its pieces from the axis on.
+    """One column: its label, the text for a pointer over it, and its pieces from the axis outward.
 
-    A piece is (class, amount); negative amounts hang below the axis.
+    A piece is (class, amount); negative amounts are below the axis.
     """
 
     label: str
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words at a place."""
+    """A text at a position."""
 
     x: float
     y: float
@@ -42,7 +42,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A column as drawn: rectangles are (class, x, y, width, height); a label or figure may be left out."""
+    """A column as drawn: rectangles are (class, x, y, width, height); label and figure are optional."""
 
     told: str
     rectangles: Sequence[tuple[str, float, float, float, float]]
@@ -52,7 +52,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart as drawn: lines of the scale are (class, y, text at their left)."""
+    """A chart as drawn: lines of the scale are (class, y, text on their left)."""
 
     unit: str
     width: float
@@ -63,14 +63,14 @@ class Chart:
     bars: Sequence[Bar]
 
 
-def chart(given: Sequence[Column], unit: str, *, percent: bool = False) -> Chart:
-    """Stacked columns side by side, with a scale; ``unit`` is read to those who cannot see it."""
-    width = min(_WIDTH, _LEFT + _RIGHT + _EACH * len(given))
-    above = max([sum(max(0.0, amount) for _, amount in column.pieces) for column in given] or [0])
-    below = max([sum(max(0.0, -amount) for _, amount in column.pieces) for column in given] or [0])
-    step = 50.0 if percent else _step(max(above, below, 1))
-    bottom = -step * -(-below // step)
-    top = 100.0 if percent else step * -(-above // step) or step
+def chart(columns: Sequence[Column], unit: str, *, percent: bool = False) -> Chart:
+    """Stacked columns side by side, with a scale; ``unit`` is read to users of screen readers."""
+    width = min(_WIDTH, _LEFT + _RIGHT + _EACH * len(columns))
+    max_height = max([sum(max(0.0, amount) for _, amount in column.pieces) for column in columns] or [0])
+    max_depth = max([sum(max(0.0, -amount) for _, amount in column.pieces) for column in columns] or [0])
+    step = 50.0 if percent else _step(max(max_height, max_depth, 1))
+    bottom = -step * -(-max_depth // step)
+    top = 100.0 if percent else step * -(-max_height // step) or step
 
     def y(value: float) -> float:
         return round(_TOP + (_HEIGHT - _TOP - _BOTTOM) * (top - value) / (top - bottom), 2)
@@ -80,45 +80,45 @@ def chart(given: Sequence[Column], unit: str, *, percent: bool = False) -> Chart
         value = bottom + number * step
         text = Text(_LEFT - 8, y(value) + 4, f"{abs(value):,.0f}" + ("%" if percent else ""))
         lines.append(("grid" if value else "axis", y(value), text))
-    each = (width - _LEFT - _RIGHT) / max(1, len(given))
-    every = -(-len(given) // _LABELS)
+    column_width = (width - _LEFT - _RIGHT) / max(1, len(columns))
+    label_interval = -(-len(columns) // _LABELS)
     bars = []
-    for place, column in enumerate(given):
-        middle = _LEFT + each * (place + 0.5)
-        rectangles, end = _stacked(column, middle, min(_WIDEST, each * 0.72), y)
-        # half a label fits between the last column and the edge
+    for position, column in enumerate(columns):
+        middle = _LEFT + column_width * (position + 0.5)
+        rectangles, end = _stacked(column, middle, min(_WIDEST, column_width * 0.72), y)
+        # Half a label must fit between the last column and the edge.
         label = Text(round(min(middle, width - _HALF), 2), _HEIGHT - 8, column.label)
-        figure = Text(round(middle, 2), end - 6, column.figure)
+        value_text = Text(round(middle, 2), end - 6, column.figure)
         bars.append(
             Bar(
                 column.told,
                 rectangles,
-                None if place % every else label,
-                figure if column.figure and len(given) <= _WITH_FIGURES else None,
+                None if position % label_interval else label,
+                value_text if column.figure and len(columns) <= _WITH_FIGURES else None,
             )
         )
     return Chart(unit, width, _HEIGHT, _LEFT, width - _RIGHT, lines, bars)
 
 
 def _stacked(
-    column: Column, middle: float, wide: float, y: Callable[[float], float]
+    column: Column, middle: float, width: float, y: Callable[[float], float]
 ) -> tuple[list[tuple[str, float, float, float, float]], float]:
-    """Rectangles of a column, and where its upper end is."""
-    up = down = 0.0
+    """The rectangles of a column, and the position of its upper end."""
+    upper_end = lower_end = 0.0
     drawn = []
     for name, amount in column.pieces:
-        start = up if amount > 0 else down
+        start = upper_end if amount > 0 else lower_end
         end = start + amount
-        up, down = (end, down) if amount > 0 else (up, end)
+        upper_end, lower_end = (end, lower_end) if amount > 0 else (upper_end, end)
         high, low = y(max(start, end)), y(min(start, end))
         if amount:
-            drawn.append((name, round(middle - wide / 2, 2), high, round(wide, 2), round(max(low - high, 0.6), 2)))
-    return drawn, y(up)
+            drawn.append((name, round(middle - width / 2, 2), high, round(width, 2), round(max(low - high, 0.6), 2)))
+    return drawn, y(upper_end)
 
 
-def _step(most: float) -> float:
-    """The distance of lines of a scale that reaches ``most``, a round number: two to five lines."""
+def _step(max_value: float) -> float:
+    """The distance of scale lines up to ``max_value``, a round number: two to five lines."""
     power = 1.0
-    while power * 10 <= most:
+    while power * 10 <= max_value:
         power *= 10
-    return next((step for factor in (0.5, 1, 2, 2.5) if most / (step := max(1.0, power * factor)) <= 4), power * 5)
+    return next((step for factor in (0.5, 1, 2, 2.5) if max_value / (step := max(1.0, power * factor)) <= 4), power * 5)

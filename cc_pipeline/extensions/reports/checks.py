@@ -11,7 +11,7 @@ from cc_pipeline.checks.scope import CheckResult, Scope, some
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
-#: A report may be so much older than the publication.
+#: Maximum age difference of a report and the publication.
 _BEHIND: Final = timedelta(days=1)
 
 
@@ -23,13 +23,15 @@ def as_published(workspace: Workspace, _: Scope) -> CheckResult:
     name, settings = "as_published", workspace.settings
     folder, published = report_path(settings, "any").parent, settings.published_path
     written = {path.stem: path.stat().st_mtime for path in folder.glob("*.html")} if folder.is_dir() else {}
-    at = published.stat().st_mtime if published.exists() else 0.0
-    older = {slug: at - when for slug, when in written.items() if when < at}
-    figures: dict[str, int | float | str] = {"reports": len(written), "older than the publication": len(older)}
+    published_time = published.stat().st_mtime if published.exists() else 0.0
+    older = {
+        slug: published_time - written_time for slug, written_time in written.items() if written_time < published_time
+    }
+    metrics: dict[str, int | float | str] = {"reports": len(written), "older than the publication": len(older)}
     if late := {slug for slug, seconds in older.items() if seconds > _BEHIND.total_seconds()}:
         message = f"{len(late):,} reports are of another publication ({some(late)}): materialize report for them"
-        return CheckResult(name, "warn", message, figures)
-    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", figures)
+        return CheckResult(name, "warn", message, metrics)
+    return CheckResult(name, "ok", f"{len(written):,} reports, {len(older):,} of the publication before", metrics)
 
 
 CHECKS: Final = checks_in(globals())

@@ -1,4 +1,4 @@
-"""``report``: a page about a target, or what changed, in words."""
+"""The command ``report``: a page about a target, or the changes between two crawls as text."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ def report(
     checked_format(output, ("html", "text"))
     if (before is None) != (after is None):
         raise UserInputError("--from and --to name two crawls to compare: give both, or none for the last two")
-    between = (before, after) if before is not None and after is not None else None
+    crawl_pair = (before, after) if before is not None and after is not None else None
     if output == "text":
-        if between is None or len(targets) != 1:
+        if crawl_pair is None or len(targets) != 1:
             raise UserInputError("--format text compares two crawls of one target: name it, --from and --to")
-        _changes(load_settings(home=home), targets[0], *between, out, details=details)
+        _changes(load_settings(home=home), targets[0], *crawl_pair, out, details=details)
         return
-    for path in reports(load_settings(home=home), targets, out, between):
+    for path in reports(load_settings(home=home), targets, out, crawl_pair):
         console.print(f"{path}", soft_wrap=True)
         if path.suffix.lower() not in (".html", ".htm"):
-            notice(f"{path} is an HTML page, whatever its name says; a browser shows it under a name in .html")
+            notice(f"{path} contains an HTML page; a browser shows it only if its name ends in .html")
 
 
 def _changes(settings: Settings, target: str, before: str, after: str, out: Path | None, *, details: bool) -> None:
-    """Writes what changed between two crawls of a target, in words: in short, or with ``details`` all of it."""
+    """Writes the changes between two crawls of a target as text: a summary, or with ``details`` all of them."""
     from cc_pipeline.extensions.reports.changes import in_words, summarize
 
     slug = slug_meant(target)

@@ -1,4 +1,4 @@
-"""What this extension has in Dagster: the asset ``report``."""
+"""The Dagster definitions of this extension: the asset ``report``."""
 
 from typing import Final
 

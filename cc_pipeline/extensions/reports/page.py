@@ -1,4 +1,4 @@
-"""The report of a target: asked of ``cc.duckdb``, written as one file."""
+"""Renders the report of a target from ``cc.duckdb`` as one HTML file."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from cc_pipeline.settings import Settings
 _WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
 _WEEKS: Final = 52
 _TEXT: Final = 160
-#: Characters of a paragraph that changed, and such paragraphs of a page.
+#: Maximum characters of a changed paragraph, and maximum changed paragraphs of a page.
 _PARAGRAPH: Final = 300
 _LINES: Final = 10
-#: Days between a crawl's week and a capture of it.
+#: Maximum days between a crawl's week and a capture of it.
 _NEAR: Final = 60
 _ADDRESS: Final = 96
-#: Characters of an address that is a link; browsers take few longer ones.
+#: Maximum characters of an address that becomes a link; few browsers support longer ones.
 _FOLLOWED: Final = 2_000
-#: Languages with a colour of their own; the others are one.
+#: Number of languages with a colour of their own; all others share one.
 _COLOURED: Final = 6
 _LANGUAGES: Final = {
     **{"eng": "English", "deu": "German", "fra": "French", "spa": "Spanish", "por": "Portuguese", "ita": "Italian"},
@@ -52,39 +52,41 @@ _OUTCOMES: Final = ("fetched", "quarantined", "missing")
 _CHANGES: Final = ("same", "changed", "new", "gone")
 
 
-def page_of(found: Findings) -> str:
-    """The whole page."""
+def page_of(findings: Findings) -> str:
+    """The HTML text of a report."""
     page = _template().render(
-        found=found,
-        is_site=registered_domain(found.slug) == found.slug,
-        totals=Counter(found.totals),
+        found=findings,
+        is_site=registered_domain(findings.slug) == findings.slug,
+        totals=Counter(findings.totals),
         most=MOST,
-        held=[row for row in found.crawls if row["captures"]],
-        all_pages=sum(row["new_pages"] for row in found.crawls),
-        planned=sum(row["captures"] for row in found.outcomes),
-        fetched=sum(row["captures"] for row in found.outcomes if row["outcome"] == "fetched"),
-        over_time=_over_time(found),
-        changes=_changes(found),
-        when=_when(found, long=True),
-        named_target=f"set:{found.slug.removeprefix(SET_SLUG)}" if found.kind == "set" else found.definition,
-        pages_changed=[{**row, "lines": _lines(row)} for row in found.changed_pages],
-        languages=_languages(found),
-        completeness=_completeness(found),
+        held=[row for row in findings.crawls if row["captures"]],
+        all_pages=sum(row["new_pages"] for row in findings.crawls),
+        planned=sum(row["captures"] for row in findings.outcomes),
+        fetched=sum(row["captures"] for row in findings.outcomes if row["outcome"] == "fetched"),
+        over_time=_over_time(findings),
+        changes=_changes(findings),
+        when=_when(findings, long=True),
+        named_target=f"set:{findings.slug.removeprefix(SET_SLUG)}" if findings.kind == "set" else findings.definition,
+        pages_changed=[{**row, "lines": _lines(row)} for row in findings.changed_pages],
+        languages=_languages(findings),
+        completeness=_completeness(findings),
     )
-    return "".join(one for one in page if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cs"))
+    return "".join(
+        character for character in page if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs")
+    )
 
 
 @cache
 def _template() -> Template:
-    # nothing undefined is passed over: a finding that the template names and nobody gives is an error
-    made = Environment(
+    # A name in the template that is not defined is an error.
+    environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
         loader=FileSystemLoader(Path(__file__).parent),
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "comma": lambda number: "" if number is None else f"{number:,}",
         "count": lambda number, noun: f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s",
         "size": human_bytes,
@@ -97,13 +99,14 @@ def _template() -> Template:
         "shortened": _shortened,
         "followed": lambda url: url.lower().startswith(("http://", "https://")) and len(url) <= _FOLLOWED,
     }
-    return made.get_template("page.html.jinja")
+    return environment.get_template("page.html.jinja")
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What became of pages between crawls, with a chart of neighbours; ``newest`` are the counts of the pair that is
-    told in words."""
+    """Changes of pages between crawls, with a chart of consecutive crawls; ``newest`` are the counts of the pair of
+    crawls that the page describes.
+    """
 
     chart: Chart | None
     before: str
@@ -113,14 +116,16 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Languages:
-    """Languages: their ``leading`` ones and shares; with a chart and its legend where there is more than one."""
+    """The most frequent languages (``leading``) with their shares; with a chart and its legend if there is more than
+    one language.
+    """
 
     leading: Sequence[tuple[str, str]]
     chart: Chart | None
     legend: Sequence[tuple[str, str]]
 
 
-def _over_time(found: Findings) -> Chart:
+def _over_time(findings: Findings) -> Chart:
     return chart(
         [
             Column(
@@ -129,103 +134,112 @@ def _over_time(found: Findings) -> Chart:
                 [("known", row["pages"] - row["new_pages"]), ("new", row["new_pages"])],
                 f"{row['pages']:,}",
             )
-            for row in found.crawls
+            for row in findings.crawls
         ],
         "Pages by crawl",
     )
 
 
-def _changes(found: Findings) -> Changes | None:
-    if found.between is None:
+def _changes(findings: Findings) -> Changes | None:
+    if findings.between is None:
         return None
     pairs: dict[tuple[str, str], Counter[str]] = {}
-    for row in found.changes:
+    for row in findings.changes:
         pairs.setdefault((row["before"], row["after"]), Counter())[row["change"]] = row["pages"]
-    when = _when(found)
+    month_name = _when(findings)
     columns = [
         Column(
-            when(after),
+            month_name(after),
             f"{before} to {after}: " + ", ".join(f"{counts[kind]:,} {kind}" for kind in _CHANGES),
             [(kind, -counts[kind] if kind == "gone" else counts[kind]) for kind in _CHANGES],
         )
         for (before, after), counts in pairs.items()
     ]
     drawn = chart(columns, "Pages by what became of them") if columns else None
-    return Changes(drawn, *found.between, Counter(found.became))
+    return Changes(drawn, *findings.between, Counter(findings.became))
 
 
 def _lines(row: Mapping[str, Any]) -> list[str]:
-    """The paragraphs that differ, of a page that changed."""
+    """The differing paragraphs of a changed page."""
     if row["change"] != "changed" or row["before_text"] is None or row["after_text"] is None:
         return []
     lines = list(islice(paragraphs_between(row["before_text"], row["after_text"]), _LINES + 1))
     return [*lines[:_LINES], "… and more"] if len(lines) > _LINES else lines
 
 
-def _when(found: Findings, *, long: bool = False) -> Callable[[str], str]:
-    """When a crawl began to capture the target."""
-    first = {row["crawl"]: row["first_fetch"] for row in found.crawls}
+def _when(findings: Findings, *, long: bool = False) -> Callable[[str], str]:
+    """Returns a function that gives the month in which a crawl began to capture the target."""
+    first = {row["crawl"]: row["first_fetch"] for row in findings.crawls}
     return lambda crawl: month_of(crawl, first.get(crawl), long=long)
 
 
-def _languages(found: Findings) -> Languages | None:
+def _languages(findings: Findings) -> Languages | None:
     total: Counter[str | None] = Counter()
     by_crawl: dict[str, Rows] = {}
-    for row in found.languages:
+    for row in findings.languages:
         total[row["language"]] += row["pages"]
         by_crawl.setdefault(row["crawl"], []).append(row)
     if not total:
         return None
     ranked = [language for language, _ in total.most_common() if language is not None]
-    leading = [(language_name(one), percent(total[one], sum(total.values()))) for one in ranked[:3]]
+    leading = [(language_name(language), percent(total[language], sum(total.values()))) for language in ranked[:3]]
     if len(ranked) < 2:
         return Languages(leading, None, ())
     colour = {language: f"c{min(place, _COLOURED)}" for place, language in enumerate(ranked)}
-    bars, when = [], _when(found)
-    for crawl in [row["crawl"] for row in found.crawls]:
-        mine = sorted(by_crawl.get(crawl, []), key=lambda one: -total[one["language"]])
-        if pages := sum(one["pages"] for one in mine):
-            pieces = [(colour.get(one["language"], "c6"), 100 * one["pages"] / pages) for one in mine]
-            told = ", ".join(f"{language_name(one['language'])} {one['pages']:,}" for one in mine[:MOST])
-            bars.append(Column(when(crawl), f"{crawl}: {told}", pieces))
+    bars, month_name = [], _when(findings)
+    for crawl in [row["crawl"] for row in findings.crawls]:
+        crawl_rows = sorted(by_crawl.get(crawl, []), key=lambda language_row: -total[language_row["language"]])
+        if pages := sum(language_row["pages"] for language_row in crawl_rows):
+            pieces = [
+                (colour.get(language_row["language"], "c6"), 100 * language_row["pages"] / pages)
+                for language_row in crawl_rows
+            ]
+            shares_text = ", ".join(
+                f"{language_name(language_row['language'])} {language_row['pages']:,}"
+                for language_row in crawl_rows[:MOST]
+            )
+            bars.append(Column(month_name(crawl), f"{crawl}: {shares_text}", pieces))
     legend = [(f"c{place}", language_name(language)) for place, language in enumerate(ranked[:_COLOURED])]
     if len(ranked) > _COLOURED or None in total:
         legend.append(("c6", "others and unknown"))
     return Languages(leading, chart(bars, "Share of pages by language", percent=True), legend)
 
 
-def _completeness(found: Findings) -> list[dict[str, Any]]:
-    """Of each crawl that was looked in, oldest first: what was located, and what became of it."""
-    looked = {row["crawl"]: row["complete"] for row in found.lookups}
-    here = {row["crawl"]: row["captures"] + row["left_out"] + row["status_unknown"] for row in found.crawls}
-    became = {(row["crawl"], row["outcome"]): row["captures"] for row in found.outcomes}
+def _completeness(findings: Findings) -> list[dict[str, Any]]:
+    """For each crawl in which the target was located, oldest first: the number of located captures,
+    and their outcomes.
+    """
+    completeness = {row["crawl"]: row["complete"] for row in findings.lookups}
+    located = {row["crawl"]: row["captures"] + row["left_out"] + row["status_unknown"] for row in findings.crawls}
+    became = {(row["crawl"], row["outcome"]): row["captures"] for row in findings.outcomes}
     return [
         {
             "crawl": crawl,
-            "complete": looked.get(crawl),
-            "located": here.get(crawl, 0),
+            "complete": completeness.get(crawl),
+            "located": located.get(crawl, 0),
             "outcomes": [(outcome, became.get((crawl, outcome), 0)) for outcome in _OUTCOMES],
         }
-        for crawl in sorted({*looked, *here})
+        for crawl in sorted({*completeness, *located})
     ]
 
 
 def language_name(code: str | None) -> str:
-    """The name of a language, else its code."""
+    """The name of a language, or its code if the name is unknown."""
     return "unknown" if code is None else _LANGUAGES.get(code, code[:12])
 
 
-def percent(part: float, whole: float) -> str:
-    """Whole percents; 100 and 0 only where it is all or nothing."""
-    if not whole or part in (0, whole):
-        return "100%" if part and part == whole else "0%"
-    share = 100 * part / whole
-    return f"{part / whole:.0%}" if 1 <= share <= 99 else f"{min(99.9, max(0.1, share)):.1f}%"
+def percent(part: float, total: float) -> str:
+    """A share in whole percents; 100 and 0 only if they are exact."""
+    if not total or part in (0, total):
+        return "100%" if part and part == total else "0%"
+    share = 100 * part / total
+    return f"{part / total:.0%}" if 1 <= share <= 99 else f"{min(99.9, max(0.1, share)):.1f}%"
 
 
 def month_of(crawl: str, captured: datetime | None, *, long: bool = False) -> str:
-    """The month of a capture: ``Jan 2018``. One far from the week in the crawl's id comes from a wrong clock; then, and
-    without a capture, it is that of the crawl's id."""
+    """The month of a capture: ``Jan 2018``. A time far from the week in the crawl's id comes from a wrong clock; then,
+    and without a capture, it is the month of the crawl's id.
+    """
     day = _week_of(crawl)
     if captured is not None and (day is None or abs((captured.replace(tzinfo=None) - day).days) <= _NEAR):
         day = captured
@@ -235,51 +249,54 @@ def month_of(crawl: str, captured: datetime | None, *, long: bool = False) -> st
 
 
 def _week_of(crawl: str) -> datetime | None:
-    found = _WEEKLY.fullmatch(crawl)
-    if found is None or not 1 <= int(found["week"]) <= _WEEKS:
+    match = _WEEKLY.fullmatch(crawl)
+    if match is None or not 1 <= int(match["week"]) <= _WEEKS:
         return None
-    return datetime.fromisocalendar(int(found["year"]), int(found["week"]), 4)
+    return datetime.fromisocalendar(int(match["year"]), int(match["week"]), 4)
 
 
-def _cut(text: str, most: int = _TEXT) -> str:
-    words = " ".join(text[: 4 * most].split())
-    return words if len(words) <= most else words[: most - 1] + "…"
+def _cut(text: str, max_characters: int = _TEXT) -> str:
+    words = " ".join(text[: 4 * max_characters].split())
+    return words if len(words) <= max_characters else words[: max_characters - 1] + "…"
 
 
 def _shortened(url: str) -> str:
-    """A URL without its scheme, shortened in its middle."""
-    shown = url.partition("://")[2] or url
-    return shown if len(shown) <= _ADDRESS else f"{shown[: _ADDRESS * 2 // 3]}…{shown[-_ADDRESS // 3 :]}"
+    """A URL without its scheme, shortened in the middle."""
+    short_url = url.partition("://")[2] or url
+    return (
+        short_url if len(short_url) <= _ADDRESS else f"{short_url[: _ADDRESS * 2 // 3]}…{short_url[-_ADDRESS // 3 :]}"
+    )
 
 
 def report_path(settings: Settings, slug: str) -> Path:
-    """Where the report of a target lies in its home."""
+    """The path of a target's report in its home."""
     return settings.home / "reports" / f"{slug}.html"
 
 
 def write_report(
     settings: Settings, slug: str, path: Path | None = None, *, named: str = "", between: tuple[str, str] | None = None
 ) -> Findings:
-    """Writes the report of a target from what was published, and gives what it says.
+    """Writes the report of a target from the published file, and returns its data.
 
-    ``slug`` is the target's key, ``named`` what a person called it; ``between`` are the crawls that are compared
-    in words (default: the last two that have it); the file is ``path``, by default in the home, and appears whole or
-    not at all. Raises
-    ``EnvironmentFault`` where nothing was published or it cannot be read or written, ``UserInputError`` for a target
-    that nobody looked for.
+    ``slug`` is the target's key, ``target_text`` the user's text for it; ``crawl_pair`` are the crawls to compare
+    (default: the last two that have it). The file is ``path``, by default in the home, and appears complete or not at
+    all.
+
+    Raises ``EnvironmentFault`` if nothing was published or if reading or writing fails, ``UserInputError`` for a target
+    that was not located.
     """
-    to = path or report_path(settings, slug)
+    report_file = path or report_path(settings, slug)
     try:
-        found = _found(settings, slug, named, between)
-        write_whole(to, page_of(found))
+        findings = _found(settings, slug, named, between)
+        write_whole(report_file, page_of(findings))
     except (duckdb.Error, OSError) as error:
         raise EnvironmentFault(
-            f"could not write the report {to}: {error}",
-            "Check the disk and the lake; files of the tables are there again after the next publication.",
+            f"could not write the report {report_file}: {error}",
+            "Check the disk and the lake. The next publication restores missing files of tables.",
         ) from error
-    return found
+    return findings
 
 
-def _found(settings: Settings, slug: str, named: str, between: tuple[str, str] | None) -> Findings:
+def _found(settings: Settings, slug: str, target_text: str, crawl_pair: tuple[str, str] | None) -> Findings:
     with open_bounded(settings) as connection:
-        return find(connection, slug, named, between)
+        return find(connection, slug, target_text, crawl_pair)

@@ -1,4 +1,4 @@
-"""Several hosts that share a PostgreSQL: one rate for all, runs spread among them, and the files of a team."""
+"""Several hosts that share a PostgreSQL: a common rate, runs distributed among them, and the files of a team."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``team init``: the folder of an instance for several people, on one host or several."""
+"""The command ``team init``: writes the folder of an instance for several users, on one or several hosts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ team = typer.Typer(
     help="An instance of Dagster for several people, on one host or several (docs/extensions/several_machines.md).",
 )
 _PRIVATE = 0o600
-#: Who containers run as where root writes their files.
+#: The user of containers if root writes their files.
 _NOBODY = "10001:10001"
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 @team.callback()
 def group() -> None:
-    """Keeps ``init`` a command of its own."""
+    """Keeps ``init`` a subcommand."""
 
 
 @team.command()
@@ -61,8 +61,8 @@ def init(
 
 
 def _servers(hosts: str | None) -> tuple[tuple[str, int], ...]:
-    """Name and port of each host's code server."""
-    found = []
+    """Parses name and port of each host's code server."""
+    servers = []
     for text in (hosts or "").split(","):
         name, _, port = text.strip().partition(":")
         if not name and hosts is None:
@@ -71,21 +71,21 @@ def _servers(hosts: str | None) -> tuple[tuple[str, int], ...]:
             raise UserInputError(f"--hosts has {text!r}; give names of hosts with commas: one.internal,two.internal")
         if name == "localhost" or name.startswith("127."):
             raise UserInputError(
-                f"--hosts has {text!r}, which is another machine on each host; give names that all know"
+                f"--hosts has {text!r}, which is another machine on each host; give names that work on all hosts"
             )
-        found.append((name, int(port or 4000)))
-    if len(found) == 1 or len({*found}) < len(found):
-        raise UserInputError("--hosts names one host, or one twice; leave it out where one host fetches")
-    return tuple(found)
+        servers.append((name, int(port or 4000)))
+    if len(servers) == 1 or len({*servers}) < len(servers):
+        raise UserInputError("--hosts names one host only, or one host twice; leave it out if only one host fetches")
+    return tuple(servers)
 
 
 def _write_team(
     folder: Path, lake: str | None, logs: str | None, endpoint: str, hosts: tuple[tuple[str, int], ...]
 ) -> list[Path]:
-    """Writes what is missing of the folder's files, and gives the paths of these."""
+    """Writes the missing files of the folder, and returns their paths."""
     from cc_pipeline.extensions.several_machines.team import Team, team_files  # it imports dagster
 
-    # the checks of all settings, among them credentials that stand in an address
+    # Loading the settings validates them, including credentials in an address.
     settings = load_settings(home=str(folder), lake=_on_s3("--lake", lake), lake_endpoint=endpoint or None)
     team = Team(
         settings.source_text,
@@ -101,7 +101,7 @@ def _write_team(
     try:
         for path, text in missing.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # private from its first byte on: secrets are written into one of them
+            # Files are private from the start, because one of them will have secrets.
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8") as file:
                 file.write(text)
             if path.name != ".env":
@@ -118,7 +118,5 @@ def _on_s3(flag: str, place: str | None) -> str:
         raise UserInputError(f"the team's folder needs {flag} s3://bucket/prefix")
     root = normalise_root(place)
     if not root.startswith("s3://"):
-        raise UserInputError(
-            f"{flag} is {place!r}; a team's place is s3://bucket/prefix, which all of its hosts can reach"
-        )
+        raise UserInputError(f"{flag} is {place!r}; a team needs s3://bucket/prefix, which all of its hosts can reach")
     return root

@@ -1,9 +1,9 @@
-"""Connections to PostgreSQL for Dagster's state, as a plugin of SQLAlchemy that the database's address names.
+"""Connections to PostgreSQL for Dagster's storage, as a plugin of SQLAlchemy that the database's address names.
 
 A team's ``dagster.yaml`` has ``params: {plugin: cc_pipeline}``. Dagster's own storage opens a connection for each
-statement: a run over 200 partitions of six assets plans 1,200 events, and took a minute and a half to be created. It
-also gives a server up after some six seconds, so that a restart of PostgreSQL broke the runs under way. Engines with
-this plugin keep a connection, and wait for a server that was there before.
+statement: a run over 200 partitions of six assets plans 1,200 events, and took a minute and a half to create. It also
+gives up after some six seconds without a server, so that a restart of PostgreSQL broke running runs. Engines with this
+plugin keep a connection, and wait for a server that restarts.
 
 Source of the interface: SQLAlchemy 2.0, ``CreateEnginePlugin`` and the event ``do_connect``.
 """
@@ -21,31 +21,31 @@ from sqlalchemy import URL, Engine, event
 from sqlalchemy.engine import CreateEnginePlugin
 from sqlalchemy.pool import NullPool
 
-#: Seconds that a server may be away. A restart with much to recover took 26.
+#: Maximum seconds to wait for a server. A restart with much to recover took 26.
 RESTART_SECONDS: Final = 60.0
 _TRY_AGAIN_SECONDS: Final = 0.5
-#: Idle connections of an engine; an instance of Dagster has three engines. More are opened where threads need them.
+#: Idle connections of an engine; an instance of Dagster has three engines. Threads open more if they need them.
 _KEPT: Final = {"pool_size": 1, "max_overflow": 30, "pool_recycle": 1_800}
-#: Engines of a process whose idle connections stay open: those of two instances. A code server makes an instance for
-#: each tick and never closes its engines, which live until Python collects cycles; 40 of them held 96 connections.
+#: Engines of a process with open idle connections: those of two instances. A code server creates an instance for each
+#: tick and never closes its engines, which live until Python collects cycles; 40 of them had 96 connections.
 _MOST_ENGINES: Final = 6
 _LOG: Final = logging.getLogger(__name__)
 
 
 class KeptConnections(CreateEnginePlugin):
-    """Keeps a connection of an engine that would open one for each statement; waits while a server restarts."""
+    """Keeps a connection of an engine that would open one for each statement, and waits while a server restarts."""
 
     def __init__(self, url: URL, kwargs: dict[str, Any]) -> None:
-        # a webserver's engines keep connections by themselves
+        # A webserver's engines keep connections without this plugin.
         if kwargs.get("poolclass") is NullPool:
             del kwargs["poolclass"]
             kwargs.update(_KEPT)
-        # a connection that the server ended meanwhile is replaced before it is used
+        # Replaces a connection that the server has closed before it is used.
         kwargs["pool_pre_ping"] = True
         self._outage = _Outage(f"{url.host}:{url.port}")
 
     def update_url(self, url: URL) -> URL:
-        """The address as it is: nothing in it is for this plugin."""
+        """Returns the address unchanged: it has no options of this plugin."""
         return url
 
     def engine_created(self, engine: Engine) -> None:
@@ -58,7 +58,7 @@ _newest_lock: Final = threading.Lock()
 
 
 def _close_oldest(engine: Engine) -> None:
-    """Closes idle connections of the engine that was made ``_MOST_ENGINES`` before ``engine``. It can still be used."""
+    """Closes idle connections of the engine that was created ``_MOST_ENGINES`` before ``engine``. It remains usable."""
     with _newest_lock:
         _newest.append(weakref.ref(engine))
         oldest = _newest.popleft()() if len(_newest) > _MOST_ENGINES else None
@@ -67,8 +67,10 @@ def _close_oldest(engine: Engine) -> None:
 
 
 class _Outage:
-    """Connects to a server, and waits where it was there before. A server that never answered fails at once: then the
-    address or the password is wrong. The wait of all threads ends together, and begins anew after a success."""
+    """Connects to a server, and waits if the server answered before. A server that never answered fails at once,
+    because the address or the password is wrong. The wait of all threads ends together, and restarts after a
+    success.
+    """
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -77,7 +79,7 @@ class _Outage:
         self._since: float | None = None
 
     def connect(self, dialect: Any, _: object, arguments: list[Any], options: dict[str, Any]) -> Any:
-        """A connection of the driver. Raises the driver's error where the server does not come back."""
+        """A connection of the driver. Raises the driver's error if the server does not return."""
         while True:
             try:
                 connection = dialect.connect(*arguments, **options)
@@ -97,5 +99,7 @@ class _Outage:
             if self._since is None:
                 self._since = now
                 words = " ".join(str(error).split())
-                _LOG.warning("PostgreSQL at %s is away (%s): waiting %g s", self._server, words, RESTART_SECONDS)
+                _LOG.warning(
+                    "PostgreSQL at %s does not answer (%s): waiting up to %g s", self._server, words, RESTART_SECONDS
+                )
             return now - self._since < RESTART_SECONDS

@@ -1,4 +1,6 @@
-"""What doctor says of leases: whether the database answers, and whether others lease while this home does not."""
+"""The doctor's findings about rate leases: whether the database answers, and whether other homes lease and this one
+does not.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.transport.rate_source import RateSourceAway
 from cc_pipeline.workspace.workspace import Workspace, limits_of
 
-#: Seconds: whoever leased within a day still does.
+#: Seconds: a home that leased within a day counts as leasing.
 _LEASED_LATELY: Final = 86_400.0
 
 
 def examine_leases(workspace: Workspace) -> Iterator[Finding]:
-    """A finding about the database of leases, if this home leases its requests, or if others do and it does not."""
+    """Yields a finding if this home leases its requests, or if other homes do and this one does not."""
     settings = workspace.settings
     if settings.rate_source == RATE_SOURCE:
         yield _leases(settings)
@@ -28,29 +30,29 @@ def examine_leases(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _leased_by_others() -> Iterator[Finding]:
-    """Others lease what the source allows in all, and this home sends its share besides."""
-    ago = None
+    """Other homes lease the whole rate of the source, and this home sends its own share in addition."""
+    seconds_ago = None
     if is_named():
         with closing(PostgresLedger(makes=False)) as ledger, suppress(RateSourceAway, CcPipelineError):
-            ago = ledger.last_used()
-    if ago is not None and ago < _LEASED_LATELY:
+            seconds_ago = ledger.last_used()
+    if seconds_ago is not None and seconds_ago < _LEASED_LATELY:
         yield Finding(
             "bad",
             "budget",
-            f"this home does not lease its requests, and others do: from {where()}, {ago / 60:,.0f} minutes ago. "
-            "Together they send more than the source allows",
+            f"this home does not lease its requests, and others do: from {where()}, "
+            f"{seconds_ago / 60:,.0f} minutes ago. Together they send more than the source allows",
             f"Set {PREFIX}RATE_SOURCE to the same on all hosts.",
         )
 
 
 def _leases(settings: Settings) -> Finding:
     text = f"leased from {where()}: {allowed_text(limits_of(settings))}, for all that ask it"
-    # it only looks: what fetches makes the tables
+    # The doctor changes nothing: a fetch creates the tables.
     with closing(PostgresLedger(makes=False)) as ledger:
         try:
             return Finding("ok", "budget", f"{text}; {ledger.holders():,} processes fetch now")
-        except RateSourceAway as away:
-            why, advice = f"it does not answer: {away}", "Start it. Nothing is fetched meanwhile."
+        except RateSourceAway as unreachable:
+            reason, advice = f"it does not answer: {unreachable}", "Start it. Nothing is fetched meanwhile."
         except CcPipelineError as error:
-            why, advice = str(error), ""
-    return Finding("bad", "budget", f"{text}; {why}", advice)
+            reason, advice = str(error), ""
+    return Finding("bad", "budget", f"{text}; {reason}", advice)

@@ -1,4 +1,6 @@
-"""Which of several hosts a run goes to: those of partitions to whoever has least to do, all others to the first one."""
+"""Distributes runs among several hosts: runs of partitions go to the host with the fewest runs, all others to the
+first.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ _CONFIG = {
 
 
 class SpreadingRunLauncher(WatchingRunLauncher):
-    """Gives each run to the code server of one of several hosts, where it is a process as any other run.
+    """Starts each run at the code server of one of several hosts, as a process there.
 
-    The tag that Dagster's own launcher writes says where, so that ending a run asks the right host.
+    The tag of Dagster's own launcher has the host, so that a termination goes to the right host.
     """
 
     def __init__(self, hosts: Sequence[Server], inst_data: Any = None) -> None:
@@ -37,29 +39,30 @@ class SpreadingRunLauncher(WatchingRunLauncher):
 
     @classmethod
     def config_type(cls) -> Any:
-        """What ``run_launcher: config:`` may say in ``dagster.yaml``."""
+        """The schema of ``run_launcher: config:`` in ``dagster.yaml``."""
         return _CONFIG
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> SpreadingRunLauncher:
-        """The launcher that such a configuration means."""
-        return cls([(one["host"], one["port"]) for one in config_value["hosts"]], inst_data)
+        """The launcher of such a configuration."""
+        return cls([(server["host"], server["port"]) for server in config_value["hosts"]], inst_data)
 
     def launch_run(self, context: Any) -> None:
-        """Starts a run on the host of its turn. Raises what puts it back into the queue where no host that may take it
-        answers."""
+        """Starts a run on the host with the fewest runs. Raises an error that requeues the run if no suitable host
+        answers.
+        """
         run: dg.DagsterRun = context.dagster_run
         instance: dg.DagsterInstance = self._instance
-        turn = self._in_turn(instance, run)
-        found = next((server for server in turn if server_listens(server)), None)
-        if found is None:
+        servers = self._in_turn(instance, run)
+        live_server = next((server for server in servers if server_listens(server)), None)
+        if live_server is None:
             raise unreachable(
-                f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in turn)}. Start the "
-                "code server of that host (dagster api grpc), or take the host out of run_launcher in dagster.yaml."
+                f"no code server answers for this run: {', '.join(f'{host}:{port}' for host, port in servers)}. Start "
+                "the code server of that host (dagster api grpc), or take the host out of run_launcher in dagster.yaml."
             )
         instance.add_run_tags(run.run_id, {MACHINE_TAG: this_machine()})
-        # another host is not tried after this one: it may have begun the run and answered too late
-        start_on(instance, run, *found)
+        # No other host is tried after this one, which may have started the run and answered too late.
+        start_on(instance, run, *live_server)
         self._run_ids.add(run.run_id)
 
     def _keeper(self, run: dg.DagsterRun) -> Server | None:
@@ -68,7 +71,9 @@ class SpreadingRunLauncher(WatchingRunLauncher):
     def _in_turn(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> Sequence[Server]:
         """The servers that may take a run, the one with the fewest runs first."""
         if not made_by(run):
-            # footers, the published file and what is exported lie in one home
+            # Footers, the published file and exports are in one home.
             return self.hosts[:1]
-        busy = Counter(server_of(one) for one in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))))
+        busy = Counter(
+            server_of(dagster_run) for dagster_run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
+        )
         return sorted(self.hosts, key=lambda server: busy[server])

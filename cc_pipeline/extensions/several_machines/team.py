@@ -1,4 +1,4 @@
-"""The folder of a team's instance: Dagster's state in PostgreSQL, queued runs, lake and compute logs on S3."""
+"""The folder of a team's instance: Dagster's storage in PostgreSQL, queued runs, lake and compute logs on S3."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Final
 
 from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML
 
-#: Where the folder lies inside the containers.
+#: The path of the folder in the containers.
 IN_CONTAINER: Final = "/srv/cc_pipeline"
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """What a team decides: ``source`` of the crawls, ``lake`` and ``logs`` (``s3://bucket/prefix``), ``endpoint`` of an
-    S3 server that is not AWS (else empty), ``region``, ``contact``; ``owner`` is the user and group id that the
-    containers run as, ``user:group``; not root's. ``hosts`` are the code servers (name and port) of several hosts that
-    fetch, the one that keeps the house first; empty for one."""
+    """The choices of a team: ``source`` of the crawls, ``lake`` and ``logs`` (``s3://bucket/prefix``), ``endpoint`` of
+    an S3 server that is not AWS (else empty), ``region``, and ``contact``. ``owner`` is the user and group id of the
+    containers (``user:group``), not root's. ``hosts`` are the code servers (name and port) of several hosts that
+    fetch, with the publishing host first; empty for one host.
+    """
 
     source: str
     lake: str
@@ -33,7 +34,7 @@ class Team:
 
 
 def team_files(team: Team) -> Mapping[str, str]:
-    """The files by their path in the folder. None of them has a secret; ``.env`` has the lines for them."""
+    """The texts of the files by their path in the folder. No file has a secret; ``.env`` has the lines for secrets."""
     bucket, _, prefix = team.logs.removeprefix("s3://").partition("/")
     words = {
         "common": _for_hosts(DAGSTER_YAML.split("\n", 2)[2], team.hosts),
@@ -58,13 +59,15 @@ def team_files(team: Team) -> Mapping[str, str]:
 
 
 def _for_hosts(common: str, hosts: tuple[tuple[str, int], ...]) -> str:
-    """The queue of one host (two runs at a time, one of them a backfill's) and its launcher as those of several."""
+    """Replaces the queue of one host (two runs at a time, one of them a backfill's) and its launcher by those of
+    several hosts.
+    """
     runs = 2 * max(1, len(hosts))
-    spreading = _LAUNCHER + "".join(_SERVER.format(*server) for server in hosts)
+    spreading_launcher = _LAUNCHER + "".join(_SERVER.format(*server) for server in hosts)
     for before, after in (
         ("max_concurrent_runs: 2", f"max_concurrent_runs: {runs}"),
         ("value: backfill, limit: 1}", f"value: backfill, limit: {runs - 1}}}"),
-        (_ONE_LAUNCHER, spreading if hosts else _ONE_LAUNCHER),
+        (_ONE_LAUNCHER, spreading_launcher if hosts else _ONE_LAUNCHER),
     ):
         assert before in common
         common = common.replace(before, after)
@@ -72,7 +75,7 @@ def _for_hosts(common: str, hosts: tuple[tuple[str, int], ...]) -> str:
 
 
 _ONE_LAUNCHER = "run_launcher: {module: cc_pipeline.defs.watching, class: WatchingRunLauncher}\n"
-#: Where runs go. Names, not addresses of loopback: daemon, webserver and every host ask them.
+#: The launcher of several hosts. It needs names, not loopback addresses: daemon, webserver and all hosts use them.
 _LAUNCHER = """\
 run_launcher:
   module: cc_pipeline.extensions.several_machines.spreading

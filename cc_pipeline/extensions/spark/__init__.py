@@ -1,4 +1,4 @@
-"""Records and pages on Apache Spark: the job that a driver runs, and what its workers do."""
+"""Fetches records and parses pages on Apache Spark: the job of the driver, and the tasks of its workers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Settings on machines that are not ours: values from the driver, what lets somebody in from the machine itself.
+"""Settings of a job on a worker's machine: values from the driver, and credentials from the machine's own environment.
 
-Nothing secret and nothing of one machine travels. A worker's home is a folder in its executor's own working folder:
-it holds the share of the request budget that all processes of the executor have in common, and files of tasks.
+No secret and no value of one machine is sent. A worker's home is a folder in its executor's working folder. It has the
+request budget that all processes of the executor share, and files of tasks.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from cc_pipeline.transport.budget import Opening, take_over
 from cc_pipeline.transport.refusals import WAIT
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Variables that say who somebody is at the source.
+#: Variables with the user's identity at the source.
 _WHO: Final = frozenset(
     {f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY", f"{PREFIX}SOURCE_HOST"}
 )
 _FOLDER: Final = "cc-pipeline"
 
 
-def settings_here(given: Mapping[str, str], home: Path) -> Settings:
-    """The settings of a job on this machine: ``given`` are texts by the names of their variables without the prefix
-    (``settings/reading.py``). Of this machine's environment only what lets somebody in counts. Raises
-    ``UserInputError``."""
+def settings_here(settings_texts: Mapping[str, str], home: Path) -> Settings:
+    """The settings of a job on this machine: ``settings_texts`` are texts by the names of their variables without the
+    prefix (``settings/reading.py``). From this machine's environment, only credentials are used. Raises
+    ``UserInputError``.
+    """
     environ = {name: text for name, text in os.environ.items() if not name.startswith(PREFIX) or name in _WHO}
-    environ |= {f"{PREFIX}{name}": text for name, text in given.items()}
-    own = text_in(os.environ, "SOURCE")
-    # the same places, perhaps with credentials in their addresses
-    if own is not None and _places(own) == _places(given.get("SOURCE", "")):
-        environ[f"{PREFIX}SOURCE"] = own
+    environ |= {f"{PREFIX}{name}": text for name, text in settings_texts.items()}
+    machine_source = text_in(os.environ, "SOURCE")
+    # The same source, perhaps with credentials in its addresses.
+    if machine_source is not None and _places(machine_source) == _places(settings_texts.get("SOURCE", "")):
+        environ[f"{PREFIX}SOURCE"] = machine_source
     return load_settings(environ, home=str(home))
 
 
@@ -52,22 +53,27 @@ def _places(text: str) -> list[str]:
 
 
 @contextmanager
-def at_work(sent: Mapping[str, str], workers: int, closed: Collection[Opening] = ()) -> Iterator[Workspace]:
-    """The workspace of one task: places and budget, no tables. ``workers`` is how many executors share the source with
-    whoever has started the job, ``closed`` are the circuit breakers that opened elsewhere.
+def at_work(
+    settings_texts: Mapping[str, str], workers: int, open_breakers: Collection[Opening] = ()
+) -> Iterator[Workspace]:
+    """Opens the workspace of one task: locations and budget, no tables. ``workers`` is how many executors share the
+    source with the process that started the job, and the circuit breakers that opened elsewhere bind this worker
+    too.
 
-    Raises ``UserInputError`` where that is not known, since every worker would then ask as if it were alone.
+    Raises ``UserInputError`` if the number of workers is not known, since every worker would then use the whole rate.
     """
     if workers < 1:
-        raise UserInputError("a worker does not start without the number of workers: it would not know its share")
+        raise UserInputError(
+            "the number of workers is not set: without it a worker does not know its share of the budget"
+        )
     home = _own_folder()
-    # a share of the budget is each executor's own, and what executors of one machine send together are their shares
-    settings = replace(settings_here(sent, home), budget=str(home / "budget.sqlite"))
-    # a cluster does not wait for as long as a person
+    # Each executor has its own share of the budget, also if one machine has several executors.
+    settings = replace(settings_here(settings_texts, home), budget=str(home / "budget.sqlite"))
+    # A cluster waits less long than a user.
     wait = None if settings.wait is None else min(settings.wait, WAIT)
-    # one share stays at home, where runs may go on beside the job; of leases whoever asks has some
+    # One share stays with the home, whose other runs may continue beside the job. Leases need no shares.
     workspace = Workspace(replace(settings, hosts=settings.hosts * (workers + 1), wait=wait))
-    take_over(settings.budget_path, closed)
+    take_over(settings.budget_path, open_breakers)
     _clear(home / "scratch")
     try:
         yield workspace
@@ -76,7 +82,7 @@ def at_work(sent: Mapping[str, str], workers: int, closed: Collection[Opening] =
 
 
 def storage_in(workspace: Workspace, folder: Path) -> RecordStorage:
-    """The stored records of the lake, with open files in ``folder``, which goes with the task."""
+    """The stored records of the lake, with open files in ``folder``, which is deleted with the task."""
     return RecordStorage(workspace.place, spool=folder)
 
 
@@ -94,12 +100,12 @@ def _own_folder() -> Path:
 
 @cache
 def _folder_of_this_process() -> Path:
-    # one for all its tasks: each new one would begin with a whole budget, and know of no breaker
+    # All tasks of the process use one folder: a new one would have a full budget and no open breakers.
     return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}-")).resolve()
 
 
 def _clear(scratch: Path) -> None:
-    """Deletes what tasks left here whose process was killed."""
+    """Deletes the scratch folders of killed processes."""
     for path in scratch.iterdir() if scratch.is_dir() else ():
         if is_gone(path.name) is True:
             shutil.rmtree(path, ignore_errors=True)

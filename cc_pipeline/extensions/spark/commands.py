@@ -1,4 +1,4 @@
-"""``task``: the work of one worker, for whoever runs tasks otherwise than Spark does."""
+"""The command ``task``: the work of one worker, for users who run tasks without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cc_pipeline.cli.command import Command
 from cc_pipeline.cli.output import notice
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
-#: The variable by which Dagster Pipes tells a process what it runs for.
+#: The variable of Dagster Pipes with the context of a process.
 _PIPES = "DAGSTER_PIPES_CONTEXT"
 
 
@@ -44,16 +44,16 @@ def task(
     from cc_pipeline.extensions.spark.elsewhere import result_address
     from cc_pipeline.extensions.spark.task_json import run_task
 
-    with _pipes() as tell:
-        done = 0
+    with _pipes() as on_message:
+        done_count = 0
 
-        def count(more: int) -> None:
-            nonlocal done
-            done += more
+        def count(added: int) -> None:
+            nonlocal done_count
+            done_count += added
 
         result, error = run_task(_read(plan, endpoint, region), count)
         _write(out or result_address(plan), result, endpoint, region)
-        tell(f"{plan}: {done:,} done" if error is None else f"{plan}: {type(error).__name__}: {error}")
+        on_message(f"{plan}: {done_count:,} done" if error is None else f"{plan}: {type(error).__name__}: {error}")
         if error is not None:
             raise error
 

@@ -1,5 +1,6 @@
-"""The driver's side: tasks are planned and handed out, to no more executors than share the source's budget, and what
-came is put together for one commit a table."""
+"""The driver of a job: plans tasks, runs them on at most as many executors as share the source's budget, and combines
+their results for one commit a table.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +54,13 @@ if TYPE_CHECKING:
 
 J = TypeVar("J", bound=Job)
 D = TypeVar("D")
-#: Seconds between two words of progress.
+#: Seconds between two progress reports.
 _TOLD_EVERY: Final = 1.0
-#: How often Spark runs a task unless it is told otherwise.
+#: Spark's default number of attempts at a task.
 _TRIES: Final = "4"
 
 _YES: Final = "true"
-#: Sentences of tasks that are passed on; those of thousands of tasks would say the same.
+#: Maximum notes of tasks in a result. Thousands of tasks would repeat the same notes.
 _NOTES: Final = 20
 
 
@@ -71,21 +72,22 @@ def on_spark(
     stage: str,
     total: int,
 ) -> list[D]:
-    """What ``work`` gives for each of the ``plans``, in their order. ``total`` is what all tasks count together.
+    """Returns the results of ``work`` for each of the ``plans``, in their order. ``total`` is the final count of all
+    tasks together.
 
-    Raises what a task raised when it was tried for the last time; ``EnvironmentFault`` where Spark loses tasks again
-    and again, ``PlaceFault`` where the application has ended.
+    Raises the error of a task's last attempt; ``EnvironmentFault`` if Spark repeatedly loses tasks, ``PlaceFault`` if
+    the application has ended.
     """
     if not plans:
         return []
     counter = spark_context.accumulator(0)
     group = f"{stage} {job.crawl} {uuid.uuid4().hex[:8]}"
-    # no interruption: a task that is cancelled ends by itself, with its files closed
+    # A cancelled task is not interrupted: it ends by itself and closes its files.
     spark_context.setJobGroup(group, f"{stage} of {job.crawl}: {total:,} captures", interruptOnCancel=False)
     numbers = spark_context.parallelize(range(plans), plans)
     with _telling(counter, stage, total):
         try:
-            found = numbers.mapPartitions(Task(work, job, counter.add)).collect()
+            task_results = numbers.mapPartitions(Task(work, job, counter.add)).collect()
         except BaseException as error:
             if _has_ended(spark_context):
                 raise PlaceFault(
@@ -98,19 +100,19 @@ def on_spark(
                 f"Spark could not run a task of {stage} {job.crawl}: {_first_line(error)}",
                 "Look at the logs of its executors: they may have had too little memory. What was fetched is kept.",
             ) from error
-    for one in found:
-        if isinstance(one, Failed):
-            raise one.error from one.cause
-    return found
+    for task_result in task_results:
+        if isinstance(task_result, Failed):
+            raise task_result.error from task_result.cause
+    return task_results
 
 
 def slots_of(spark_context: SparkContext) -> int:
-    """Tasks that run at the same time, as far as Spark knows."""
+    """The number of parallel tasks, as far as Spark knows."""
     return int(spark_context.defaultParallelism)
 
 
 def tries_of(spark_context: SparkContext) -> int:
-    """How often a task is run before Spark gives a job up."""
+    """The number of attempts at a task before Spark fails the job."""
     master = spark_context.master
     if master.startswith("local") and not master.startswith("local-cluster"):
         # local[cores, tries]
@@ -121,29 +123,29 @@ def tries_of(spark_context: SparkContext) -> int:
 
 @contextmanager
 def _telling(counter: Accumulator[int], stage: str, total: int) -> Iterator[None]:
-    ended = threading.Event()
+    has_ended = threading.Event()
 
-    def tell() -> None:
-        while not ended.wait(_TOLD_EVERY):
-            # what a task that is run again counts twice is never more than all
+    def report_until_end() -> None:
+        while not has_ended.wait(_TOLD_EVERY):
+            # A repeated task counts twice, so the sum is limited to the total.
             progress.report(stage, min(counter.value, total), total, "on Spark")
 
-    teller = threading.Thread(target=tell, name="cc-pipeline-progress", daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=report_until_end, name="cc-pipeline-progress", daemon=True)
+    reporter.start()
     try:
         yield
     finally:
-        ended.set()
-        teller.join()
+        has_ended.set()
+        reporter.join()
     progress.report(stage, total, total, "on Spark")
 
 
 def _has_ended(spark_context: SparkContext) -> bool:
-    # pyspark has no public word for it
+    # pyspark has no public function for it.
     java = getattr(spark_context, "_jsc", None)
     try:
         return java is None or bool(java.sc().isStopped())
-    except Exception:  # the gateway to Java is gone too
+    except Exception:  # the gateway to Java has ended too
         return True
 
 
@@ -154,63 +156,66 @@ def _first_line(error: Exception) -> str:
 
 
 def refuse_impolite(spark_context: SparkContext, workers: int) -> None:
-    """Raises ``UserInputError`` for an application that may have more than ``workers`` executors, which share the
-    source's budget evenly, or that speculates: it would ask a slow source twice for the same."""
+    """Raises ``UserInputError`` for an application that may have more than ``workers`` executors, because these share
+    the source's budget evenly, and for an application that speculates, because a slow source would get the same
+    requests twice.
+    """
     conf = spark_context.getConf()
     if workers < 1:
         raise UserInputError(
-            "the number of Spark workers is not known, so none would know its share of the source's budget; "
+            "the number of Spark workers is not set: without it a worker does not know its share of the budget; "
             "set CC_PIPELINE_SPARK_WORKERS to the largest number of executors the application may have"
         )
     if _is_on(spark_context, "spark.speculation"):
         raise UserInputError(
-            "spark.speculation is on: a slow source would be asked twice for the same. Set spark.speculation=false"
+            "spark.speculation is on: a slow source would get the same requests twice. Set spark.speculation=false"
         )
     if _is_on(spark_context, "spark.dynamicAllocation.enabled"):
-        # without a number there is no bound
-        most = conf.get("spark.dynamicAllocation.maxExecutors", "")
+        # Without a number, there is no limit.
+        max_executors = conf.get("spark.dynamicAllocation.maxExecutors", "")
         name = "spark.dynamicAllocation.maxExecutors"
     else:
-        most, name = conf.get("spark.executor.instances", "0"), "spark.executor.instances"
-    if not (most or "").isdecimal() or int(most or 0) > workers:
+        max_executors, name = conf.get("spark.executor.instances", "0"), "spark.executor.instances"
+    if not (max_executors or "").isdecimal() or int(max_executors or 0) > workers:
         raise UserInputError(
-            f"the application may have {most or 'any number of'} executors, and the source's budget is shared by "
-            f"{workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
+            f"the application may have {max_executors or 'any number of'} executors, and the source's budget is shared "
+            f"by {workers}. Set {name} to {workers}, or CC_PIPELINE_SPARK_WORKERS to as many as there may be"
         )
 
 
 def _is_on(spark_context: SparkContext, name: str) -> bool:
-    # Spark takes TRUE for true
+    # Spark also accepts TRUE.
     return (spark_context.getConf().get(name, "") or "").strip().lower() == _YES
 
 
 def refuse_crowded(spark_context: SparkContext, workers: int) -> None:
-    """Raises ``UserInputError`` where the application has more than ``workers`` executors now. A standalone cluster
-    gives it as many as there is room for, whatever number was asked for."""
-    # pyspark has no public word for it; the driver is among them
-    here = int(spark_context._jsc.sc().getExecutorMemoryStatus().size()) - 1
-    if here > workers:
+    """Raises ``UserInputError`` if the application has more than ``workers`` executors now. A standalone cluster gives
+    it as many as fit, whatever number was requested.
+    """
+    # pyspark has no public function for it. The result includes the driver.
+    executors = int(spark_context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+    if executors > workers:
         raise UserInputError(
-            f"the application has {here} executors, and the source's budget is shared by {workers}. Bound it (of a "
-            f"standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {here}"
+            f"the application has {executors} executors, and the source's budget is shared by {workers}. Bound it (of "
+            f"a standalone cluster: spark.cores.max), or set CC_PIPELINE_SPARK_WORKERS to {executors}"
         )
 
 
 class TaskEngine(ABC):
-    """Fetches and parses in tasks that others run, each in a process that has the lake and the source and no home.
+    """Fetches and parses in tasks that other processes run, each with access to the lake and the source and without a
+    home.
 
-    ``workers`` is how many processes there may be at most: each sends its even share of the source's budget, or what it
-    leases of it, where the settings say so.
-    ``partitions`` and ``captures`` are what one job, and one commit a table, is about, but for a single partition that
-    has more. They bound the driver: it has captures on its disk (some 360 bytes each, and some 600 a record to parse),
-    of each place 20 to 40 bytes in memory, and what tasks tell: some 750 bytes for each target in each task, which at
-    worst (every capture of a task is another target's) is 0.8 GB for a million captures.
+    ``workers`` is the maximum number of processes: each sends its even share of the source's budget, or leases its rate
+    if the settings require that. ``partitions`` and ``captures`` are the maximum of one job, and of one commit a table,
+    except for a single larger partition. They limit the resources of the driver: captures on its disk (some 360 bytes
+    each, and some 600 bytes a record to parse), 20 to 40 bytes of memory for each location, and the results of tasks:
+    some 750 bytes for each target in each task, at worst (every capture of a task is another target's) 0.8 GB for a
+    million captures.
 
-    Circuit breakers that the workspace's budget file knows of bind the workers, and what opens there is written into
-    it after each fetch; ``refused`` is told all that it knows then.
+    Open circuit breakers in the workspace's budget file bind the workers. Breakers that open in tasks are written into
+    it after each fetch, and ``refused`` gets all open breakers.
 
-    What killed runs left, what is held already, leases and journals are looked at here, once, and a task is told what
-    it needs of that.
+    Only the driver reads journals of killed runs, stored records and leases. A task gets the part that it needs.
     """
 
     workers: int
@@ -221,67 +226,72 @@ class TaskEngine(ABC):
     @property
     @abstractmethod
     def slots(self) -> int:
-        """Tasks that run at the same time, as far as is known."""
+        """The number of parallel tasks, as far as it is known."""
 
     @property
     @abstractmethod
     def tries(self) -> int:
-        """How often a task is run before the job fails."""
+        """The number of attempts at a task before the job fails."""
 
     @abstractmethod
     def run_tasks(
         self, workspace: Workspace, work: Callable[[J, int, Count], D], job: J, plans: int, stage: str, total: int
     ) -> list[D]:
-        """What ``work`` gives for each of the ``plans``, in their order. ``total`` is what all tasks count together.
+        """Returns the results of ``work`` for each of the ``plans``, in their order. ``total`` is the final count of
+        all tasks together.
 
-        Raises what a task raised when it was tried for the last time."""
+        Raises the error of a task's last attempt.
+        """
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
-        _refuse_files_here(asked)
-        storage, crawl, commit = workspace.storage, asked.crawl, asked.order.commit
-        left = Left(storage, crawl, asked.places, asked.scratch)
-        asked.holding(left.files)
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
+        _refuse_files_here(request)
+        storage, crawl, commit = workspace.storage, request.crawl, request.order.commit
+        leftovers = Left(storage, crawl, request.places, request.scratch)
+        request.holding(leftovers.files)
         cutter = fetch_plans(
-            asked.captures.batches(),
-            asked.held.rows.batches(),
-            left.rows.batches(),
-            *self._of_a_task(asked.captures, "warc_record_length"),
+            request.captures.batches(),
+            request.held.rows.batches(),
+            leftovers.rows.batches(),
+            *self._of_a_task(request.captures, "warc_record_length"),
         )
-        # a task has one core, however many its host has
-        options = replace(asked.order.options, examiners=0)
+        # A task has one core, however many cores its host has.
+        options = replace(request.order.options, examiners=0)
         budget = workspace.settings.budget_path
-        common = self._common(workspace, crawl, commit)
-        job = FetchJob(**common, options=options, plan=asked.order.plan, closed=openings(budget))
+        job_fields = self._common(workspace, crawl, commit)
+        job = FetchJob(**job_fields, options=options, plan=request.order.plan, closed=openings(budget))
         try:
             with written(Plans(storage, crawl, commit), cutter) as plans:
-                done = self.run_tasks(workspace, fetch_task, job, plans.count, "fetch", len(asked.places))
+                task_results = self.run_tasks(workspace, fetch_task, job, plans.count, "fetch", len(request.places))
         finally:
-            # one that cannot be deleted goes with the lease of this fetch
+            # A note that cannot be deleted is removed with the lease of this fetch.
             with suppress(CcPipelineError):
                 storage.transport.delete(stop_note(storage, crawl, commit))
-        take_over(budget, [one for task in done for one in task.closed])
+        take_over(budget, [task_result for task in task_results for task_result in task.closed])
         if closed := openings(budget):
             self.refused(closed)
-        return _fetched(storage, asked, left, done)
+        return _fetched(storage, request, leftovers, task_results)
 
-    def parse(self, workspace: Workspace, asked: ToParse) -> None:
-        storage, crawl, commit = workspace.storage, asked.crawl, uuid.uuid4().hex
-        # in the order in which they were stored, so that neighbours are read together
-        rows = OrderedRows(PARSED_SCHEMA, STORED[:2], asked.folder)
-        for batch in asked.records:
+    def parse(self, workspace: Workspace, request: ToParse) -> None:
+        storage, crawl, commit = workspace.storage, request.crawl, uuid.uuid4().hex
+        # Sorted by location, so that adjacent records are read together.
+        rows = OrderedRows(PARSED_SCHEMA, STORED[:2], request.folder)
+        for batch in request.records:
             rows.add(batch)
         cutter = parse_plans(rows.batches(), *self._of_a_task(rows, "stored_length"))
         job = Job(**self._common(workspace, crawl, commit))
-        # it says that plans and uncommitted files of this job are not left by one that has ended
-        with lease(storage, crawl, commit, [slice_.target for slice_ in asked.made_from]) as held:
-            held.hold(())
+        # The lease protects plans and uncommitted files of this job from a sweep.
+        with lease(storage, crawl, commit, [slice_.target for slice_ in request.made_from]) as file_lease:
+            file_lease.hold(())
             with written(Plans(storage, crawl, commit), cutter) as plans:
-                done = self.run_tasks(workspace, parse_task, job, plans.count, "parse", rows.rows)
-            files = {table: [file for one in done for file in one.files[table]] for table in PAGE_TABLES}
+                task_results = self.run_tasks(workspace, parse_task, job, plans.count, "parse", rows.rows)
+            files = {
+                table: [file for task_result in task_results for file in task_result.files[table]]
+                for table in PAGE_TABLES
+            }
             for table in PAGE_TABLES:
-                files[table] += _kept(workspace, crawl, table, asked.before.rows(table), f"{commit}-kept")
-            held.confirm()
-            PARSE.commit_files(workspace.lake, asked.made_from, files, asked.before.beside())
+                files[table] += _kept(workspace, crawl, table, request.before.rows(table), f"{commit}-kept")
+            file_lease.confirm()
+            PARSE.commit_files(workspace.lake, request.made_from, files, request.before.beside())
 
     def _common(self, workspace: Workspace, crawl: str, commit: str) -> dict[str, Any]:
         return {
@@ -294,7 +304,7 @@ class TaskEngine(ABC):
         }
 
     def _of_a_task(self, rows: OrderedRows, length: str) -> tuple[int, int]:
-        """Bytes and rows of a task, so that there is something to do for every core."""
+        """Bytes and rows of a task, such that every core has work."""
         size = sum(pc.sum(batch.column(length)).as_py() or 0 for batch in rows.batches())
         slots = max(self.workers, self.slots)
         return task_sizes(size, rows.rows, slots)
@@ -302,10 +312,10 @@ class TaskEngine(ABC):
 
 @dataclass(frozen=True)
 class SparkEngine(TaskEngine):
-    """Fetches and parses in the tasks of a Spark application, whose driver this process is.
+    """Fetches and parses in the tasks of a Spark application whose driver is this process.
 
-    ``workers`` is how many executors there may be at most. Raises ``UserInputError`` for an application that would not
-    be polite (:func:`~cc_pipeline.extensions.spark.driver.refuse_impolite`).
+    ``workers`` is the maximum number of executors. Raises ``UserInputError`` for an application that would exceed the
+    source's budget (:func:`~cc_pipeline.extensions.spark.driver.refuse_impolite`).
     """
 
     spark_context: SparkContext
@@ -317,10 +327,10 @@ class SparkEngine(TaskEngine):
     def __post_init__(self) -> None:
         refuse_impolite(self.spark_context, self.workers)
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
         if workspace.settings.has_own_rate:
             refuse_crowded(self.spark_context, self.workers)
-        return super().fetch(workspace, asked)
+        return super().fetch(workspace, request)
 
     @property
     def slots(self) -> int:
@@ -336,50 +346,61 @@ class SparkEngine(TaskEngine):
         return on_spark(self.spark_context, work, job, plans, stage, total)
 
 
-def _refuse_files_here(asked: ToFetch) -> None:
-    """Raises ``UserInputError`` for records in files of this machine: to a worker they would seem to be gone."""
-    here = [name for name in asked.places.files if name is not None and scheme_of(name) == "file"]
-    if here:
+def _refuse_files_here(request: ToFetch) -> None:
+    """Raises ``UserInputError`` for records in files of this machine, which a worker cannot read."""
+    local_files = [name for name in request.places.files if name is not None and scheme_of(name) == "file"]
+    if local_files:
         raise UserInputError(
-            f"{asked.crawl} has records in {len(here):,} files of this machine, e.g. {here[0]}, which Spark's workers "
-            "do not see; fetch them with the engine local"
+            f"{request.crawl} has records in {len(local_files):,} files of this machine, e.g. {local_files[0]}, which "
+            "Spark's workers do not see; fetch them with the engine local"
         )
 
 
-def _fetched(storage: RecordStorage, asked: ToFetch, left: Left, done: Sequence[FetchDone]) -> Fetched:
-    results = [one.result for one in done]
-    was_asked = any(one.asked for one in results)
-    answered = any(one.asked and one.answered for one in results) or not was_asked
-    rows = [one.uncounted if one.uncounted is not None and not answered else one.counted for one in done]
+def _fetched(storage: RecordStorage, request: ToFetch, leftovers: Left, task_results: Sequence[FetchDone]) -> Fetched:
+    results = [task_result.result for task_result in task_results]
+    source_was_asked = any(records_result.asked for records_result in results)
+    answered = (
+        any(records_result.asked and records_result.answered for records_result in results) or not source_was_asked
+    )
+    rows = [
+        task_result.uncounted if task_result.uncounted is not None and not answered else task_result.counted
+        for task_result in task_results
+    ]
     outcomes: Counter[str] = Counter()
-    for one in results:
-        outcomes.update(one.outcomes)
+    for records_result in results:
+        outcomes.update(records_result.outcomes)
     tally = Tally()
     for part in rows:
         tally.include(part.tally)
-    files = frozenset(file for one in results for file in one.files)
+    files = frozenset(file for records_result in results for file in records_result.files)
     result = RecordsResult(
-        reused=sum(one.reused for one in results),
-        adopted=sum(one.adopted for one in results),
-        requests=sum(one.requests for one in results),
-        bytes=sum(one.bytes for one in results),
-        seconds=sum(one.seconds for one in results),
+        reused=sum(records_result.reused for records_result in results),
+        adopted=sum(records_result.adopted for records_result in results),
+        requests=sum(records_result.requests for records_result in results),
+        bytes=sum(records_result.bytes for records_result in results),
+        seconds=sum(records_result.seconds for records_result in results),
         files=tuple(sorted(files)),
-        stored=frozenset().union(*(one.stored for one in results)),
-        settled=left.settled(files | _of_all_attempts(storage, asked.crawl, asked.order.commit), asked.in_table),
-        fetched=sum(one.fetched for one in results),
+        stored=frozenset().union(*(records_result.stored for records_result in results)),
+        settled=leftovers.settled(
+            files | _of_all_attempts(storage, request.crawl, request.order.commit), request.in_table
+        ),
+        fetched=sum(records_result.fetched for records_result in results),
         answered=answered,
-        asked=was_asked,
+        asked=source_was_asked,
         outcomes=outcomes,
-        notes=tuple(dict.fromkeys(note for one in results for note in one.notes))[:_NOTES],
-        witnesses={place: promise for one in results for place, promise in one.witnesses.items()},
-        kept_back=sum(one.kept_back for one in results),
+        notes=tuple(dict.fromkeys(note for records_result in results for note in records_result.notes))[:_NOTES],
+        witnesses={
+            place: expected_record
+            for records_result in results
+            for place, expected_record in records_result.witnesses.items()
+        },
+        kept_back=sum(records_result.kept_back for records_result in results),
     )
     return Fetched(
         result,
-        sum(one.rows for one in done),
-        tally.shortfalls(asked.slices),
-        lambda lake, made_from: FETCH.commit_files(lake, made_from, {"records": _files(rows)}),
+        sum(task_result.rows for task_result in task_results),
+        tally.shortfalls(request.slices),
+        lambda lake, input_digests: FETCH.commit_files(lake, input_digests, {"records": _files(rows)}),
     )
 
 
@@ -388,48 +409,50 @@ def _files(rows: Iterable[Written]) -> list[Added]:
 
 
 def _of_all_attempts(storage: RecordStorage, crawl: str, commit: str) -> frozenset[str]:
-    """The stored files of this fetch that have journals, also those of tasks that were run again.
+    """The stored files of this fetch that have journals, including those of repeated attempts.
 
-    What a lost attempt stored is stored twice: no row names it, and once its journal is gone it is swept.
+    A lost attempt may have stored records twice: no row names them, and a sweep deletes them after their journal is
+    gone.
     """
     journals = storage.journals(crawl)
     return frozenset(key.removesuffix(JOURNAL_SUFFIX) for key in journals if f"-{commit}-" in key)
 
 
 def _kept(workspace: Workspace, crawl: str, table: str, rows: Iterable[pa.RecordBatch], name: str) -> Sequence[Added]:
-    """Pages of before, written beside those of the workers."""
+    """Writes reused pages beside those of the workers."""
     settings = workspace.settings
     return write_rows(settings.lake, lake_options(settings), workspace.lake.specs[table], crawl, rows, name)
 
 
-#: ``(stage, done, total, detail)``, as progress is told.
+#: A callback for progress: ``(stage, done, total, detail)``.
 Told = Callable[[str, int, int | None, str], None]
 
 
 def run_job(
     spark_context: SparkContext,
     settings: Mapping[str, str],
-    wanted: Sequence[tuple[str, str]],
+    partitions: Sequence[tuple[str, str]],
     tables: Collection[str],
     workers: int,
-    told: Told = lambda stage, done, total, detail: None,
+    on_progress: Told = lambda stage, done, total, detail: None,
     closed: Collection[Opening] = (),
     refused: Callable[[tuple[Opening, ...]], object] = lambda closed: None,
 ) -> Iterator[Made]:
-    """Makes ``tables`` of the partitions ``wanted`` (crawl, slug), which are located, and gives each when it is done.
+    """Makes ``tables`` of the located ``partitions`` (crawl, slug), and yields each partition when it is done.
 
-    ``settings`` are texts by the names of their variables without the prefix (``LAKE``, ``SOURCE``, …); what lets
-    somebody in comes from the environment of driver and workers. The driver's home is a folder that goes with the job.
-    ``workers`` is how many executors may fetch at the same time at most. ``told`` is told progress.
-    ``closed`` are the circuit breakers of whoever started the job: they bind its workers too. ``refused`` is told those
-    that the job knows of after each fetch.
+    ``settings`` are texts by the names of their variables without the prefix (``LAKE``, ``SOURCE``, …). Credentials
+    come from the environment of driver and workers. The driver's home is a temporary folder. ``workers`` is the maximum
+    number of executors that fetch at the same time.
 
-    Raises ``UserInputError`` for a job that would not be polite (see :class:`SparkEngine`), and as
+    The open circuit breakers of the process that started the job bind its workers too. ``refused`` gets the open
+    breakers of the job after each fetch.
+
+    Raises ``UserInputError`` for a job that would exceed the source's budget (see :class:`SparkEngine`), and as
     :func:`~cc_pipeline.extraction.run.extract` does.
     """
     with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
-        chosen = settings_here(settings, Path(folder).resolve())
-        take_over(chosen.budget_path, closed)
+        job_settings = settings_here(settings, Path(folder).resolve())
+        take_over(job_settings.budget_path, closed)
         engine = SparkEngine(spark_context, workers, refused=refused)
-        with open_workspace(chosen) as workspace, progress.progress_to(told):
-            yield from extract(workspace, wanted, tables, engine)
+        with open_workspace(job_settings) as workspace, progress.progress_to(on_progress):
+            yield from extract(workspace, partitions, tables, engine)

@@ -1,7 +1,7 @@
-"""An engine whose tasks run wherever somebody starts ``cc-pipeline task``: AWS Batch, jobs of Kubernetes, another host.
+"""An engine whose tasks run wherever the caller starts ``cc-pipeline task``: AWS Batch, Kubernetes jobs, another host.
 
-Spark is not needed. Whoever starts the tasks says how; this process plans them, gives each an object in the lake, reads
-what came of it, and commits.
+It does not need Spark. The caller provides a function that starts a task. This process plans the tasks, writes each as
+an object into the lake, reads the results, and commits.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from cc_pipeline.records.storage import PLANS, RecordStorage
 from cc_pipeline.transport.budget import EVERY_HOST, Opening, lent
 from cc_pipeline.workspace.workspace import Workspace
 
-#: The file of the home that a fetch by tasks has locked.
+#: The file of the home that a fetch by tasks locks.
 LOCK: Final = "spark.lock"
-#: Bytes of a result that are read at most.
+#: Maximum bytes of a result.
 _LARGEST: Final = 1 << 30
 
 
 def result_address(task: str) -> str:
-    """Where the result of a task is written: beside it."""
+    """The address of a task's result, beside the task."""
     return f"{task.removesuffix('.json')}.result.json"
 
 
@@ -39,10 +39,10 @@ def result_address(task: str) -> str:
 class TasksElsewhere(TaskEngine):
     """Fetches and parses in processes that ``start`` starts.
 
-    ``start`` is called with the address of a task, in at most ``workers`` threads at the same time. It runs
-    ``cc-pipeline task ADDRESS`` somewhere, waits for its end, and may try again. What it raises ends the job.
-    ``workers`` also is by how many the rate of the source is divided, if they do not lease it. ``partitions`` and
-    ``captures`` bound what one commit is about, as for the engine on Spark.
+    ``start`` is called with the address of a task, in at most ``workers`` threads. It runs ``cc-pipeline task ADDRESS``
+    somewhere, waits for its end, and may retry. An exception of it ends the job. The source's rate is divided by
+    ``workers``, unless the workers lease it. ``partitions`` and ``captures`` limit one commit, as for the engine on
+    Spark.
     """
 
     start: Callable[[str], object]
@@ -53,15 +53,15 @@ class TasksElsewhere(TaskEngine):
 
     def __post_init__(self) -> None:
         if self.workers < 1:
-            raise UserInputError(f"{self.workers} workers do no task; name 1 or more")
+            raise UserInputError(f"{self.workers} workers are too few; name 1 or more")
 
-    def fetch(self, workspace: Workspace, asked: ToFetch) -> Fetched:
+    def fetch(self, workspace: Workspace, request: ToFetch) -> Fetched:
         settings = workspace.settings
         if not settings.has_own_rate:
-            return super().fetch(workspace, asked)
+            return super().fetch(workspace, request)
         hosts = set(workspace.transport.hosts)
-        if asked.crawl.startswith(LOCAL):
-            # files that a person named lie anywhere
+        if request.crawl.startswith(LOCAL):
+            # Files that the user named may be on any host.
             hosts.add(EVERY_HOST)
 
         def waiting() -> None:
@@ -70,7 +70,7 @@ class TasksElsewhere(TaskEngine):
 
         path = settings.home / LOCK
         with disk_trouble(path), locked(path, waiting=waiting), lent(settings.budget_path, hosts, self.workers):
-            return super().fetch(workspace, asked)
+            return super().fetch(workspace, request)
 
     @property
     def slots(self) -> int:
@@ -78,13 +78,13 @@ class TasksElsewhere(TaskEngine):
 
     @property
     def tries(self) -> int:
-        # whoever starts a task tries it again
+        # The function that starts a task may retry it.
         return 1
 
     def run_tasks(self, workspace: Workspace, work: Any, job: Job, plans: int, stage: str, total: int) -> list[Any]:
         storage = workspace.storage
         keys = [f"{storage.folder(job.crawl)}/{PLANS}/{job.commit}/{number:06d}.json" for number in range(plans)]
-        found: dict[int, Any] = {}
+        results_by_number: dict[int, Any] = {}
         pool = ThreadPoolExecutor(self.workers, "cc-pipeline-task")
         try:
             for number, key in enumerate(keys):
@@ -93,22 +93,27 @@ class TasksElsewhere(TaskEngine):
                 pool.submit(self._run, storage, f"{workspace.settings.lake}/{key}", key, stage): number
                 for number, key in enumerate(keys)
             }
-            for done in as_completed(running):
-                found[running[done]] = done.result()
-                progress.report(stage, total * len(found) // plans, total, f"task {len(found):,} of {plans:,}")
+            for future in as_completed(running):
+                results_by_number[running[future]] = future.result()
+                progress.report(
+                    stage,
+                    total * len(results_by_number) // plans,
+                    total,
+                    f"task {len(results_by_number):,} of {plans:,}",
+                )
         finally:
             pool.shutdown(cancel_futures=True)
             with suppress(CcPipelineError):
                 for key in keys:
                     storage.transport.delete(key)
                     storage.transport.delete(result_address(key))
-        return [found[number] for number in range(plans)]
+        return [results_by_number[number] for number in range(plans)]
 
     def _run(self, storage: RecordStorage, address: str, key: str, stage: str) -> Any:
         try:
             self.start(address)
         except Exception as error:
-            # what the task itself said tells more
+            # The task's own error is more precise.
             self._result(storage, address, key, stage, error)
             raise
         return self._result(storage, address, key, stage)

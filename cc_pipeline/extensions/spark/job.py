@@ -1,7 +1,7 @@
-"""The one program that ``spark-submit`` runs: fetches and parses partitions, and tells whoever started it.
+"""The program that ``spark-submit`` runs: fetches and parses partitions, and reports to the process that started it.
 
-What is to be done comes through Dagster Pipes, from the job's mailbox in the lake's place; what was done goes the same
-way. It gets no secret: credentials are those of the environment, or of the role, that driver and workers run with.
+Its input comes through Dagster Pipes, from the job's mailbox in the lake's bucket, and its results go the same way. It
+gets no secret: driver and workers use the credentials of their environment or their role.
 
     spark-submit --master spark://host:7077 job.py [--endpoint URL] --region us-east-1
 """
@@ -19,20 +19,21 @@ from dagster_pipes import PipesContext, PipesS3ContextLoader, PipesS3MessageWrit
 
 from cc_pipeline.extensions.spark.messages import Client, Outbox, ends_when_alone, s3_client
 
-#: Seconds between two messages of one stage's progress.
+#: Seconds between two progress messages of one stage.
 _EVERY: Final = 1.0
-#: The status of a driver that nobody listens to.
+#: Exit status of a driver whose starter has ended.
 _ALONE: Final = 75
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does the job that the environment names, and gives the exit status: 1 where it ended with an error, which was
-    told."""
+    """Runs the job that the environment names. Returns the exit status: 1 if it ended with an error, which was
+    reported.
+    """
     parser = argparse.ArgumentParser(description="fetches and parses partitions on Spark")
     parser.add_argument("--endpoint", default="", help="S3 endpoint of the lake, if it is not AWS")
     parser.add_argument("--region", default="us-east-1")
-    chosen = parser.parse_args(arguments)
-    client = s3_client(chosen.endpoint, chosen.region)
+    options = parser.parse_args(arguments)
+    client = s3_client(options.endpoint, options.region)
     with open_dagster_pipes(
         context_loader=PipesS3ContextLoader(client), message_writer=PipesS3MessageWriter(client, interval=1)
     ) as pipes:
@@ -46,30 +47,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
-    # what cannot be imported is told like any other error
+    # An import that fails is reported like any other error.
     from pyspark import SparkContext  # noqa: PLC0415
 
     from cc_pipeline.extensions.spark.driver import run_job  # noqa: PLC0415
     from cc_pipeline.extensions.spark.same_code import ask_workers  # noqa: PLC0415
     from cc_pipeline.transport.budget import Opening  # noqa: PLC0415
 
-    asked = pipes.extras
-    workers = int(asked["workers"])
-    wanted = [(crawl, slug) for crawl, slug in asked["wanted"]]
-    # not orderly: an orderly end waits for tasks that wait for the source
-    alone = ends_when_alone(client, asked["bucket"], asked["alive"], lambda: os._exit(_ALONE))
-    with alone, SparkContext(appName="cc_pipeline") as context:
+    request = pipes.extras
+    workers = int(request["workers"])
+    partitions = [(crawl, slug) for crawl, slug in request["wanted"]]
+    # os._exit: an orderly end would wait for tasks that wait for the source.
+    watchdog = ends_when_alone(client, request["bucket"], request["alive"], lambda: os._exit(_ALONE))
+    with watchdog, SparkContext(appName="cc_pipeline") as context:
         pipes.log.info(f"Spark {context.version} at {context.master}, {context.applicationId}")
         out.facts({"Spark": context.version, "application": context.applicationId or ""})
         out.facts(ask_workers(context, workers))
-        closed = [Opening(**one) for one in asked["closed"]]
-        job = run_job(context, asked["settings"], wanted, asked["tables"], workers, _Seldom(out), closed, out.refused)
-        for made in job:
-            out.made(made)
+        closed = [Opening(**opening) for opening in request["closed"]]
+        job = run_job(
+            context, request["settings"], partitions, request["tables"], workers, _Seldom(out), closed, out.refused
+        )
+        for partition_result in job:
+            out.made(partition_result)
 
 
 class _Seldom:
-    """Progress as a stage tells it, at most once a second, and when it is done."""
+    """Reports progress of a stage at most once a second, and at its end."""
 
     def __init__(self, out: Outbox) -> None:
         self._out = out

@@ -1,8 +1,8 @@
-"""What a job tells whoever started it: partitions that are made, progress, errors, its workers, who refuses it; as JSON
-in the job's mailbox in the lake's place, and back.
+"""Messages between a job and the process that started it, as JSON in the job's mailbox in the lake's bucket: finished
+partitions, progress, errors, facts about the workers, open circuit breakers.
 
-Nothing is pickled: messages lie in a bucket, and reading one must not run what somebody has put there. An error comes
-back as an error of its own class, with its kind and fields, where the class is one of ours.
+Nothing is pickled: reading an object of a bucket must not run code. An error of one of our classes becomes an error of
+the same class, with its kind and fields.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from cc_pipeline.transport.budget import Opening
 
 #: The folder in the lake's root that has one folder for each job that runs.
 FOLDER: Final = "jobs"
-#: Seconds between two signs of life, and how long a driver goes on without one.
+#: Seconds between two signs of life, and seconds after which a driver without one ends.
 _BEAT: Final = 20.0
 _PATIENCE: Final = 150.0
 _NOT_FOUND: Final = 404
-#: What killed starters left behind goes after this.
+#: Age after which folders of killed starters are deleted.
 _FORGOTTEN: Final = timedelta(days=2)
 
 #: Any S3 client of botocore; it has no type of its own.
 Client = Any
 
 Payload: TypeAlias = dict[str, Any]
-#: The field that says what a message is.
+#: The field with the kind of a message.
 _WHAT: Final = "cc_pipeline"
 _KIND: Final = "kind of"
 
 
 def s3_client(endpoint: str | None, region: str) -> Client:
-    """A client for the lake's place, with credentials from the usual chain."""
-    # heavy, and for these runs only
+    """A client for the lake's bucket, with credentials from the usual chain."""
+    # slow imports, for these runs only
     import botocore.session  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
 
@@ -53,7 +53,7 @@ def s3_client(endpoint: str | None, region: str) -> Client:
 
 
 def no_answer() -> tuple[type[Exception], ...]:
-    """The errors with which a client says that something is not there, is refused, or that nobody answers."""
+    """The exceptions of a client for a missing object, a refused request and an unreachable server."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
     return BotoCoreError, ClientError
@@ -61,7 +61,7 @@ def no_answer() -> tuple[type[Exception], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """The folder of one job: keys begin with ``prefix``."""
+    """The folder of one job: its keys begin with ``prefix``."""
 
     client: Client
     bucket: str
@@ -74,15 +74,15 @@ class Mailbox:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Gives signs of life while the block runs, and deletes all that is in the folder when it ends.
+        """Writes signs of life while the block runs, and deletes the folder at its end.
 
-        Raises ``PlaceFault`` where the first one cannot be written.
+        Raises ``PlaceFault`` if the first sign of life cannot be written.
         """
         try:
             self._beat(0)
         except no_answer() as error:
             raise PlaceFault(
-                f"s3://{self.bucket}/{self.prefix} cannot be written, where a job is told what to do: {error}",
+                f"s3://{self.bucket}/{self.prefix} (the mailbox of jobs) cannot be written: {error}",
                 "Check the lake's address, CC_PIPELINE_LAKE_ENDPOINT and the credentials (cc-pipeline doctor).",
             ) from error
         self._forget_old()
@@ -95,10 +95,10 @@ class Mailbox:
             ended.set()
             beating.join()
             with suppress(*no_answer()):
-                self._delete([one["Key"] for one in self._listed(self.prefix)])
+                self._delete([stored_object["Key"] for stored_object in self._listed(self.prefix)])
 
     def read(self, key: str) -> bytes | None:
-        """An object; ``None`` where there is none, or nobody answers at this moment."""
+        """The bytes of an object; ``None`` if it does not exist or the server does not answer."""
         try:
             body: bytes = self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
         except no_answer():
@@ -109,29 +109,35 @@ class Mailbox:
         number = 0
         while not ended.wait(_BEAT):
             number += 1
-            with suppress(*no_answer()):  # a driver is patient
+            with suppress(*no_answer()):  # a driver tolerates missed signs of life
                 self._beat(number)
 
     def _beat(self, number: int) -> None:
         self.client.put_object(Bucket=self.bucket, Key=self.alive, Body=str(number).encode())
 
     def _forget_old(self) -> None:
-        others = self.prefix.rpartition("/")[0]
-        before = datetime.now(UTC) - _FORGOTTEN
+        jobs_folder = self.prefix.rpartition("/")[0]
+        oldest_kept = datetime.now(UTC) - _FORGOTTEN
         with suppress(*no_answer()):
-            self._delete([one["Key"] for one in self._listed(others) if one["LastModified"] < before])
+            self._delete(
+                [
+                    stored_object["Key"]
+                    for stored_object in self._listed(jobs_folder)
+                    if stored_object["LastModified"] < oldest_kept
+                ]
+            )
 
     def _listed(self, prefix: str) -> Iterator[Any]:
         for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=f"{prefix}/"):
             yield from page.get("Contents", ())
 
     def _delete(self, keys: list[str]) -> None:
-        for key in keys:  # few, and not every server takes many at once
+        for key in keys:  # few keys, and not every server supports deleting many at once
             self.client.delete_object(Bucket=self.bucket, Key=key)
 
 
 def mailbox_in(client: Client, lake: str, name: str) -> Mailbox:
-    """The folder for a job called ``name`` in a lake ``s3://bucket/prefix``."""
+    """The mailbox of the job ``name`` in a lake ``s3://bucket/prefix``."""
     place = urlsplit(lake)
     return Mailbox(client, place.netloc, "/".join(filter(None, (place.path.strip("/"), FOLDER, name))))
 
@@ -140,8 +146,9 @@ def mailbox_in(client: Client, lake: str, name: str) -> Mailbox:
 def ends_when_alone(
     client: Client, bucket: str, key: str, end: Callable[[], object], beat: float = _BEAT, patience: float = _PATIENCE
 ) -> Iterator[None]:
-    """Calls ``end`` in a thread of its own, once, when the sign of life under ``key`` has been the same, or has been
-    gone, for ``patience`` seconds by this machine's clock. A store that does not answer says nothing."""
+    """Calls ``end`` once, in a thread, when the sign of life under ``key`` has not changed, or was missing, for
+    ``max_silence`` seconds by this machine's clock. A server that does not answer has no effect.
+    """
     ended = threading.Event()
 
     def watch() -> None:
@@ -169,7 +176,7 @@ def ends_when_alone(
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a stage is, as :func:`cc_pipeline.progress.report` takes it."""
+    """The progress of a stage, with the arguments of :func:`cc_pipeline.progress.report`."""
 
     stage: str
     done: int
@@ -179,21 +186,21 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The job ends with an error that is no partition's own."""
+    """The job ends with an error that belongs to no partition."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of the cluster: names and values, for a person."""
+    """Facts about the cluster for the user: names and values."""
 
     values: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Circuit breakers that the job knows of."""
+    """The open circuit breakers of the job."""
 
     openings: tuple[Opening, ...]
 
@@ -202,7 +209,7 @@ Message: TypeAlias = Made | Progress | Failed | Facts | Refused
 
 
 class Elsewhere(Exception):
-    """An error of the job that is of no class of ours. It has the name of its class there, and its words."""
+    """An error of the job that is of no class of ours. It has the name of the original class, and its message."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -210,34 +217,42 @@ class Elsewhere(Exception):
 
 @dataclass(slots=True)
 class Outbox:
-    """The job's side: ``send`` takes a JSON document. A report that many partitions share is sent once."""
+    """The job's side: ``send`` takes a JSON document. A report of several partitions is sent once."""
 
     send: Callable[[Payload], object]
     _numbers: dict[int, int] = field(default_factory=dict)
-    # held, so that no other report gets the same id
+    # keeps the reports alive, so that no other report gets the same id
     _reports: list[StageReport] = field(default_factory=list)
 
-    def made(self, made: Made) -> None:
-        """A partition that is done, or has failed."""
-        numbers = {table: self._number(report) for table, report in made.reports.items()}
-        error = None if made.error is None else error_as_json(made.error)
-        self.send({_WHAT: "made", "crawl": made.crawl, "slug": made.slug, "reports": numbers, "error": error})
+    def made(self, partition_result: Made) -> None:
+        """Sends a partition that is done or has failed."""
+        numbers = {table: self._number(report) for table, report in partition_result.reports.items()}
+        error = None if partition_result.error is None else error_as_json(partition_result.error)
+        self.send(
+            {
+                _WHAT: "made",
+                "crawl": partition_result.crawl,
+                "slug": partition_result.slug,
+                "reports": numbers,
+                "error": error,
+            }
+        )
 
     def progress(self, stage: str, done: int, total: int | None, detail: str) -> None:
-        """How far a stage is."""
+        """Sends the progress of a stage."""
         self.send({_WHAT: "progress", "stage": stage, "done": done, "total": total, "detail": detail})
 
     def failed(self, error: Exception) -> None:
-        """Why the job ends."""
+        """Sends the error that ends the job."""
         self.send({_WHAT: "failed", "error": error_as_json(error)})
 
     def facts(self, values: Mapping[str, str]) -> None:
-        """What is known of the cluster."""
+        """Sends facts about the cluster."""
         self.send({_WHAT: "facts", "values": dict(values)})
 
     def refused(self, openings: Sequence[Opening]) -> None:
-        """Which hosts are left alone for now."""
-        self.send({_WHAT: "refused", "openings": [asdict(one) for one in openings]})
+        """Sends the open circuit breakers."""
+        self.send({_WHAT: "refused", "openings": [asdict(opening) for opening in openings]})
 
     def _number(self, report: StageReport) -> int:
         number = self._numbers.get(id(report))
@@ -250,12 +265,14 @@ class Outbox:
 
 @dataclass(slots=True)
 class Inbox:
-    """The other side: documents in the order in which they were sent. Partitions that shared a report share it here."""
+    """The starter's side: gets documents in the order in which they were sent. Partitions with a common report share
+    it.
+    """
 
     _reports: dict[int, StageReport] = field(default_factory=dict)
 
     def read(self, payload: Payload) -> Message | None:
-        """The message of a document; ``None`` for one that is part of a later one, or of another kind."""
+        """The message of a document; ``None`` for a part of a later message, and for another kind of document."""
         match payload.get(_WHAT):
             case "report":
                 report = StageReport(**payload["report"])
@@ -272,47 +289,48 @@ class Inbox:
             case "facts":
                 return Facts(payload["values"])
             case "refused":
-                return Refused(tuple(Opening(**one) for one in payload["openings"]))
+                return Refused(tuple(Opening(**fields) for fields in payload["openings"]))
         return None
 
 
 def error_as_json(error: BaseException) -> Payload:
-    """An error with the error that caused it."""
-    ours = isinstance(error, CcPipelineError)
+    """An error as JSON, with the error that caused it."""
+    is_own_class = isinstance(error, CcPipelineError)
     reduced: Any = error.__reduce__()
-    state = error.__dict__ if ours else {}
+    state = error.__dict__ if is_own_class else {}
     return {
         "class": type(error).__name__,
-        "ours": ours,
-        "arguments": [_plain(each) for each in reduced[1]] if ours else [repr(error)],
+        "ours": is_own_class,
+        "arguments": [_plain(argument) for argument in reduced[1]] if is_own_class else [repr(error)],
         "state": {name: _plain(value) for name, value in state.items() if _is_plain(value)},
         "cause": None if error.__cause__ is None else error_as_json(error.__cause__),
-        "trace": "" if ours else "".join(traceback.format_exception(error)),
+        "trace": "" if is_own_class else "".join(traceback.format_exception(error)),
     }
 
 
-def error_from_json(found: Payload) -> Exception:
-    """The error of :func:`error_as_json`. One of a class that is not known here is an :class:`Elsewhere` of its name,
-    with the way to it as a note."""
-    family = {each.__name__: each for each in _below(CcPipelineError)} if found["ours"] else {}
-    known = family.get(found["class"])
-    arguments = [_value(each) for each in found["arguments"]]
-    if known is not None:
-        error: Exception = known(*arguments)
-        error.__dict__.update({name: _value(value) for name, value in found["state"].items()})
+def error_from_json(payload: Payload) -> Exception:
+    """The error of :func:`error_as_json`. An error of an unknown class becomes an :class:`Elsewhere` with the name of
+    the class, and its traceback as a note.
+    """
+    family = {error_class.__name__: error_class for error_class in _below(CcPipelineError)} if payload["ours"] else {}
+    error_class_found = family.get(payload["class"])
+    arguments = [_value(argument) for argument in payload["arguments"]]
+    if error_class_found is not None:
+        error: Exception = error_class_found(*arguments)
+        error.__dict__.update({name: _value(value) for name, value in payload["state"].items()})
     else:
-        error = type(found["class"], (Elsewhere,), {})(*arguments)
-        if found["trace"]:
-            error.add_note(f"In the job on Spark:\n{found['trace']}")
-    if found["cause"] is not None:
-        error.__cause__ = error_from_json(found["cause"])
+        error = type(payload["class"], (Elsewhere,), {})(*arguments)
+        if payload["trace"]:
+            error.add_note(f"In the job on Spark:\n{payload['trace']}")
+    if payload["cause"] is not None:
+        error.__cause__ = error_from_json(payload["cause"])
     return error
 
 
 def _below(family: type[Any]) -> Iterator[type[Any]]:
     yield family
-    for each in family.__subclasses__():
-        yield from _below(each)
+    for subclass in family.__subclasses__():
+        yield from _below(subclass)
 
 
 def _is_plain(value: object) -> bool:
@@ -325,8 +343,8 @@ def _plain(value: object) -> object:
     return value if _is_plain(value) else repr(value)
 
 
-def _value(found: object) -> object:
-    if not isinstance(found, Mapping):
-        return found
-    kinds: Sequence[type[Any]] = [each for each in _below(Kind) if each.__name__ == found[_KIND]]
-    return kinds[0](found["value"]) if kinds else found["value"]
+def _value(encoded: object) -> object:
+    if not isinstance(encoded, Mapping):
+        return encoded
+    kinds: Sequence[type[Any]] = [kind_class for kind_class in _below(Kind) if kind_class.__name__ == encoded[_KIND]]
+    return kinds[0](encoded["value"]) if kinds else encoded["value"]

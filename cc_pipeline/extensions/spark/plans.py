@@ -1,8 +1,8 @@
-"""What a task is to do, as an object in the lake: ``records/<crawl>/plans/<job>/<number>.arrow``.
+"""The plan of a task, as an object in the lake: ``records/<crawl>/plans/<job>/<number>.arrow``.
 
-So a job costs its driver some hundred bytes a task, however many captures there are: they are written down task by task
-and read by the worker, also by the second one of a task that is run again. The driver deletes them when the job has
-ended; those of a driver that was killed go with a sweep of the crawl.
+A job costs its driver only some hundred bytes a task, however many captures there are: captures are written task by
+task and read by the worker, also by that of a repeated task. The driver deletes the plans at the end of the job; a
+sweep of the crawl deletes those of a killed driver.
 """
 
 from __future__ import annotations
@@ -22,101 +22,102 @@ from cc_pipeline.records.places import PLACE_NAME
 from cc_pipeline.records.range_plan import MAX_RECORD_BYTES, Coalescing
 from cc_pipeline.records.storage import PLANS, STORED, RecordStorage
 
-#: Bytes of ranges, and rows, of a task at most. More rows than these are many small pages to parse.
+#: Maximum bytes of ranges, and rows, of a task. Small pages would otherwise make tasks of very many rows.
 MOST_BYTES: Final = 256 << 20
 MOST_ROWS: Final = 20_000
-#: Smaller tasks than these cost more to hand out than they take.
+#: Smaller tasks would cost more to start than to run.
 LEAST_BYTES: Final = 4 << 20
 LEAST_ROWS: Final = 500
-#: Tasks for each that can run at a time, where there is enough to do: the slowest then keeps the others waiting less.
+#: Tasks per slot, if there is enough work. With several, the slowest task delays the end less.
 _A_SLOT: Final = 4
 
-#: Plans that are written at the same time.
+#: Plans that are written in parallel.
 _AT_ONCE: Final = 8
-#: Bytes of a plan that is read at most.
+#: Maximum bytes of a plan.
 _LARGEST: Final = 1 << 30
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 def task_sizes(size: int, rows: int, slots: int) -> tuple[int, int]:
-    """Bytes and rows of a task, where there are so many of both for ``slots`` tasks that run at a time."""
+    """Bytes and rows of a task, for ``size`` bytes and ``rows`` rows in total and ``slots`` parallel tasks."""
     return share_of(size, slots, LEAST_BYTES, MOST_BYTES), share_of(rows, slots, LEAST_ROWS, MOST_ROWS)
 
 
-def share_of(total: int, slots: int, least: int, most: int) -> int:
-    """Bytes, or rows, of a task where there are ``total`` for so many that run at a time."""
-    return max(least, min(most, -(-total // (_A_SLOT * max(1, slots)))))
+def share_of(total: int, slots: int, min_share: int, max_share: int) -> int:
+    """Bytes, or rows, of a task for ``total`` of them and ``slots`` parallel tasks."""
+    return max(min_share, min(max_share, -(-total // (_A_SLOT * max(1, slots)))))
 
 
 def fetch_plans(
     captures: Iterable[pa.RecordBatch],
-    held: Iterable[pa.RecordBatch],
-    left: Iterable[pa.RecordBatch],
+    held_batches: Iterable[pa.RecordBatch],
+    leftover_batches: Iterable[pa.RecordBatch],
     most_bytes: int = MOST_BYTES,
-    most_rows: int = MOST_ROWS,
+    max_rows: int = MOST_ROWS,
 ) -> Iterator[tuple[pa.Table, pa.Table, pa.Table]]:
-    """Each task's captures, and the rows of ``held`` and ``left`` (``HELD_SCHEMA``) that are about them.
+    """Yields the captures of each task, with the rows of ``held_batches`` and ``leftover_batches`` (``HELD_SCHEMA``)
+    about them.
 
-    All three come in the order of file and offset. Captures of one place are in one task, whoever asked for them. A
-    task has whole files where they fit. Bytes are those of the ranges to be read, gaps between records included.
+    All three are sorted by file and offset. Captures of one location are in one task, whichever target they belong to.
+    A task has complete files if they fit. Bytes are those of the ranges to read, including gaps between records.
     """
-    alongside = Alongside(held), Alongside(left)
-    for table in cut(captures, PLACE, most_bytes, most_rows, Coalescing().gap):
+    merge_readers = Alongside(held_batches), Alongside(leftover_batches)
+    for table in cut(captures, PLACE, most_bytes, max_rows, Coalescing().gap):
         file, offset = (table.column(name)[-1].as_py() for name in PLACE_NAME)
-        known = (pa.Table.from_batches(rows.upto(file, offset), HELD_SCHEMA) for rows in alongside)
-        yield table, *known
+        known_rows = (pa.Table.from_batches(rows.upto(file, offset), HELD_SCHEMA) for rows in merge_readers)
+        yield table, *known_rows
 
 
 def parse_plans(
-    records: Iterable[pa.RecordBatch], most_bytes: int = MOST_BYTES, most_rows: int = MOST_ROWS
+    records: Iterable[pa.RecordBatch], max_bytes: int = MOST_BYTES, max_rows: int = MOST_ROWS
 ) -> Iterator[tuple[pa.Table]]:
-    """Each task's rows of ``records``, which come in the order of stored file and offset, those without bytes first."""
-    for table in cut(records, STORED, most_bytes, most_rows):
+    """Yields the rows of each task. ``records`` are sorted by stored file and offset, with rows without bytes first."""
+    for table in cut(records, STORED, max_bytes, max_rows):
         yield (table,)
 
 
 def cut(
-    rows: Iterable[pa.RecordBatch], place: tuple[str, ...], most_bytes: int, most_rows: int, gap: int = 0
+    rows: Iterable[pa.RecordBatch], place: tuple[str, ...], max_bytes: int, max_rows: int, gap: int = 0
 ) -> Iterator[pa.Table]:
-    """``rows`` in tables of at most so many bytes and rows, where one place has no more than that.
+    """Splits ``rows`` into tables with a maximum of bytes and rows, unless one location has more.
 
-    ``place`` names the columns of file, offset and length; rows come in the order of the first two. A table ends where
-    a file ends, or between two places of a file that is more than a table. At most ``gap`` bytes between two records
-    count too.
+    ``place`` has the columns of file, offset and length; rows are sorted by the first two. A table ends at the end of a
+    file, or between two locations of a file that is larger than a table. Gaps between records count up to ``gap``
+    bytes.
     """
-    waiting: pa.Table | None = None
-    size = count = 0  # of the rows that wait
-    before = count_before = 0  # of those of files that ended
+    pending: pa.Table | None = None
+    size = count = 0  # of the pending rows
+    ended_size = ended_count = 0  # of those of files that ended
     last_file: str | None = None
     last_offset: int | None = None
     end = 0
     for batch in rows:
-        own = pa.Table.from_batches([batch])
-        waiting = own if waiting is None else pa.concat_tables([waiting, own])
+        batch_table = pa.Table.from_batches([batch])
+        pending = batch_table if pending is None else pa.concat_tables([pending, batch_table])
         for file, offset, length in zip(*(batch.column(name).to_pylist() for name in place), strict=True):
             same_file = file is not None and file == last_file
             cost = 0
             if not same_file or offset != last_offset:
                 if not same_file:
-                    before, count_before = size, count
+                    ended_size, ended_count = size, count
                 cost = min(max(length or 0, 0), MAX_RECORD_BYTES)
-                between = (offset or 0) - end if same_file else 0
-                cost += between if 0 < between <= gap else 0
-                while count and (size + cost > most_bytes or count >= most_rows):
-                    ended = count_before or count
-                    yield waiting.slice(0, ended)
-                    waiting = waiting.slice(ended)
-                    size, count = (size - before, count - count_before) if count_before else (0, 0)
-                    before = count_before = 0
+                gap_size = (offset or 0) - end if same_file else 0
+                cost += gap_size if 0 < gap_size <= gap else 0
+                while count and (size + cost > max_bytes or count >= max_rows):
+                    slice_rows = ended_count or count
+                    yield pending.slice(0, slice_rows)
+                    pending = pending.slice(slice_rows)
+                    size, count = (size - ended_size, count - ended_count) if ended_count else (0, 0)
+                    ended_size = ended_count = 0
                 end = (offset or 0) + (length or 0)
             size, count = size + cost, count + 1
             last_file, last_offset = file, offset
-    if waiting is not None and waiting.num_rows:
-        yield waiting
+    if pending is not None and pending.num_rows:
+        yield pending
 
 
 class Plans:
-    """The plans of one job of a crawl. ``count`` is how many were written, numbered from 0."""
+    """The plans of one job of a crawl. ``count`` is the number of written plans, numbered from 0."""
 
     def __init__(self, storage: RecordStorage, crawl: str, job: str) -> None:
         self._storage = storage
@@ -124,11 +125,14 @@ class Plans:
         self.count = 0
 
     def write(self, plans: Iterable[Sequence[pa.Table]]) -> None:
-        """Writes plans, each of some tables; few of them are held at a time. Raises ``EnvironmentFault``."""
+        """Writes plans, each of some tables, with few of them in memory at a time. Raises ``EnvironmentFault``."""
         numbered = enumerate(plans, self.count)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            while some := [(number, _packed(tables)) for number, tables in islice(numbered, _AT_ONCE)]:
-                for _ in pool.map(lambda one: self._storage.transport.put(self._key(one[0]), one[1]), some):
+            while packed_plans := [(number, _packed(tables)) for number, tables in islice(numbered, _AT_ONCE)]:
+                for _ in pool.map(
+                    lambda numbered_plan: self._storage.transport.put(self._key(numbered_plan[0]), numbered_plan[1]),
+                    packed_plans,
+                ):
                     self.count += 1
 
     def read(self, number: int) -> list[pa.Table]:
@@ -136,7 +140,7 @@ class Plans:
         return _unpacked(self._storage.transport.read_all(self._key(number), _LARGEST).data)
 
     def delete(self) -> None:
-        """Deletes what was written. What cannot be deleted stays for a sweep."""
+        """Deletes the written plans. Plans that cannot be deleted remain for a sweep."""
         with suppress(CcPipelineError), ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda number: self._storage.transport.delete(self._key(number)), range(self.count)))
 
@@ -145,13 +149,13 @@ class Plans:
 
 
 @contextmanager
-def written(mine: Plans, plans: Iterable[Sequence[pa.Table]]) -> Iterator[Plans]:
-    """The plans of a job, in the lake until the end of the block."""
+def written(job_plans: Plans, plans: Iterable[Sequence[pa.Table]]) -> Iterator[Plans]:
+    """Writes the plans of a job and deletes them at the end of the block."""
     try:
-        mine.write(plans)
-        yield mine
+        job_plans.write(plans)
+        yield job_plans
     finally:
-        mine.delete()
+        job_plans.delete()
 
 
 def _packed(tables: Sequence[pa.Table]) -> bytes:
@@ -164,7 +168,7 @@ def _packed(tables: Sequence[pa.Table]) -> bytes:
 
 def _unpacked(data: bytes) -> list[pa.Table]:
     source = pa.BufferReader(data)
-    found = []
+    tables = []
     while source.tell() < len(data):
-        found.append(pa.ipc.open_stream(source).read_all())
-    return found
+        tables.append(pa.ipc.open_stream(source).read_all())
+    return tables

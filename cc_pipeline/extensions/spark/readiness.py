@@ -1,4 +1,4 @@
-"""Whether a job can be started on Spark with these settings, from here. Nothing of Spark is imported for it."""
+"""Checks whether a job can be started on Spark from here with these settings. It imports nothing of Spark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from cc_pipeline.settings import PREFIX, Settings
 from cc_pipeline.stores.answer import S3Options
 from cc_pipeline.workspace.workspace import limits_of
 
-#: How ``spark_master`` begins where tasks run in the driver's own process.
+#: Prefix of ``spark_master`` if tasks run in the driver's own process.
 LOCAL: Final = "local"
-#: How an address begins that ``spark-submit`` takes.
+#: Prefixes of addresses that ``spark-submit`` accepts.
 _MASTERS: Final = ("spark://", "yarn", "k8s://", LOCAL)
 
 #: Seconds to wait for a cluster's answer.
 _PATIENCE: Final = 3.0
 _TOPIC: Final = "engine"
-#: The oldest Java that Spark 4 runs on; how ``java -version`` says its own; seconds that it may take.
+#: The oldest Java for Spark 4, the version in the output of ``java -version``, and its maximum seconds.
 _JAVA: Final = 17
 _JAVA_VERSION: Final = re.compile(r'version "(?P<whole>(?P<major>\d{1,4})(?:\.(?P<minor>\d{1,4}))?[^"]{0,60})"')
 _JAVA_SECONDS: Final = 20.0
@@ -40,17 +40,22 @@ _STANDALONE, _KUBERNETES = 7077, 443
 
 
 def refuse_unready(settings: Settings) -> None:
-    """Asks neither the source nor the lake. Raises one error for everything that is missing: ``UserInputError`` if a
-    setting is among it, else ``EnvironmentFault``. It says what to do about each."""
-    found = [*troubles(settings), *_unpublishable(settings)]
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        texts = [_on_one_line(error) for error in found]
-        listed = "\n".join(f"  {number}. {text}" for number, text in enumerate(texts, 1))
-        if any(isinstance(error, UserInputError) for error in found):
-            raise UserInputError(f"no job can be started on Spark, {len(found)} things are missing:\n{listed}")
-        raise EnvironmentFault(f"no job can be started on Spark, {len(found)} things are missing", listed.lstrip())
+    """Raises one error for everything that is missing, with the remedies: ``UserInputError`` if a setting is missing,
+    else ``EnvironmentFault``. Sends no request to the source or the lake.
+    """
+    problems = [*troubles(settings), *_unpublishable(settings)]
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        texts = [_on_one_line(error) for error in problems]
+        numbered_list = "\n".join(f"  {number}. {text}" for number, text in enumerate(texts, 1))
+        if any(isinstance(error, UserInputError) for error in problems):
+            raise UserInputError(
+                f"no job can be started on Spark, {len(problems)} things are missing:\n{numbered_list}"
+            )
+        raise EnvironmentFault(
+            f"no job can be started on Spark, {len(problems)} things are missing", numbered_list.lstrip()
+        )
 
 
 def _on_one_line(error: CcPipelineError) -> str:
@@ -60,19 +65,20 @@ def _on_one_line(error: CcPipelineError) -> str:
 
 
 def _unpublishable(settings: Settings) -> Iterator[CcPipelineError]:
-    """A run would fail at its last step. The doctor has a finding of its own about it."""
+    """A run would fail at its last step. The doctor reports this separately."""
     if settings.publish != "views":
         return
     try:
-        # also if the lake is a folder: it will have to be on S3
+        # Also if the lake is a folder now: it must be on S3.
         check_extension()
     except EnvironmentFault as fault:
         yield fault
 
 
 def troubles(settings: Settings) -> Iterator[CcPipelineError]:
-    """Everything that is missing for a job, one error each. Sends no request, but for what finds credentials: where no
-    other way gives some, the machine's own metadata service is asked for those of a role."""
+    """Yields an error for each thing that a job lacks. Sends no request, except that the machine's metadata service may
+    be asked for credentials of a role.
+    """
     master = settings.of(SparkSettings).master
     if not master:
         yield UserInputError(
@@ -83,13 +89,13 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
         yield UserInputError(f"{PREFIX}SPARK_MASTER is {master!r}; it begins with one of {', '.join(_MASTERS)}")
     if settings.of(SparkSettings).workers < 1:
         yield UserInputError(
-            "the engine is spark, and nobody said how many workers share the source's budget; set "
-            f"{PREFIX}SPARK_WORKERS to the most that may run at the same time"
+            "the engine is spark, and the number of workers that share the source's budget is not set; set "
+            f"{PREFIX}SPARK_WORKERS to the maximum that may run at the same time"
         )
     if scheme_of(settings.lake) != "s3":
         yield UserInputError(
             f"the engine is spark, and the lake is {shown(settings.lake)}, a folder. This process, the driver and its "
-            "workers hand on their tasks, messages, records and rows through the lake on S3, with local[2] too; set "
+            "workers exchange tasks, messages, records and rows through the lake on S3, also with local[2]; set "
             f"{PREFIX}LAKE to an s3:// place"
         )
     folder = next((place for place in settings.sources if not scheme_of(place)), None)
@@ -107,32 +113,35 @@ def troubles(settings: Settings) -> Iterator[CcPipelineError]:
 
 
 def _java_troubles() -> Iterator[EnvironmentFault]:
-    """Whether the Java that ``spark-submit`` takes can be run, and is new enough."""
+    """Checks that the Java of ``spark-submit`` can be run, and is new enough."""
     advice = "Install one (Debian: apt-get install openjdk-17-jre-headless), or name its folder in JAVA_HOME."
     java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
     if shutil.which(java) is None:
         yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and there is no {java}", advice)
         return
     try:
-        done = run([java, "-version"], neutral_environment(), timeout=_JAVA_SECONDS)
+        java_process = run([java, "-version"], neutral_environment(), timeout=_JAVA_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and {java} cannot be run: {error}", advice)
         return
-    found = _JAVA_VERSION.search((done.stderr + done.stdout).decode(errors="replace"))
-    if found is None:
+    version_match = _JAVA_VERSION.search((java_process.stderr + java_process.stdout).decode(errors="replace"))
+    if version_match is None:
         yield EnvironmentFault(
-            f"Spark needs Java {_JAVA} or newer, and {java} -version ends with status {done.returncode} and names no "
-            "version",
+            f"Spark needs Java {_JAVA} or newer, and {java} -version ends with status {java_process.returncode} and "
+            "names no version",
             advice,
         )
     # Java 8 calls itself 1.8
-    elif int((found["minor"] or 0) if found["major"] == "1" else found["major"]) < _JAVA:
-        yield EnvironmentFault(f"Spark needs Java {_JAVA} or newer, and {java} is Java {found['whole']}", advice)
+    elif int((version_match["minor"] or 0) if version_match["major"] == "1" else version_match["major"]) < _JAVA:
+        yield EnvironmentFault(
+            f"Spark needs Java {_JAVA} or newer, and {java} is Java {version_match['whole']}", advice
+        )
 
 
 def _credential_troubles(settings: Settings) -> Iterator[EnvironmentFault]:
-    """Places on S3 that are asked with signed requests, and that there are no credentials for here: this process writes
-    the plans of a job into the lake."""
+    """Locations on S3 that need signed requests and have no credentials here: this process writes the plans of a job
+    into the lake.
+    """
     places: dict[str | None, str] = {}
     if scheme_of(settings.lake) == "s3":
         places[None] = settings.lake
@@ -154,35 +163,36 @@ def _credential_troubles(settings: Settings) -> Iterator[EnvironmentFault]:
 def spark_submit() -> Path:
     """The program that starts jobs: that of ``SPARK_HOME``, of the installed pyspark, or on the path.
 
-    Raises ``EnvironmentFault`` where there is none.
+    Raises ``EnvironmentFault`` if there is none.
     """
     homes = [Path(home)] if (home := os.environ.get("SPARK_HOME")) else []
     package = importlib.util.find_spec("pyspark")
-    homes += [Path(each) for each in (package.submodule_search_locations or ())] if package is not None else []
-    for each in homes:
-        if (each / "bin" / "spark-submit").is_file():
-            return each / "bin" / "spark-submit"
-    found = shutil.which("spark-submit")
-    if found is None:
+    homes += [Path(location) for location in (package.submodule_search_locations or ())] if package is not None else []
+    for home_folder in homes:
+        if (home_folder / "bin" / "spark-submit").is_file():
+            return home_folder / "bin" / "spark-submit"
+    program = shutil.which("spark-submit")
+    if program is None:
         raise EnvironmentFault(
-            "there is no spark-submit here, with which jobs are started",
+            "spark-submit, which starts jobs, was not found",
             "Install Spark for drivers: pip install 'cc-pipeline[spark]', or name a Spark of your own in SPARK_HOME.",
         )
-    return Path(found)
+    return Path(program)
 
 
 def engine_findings(settings: Settings) -> Iterator[Finding]:
-    """Findings about the engine of the settings; nothing raises. Of a cluster that has an address one connection is
-    made, and nothing is asked."""
+    """Findings about the engine of the settings; never raises. If the cluster has an address, one connection is opened,
+    and no request is sent.
+    """
     if settings.engine != "spark":
         yield Finding("ok", _TOPIC, f"{settings.engine}: this machine's own processes")
         return
-    found = list(troubles(settings))
-    for error in found:
+    problems = list(troubles(settings))
+    for error in problems:
         text, advice = (error.what, error.advice) if isinstance(error, EnvironmentFault) else (str(error), "")
         yield Finding("bad", _TOPIC, text, advice)
     addresses = addresses_of(settings.of(SparkSettings).master)
-    refusals = [why for one in addresses if (why := _refusal(*one)) is not None]
+    refusals = [reason for address in addresses if (reason := _refusal(*address)) is not None]
     if addresses and len(refusals) == len(addresses):
         yield Finding(
             "bad",
@@ -190,7 +200,7 @@ def engine_findings(settings: Settings) -> Iterator[Finding]:
             f"the Spark cluster {settings.of(SparkSettings).master} does not answer: {'; '.join(refusals)}",
             f"Start it, or set {PREFIX}SPARK_MASTER to the address that its own page shows.",
         )
-    elif not found:
+    elif not problems:
         starter = f"jobs are started by {spark_submit()}"
         answers = "answers" if addresses else "was not asked"
         workers = f"{settings.of(SparkSettings).workers:,} workers"
@@ -200,33 +210,38 @@ def engine_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def addresses_of(master: str) -> list[tuple[str, int]]:
-    """Where the masters of a cluster listen; none where that is not said (YARN), or is this machine."""
+    """The addresses of a cluster's masters; empty if they are not known (YARN) or are this machine."""
     if master.startswith("k8s://"):
-        # an address of the web without a scheme is one of https
+        # An address without a scheme is one of https.
         web = master.removeprefix("k8s://")
         default, urls = _KUBERNETES, [web if "://" in web else f"https://{web}"]
     elif master.startswith("spark://"):
-        default, urls = _STANDALONE, [f"spark://{one}" for one in master.removeprefix("spark://").split(",")]
+        default, urls = (
+            _STANDALONE,
+            [f"spark://{host_text}" for host_text in master.removeprefix("spark://").split(",")],
+        )
     else:
         return []
     try:
-        found = [(parts.hostname, parts.port or default) for parts in map(urlsplit, urls)]
-    except ValueError:  # a port that is none
+        addresses = [(parts.hostname, parts.port or default) for parts in map(urlsplit, urls)]
+    except ValueError:  # an invalid port
         return []
-    return [(host, port) for host, port in found if host is not None]
+    return [(host, port) for host, port in addresses if host is not None]
 
 
 def _refusal(host: str, port: int) -> str | None:
-    """Why nobody answers there; ``None`` where somebody does."""
+    """The reason why an address does not answer; ``None`` if it answers."""
     try:
         socket.create_connection((host, port), _PATIENCE).close()
-    except (OSError, UnicodeError) as error:  # no name of a host may be so long
+    except (OSError, UnicodeError) as error:  # UnicodeError: the host name is too long
         return f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
     return None
 
 
 def _crowd(settings: Settings) -> Iterator[Finding]:
-    """More workers than requests at the same time: each sends one all the same, where none waits for a rate source."""
+    """A finding for more workers than parallel requests: each worker sends at least one request, unless a rate source
+    limits all of them.
+    """
     limits = limits_of(settings)
     if settings.of(SparkSettings).workers >= limits.concurrency and settings.has_own_rate:
         yield Finding(

@@ -1,4 +1,4 @@
-"""The engine that a home names to have its partitions extracted on Spark."""
+"""The engine that a home selects to have its partitions extracted on Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SparkRunEngine:
-    """Submits one job for the partitions of a run; satisfies :class:`cc_pipeline.defs.engines.RunEngine`."""
+    """Submits one job for the partitions of a run. Implements :class:`cc_pipeline.defs.engines.RunEngine`."""
 
     def check_ready(self, settings: Settings) -> None:
         refuse_unready(settings)
@@ -41,6 +41,6 @@ class SparkRunEngine:
 
         if not partitions:
             return iter(())
-        # one job has all of them in hand
+        # One job starts all partitions together.
         begun(partitions)
         return made_on_spark(context, workspace, partitions, tables)

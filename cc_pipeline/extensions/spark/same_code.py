@@ -1,8 +1,8 @@
-"""What workers run with, compared before anything is done: the same modules of this package as the driver, the same
-versions of the libraries that rows depend on, the same compiled parts; or nothing.
+"""Checks that workers run the same code as the driver before any task: the same modules of this package, the same
+versions of the libraries that affect rows, the same compiled parts.
 
-The driver commits digests that name the parser's version. Rows of another parser, or of another version of a library
-that it decodes or parses with, would lie under them unnoticed.
+The driver commits digests that contain the parser's version. Rows of another parser, or of another version of a library
+that decodes or parses, would be stored under these digests unnoticed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from cc_pipeline.errors import EnvironmentFault
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-#: Distributions whose versions change rows: what reads archives, decodes, parses, detects and writes tables; and of
-#: what these need, what they do that with.
+#: Distributions whose versions affect rows: libraries that read archives, decode, parse, detect and write tables, and
+#: the dependencies that they do this with.
 ROW_LIBRARIES: Final = (
     "can-ada", "charset-normalizer", "courlan", "cramjam", "dateparser", "deltalake", "endec", "htmldate", "idna",
     "isal", "justext", "lxml", "numpy", "publicsuffixlist", "pyarrow", "pycld2", "pypdfium2", "python-dateutil",
     "regex", "resiliparse", "selectolax", "tld", "trafilatura", "warcio",
 )  # fmt: skip
-#: What a version is of a library that is not installed.
+#: The version of a library that is not installed.
 _NONE: Final = "none"
 
 
 def here() -> dict[str, Any]:
-    """What this process runs with: versions, a digest of the package's modules (empty where they are no files), where
-    they lie, which parts are compiled, the versions of ``ROW_LIBRARIES``."""
+    """The code of this process: versions, a digest of the package's modules (empty if they are not files), their
+    folder, the compiled parts, the versions of ``ROW_LIBRARIES``.
+    """
     return {
         "version": __version__,
         "parser": PARSER_VERSION,
@@ -52,7 +53,7 @@ def here() -> dict[str, Any]:
 
 @cache
 def _libraries() -> dict[str, str]:
-    """Some 24 looks into installed metadata, 5 ms, once a process."""
+    """Reads some 24 installed metadata files, in 5 ms, once a process."""
     return {name: _version(name) for name in ROW_LIBRARIES}
 
 
@@ -65,7 +66,7 @@ def _version(name: str) -> str:
 
 @cache
 def _digest() -> str:
-    """Of names and bytes of all modules and what they go by: some 500 files, 30 ms, once a process."""
+    """A digest of names and bytes of all modules and their data files: some 500 files, 30 ms, once a process."""
     root = Path(cc_pipeline.__file__).parent
     digest = hashlib.sha256()
     modules = sorted([*root.rglob("*.py"), *root.rglob("*.trees")])
@@ -76,15 +77,14 @@ def _digest() -> str:
 
 
 def ask_workers(context: SparkContext, workers: int) -> dict[str, str]:
-    """Asks ``workers`` tasks what they run with, and gives it in words.
+    """Asks ``workers`` tasks for their code, and returns a description.
 
-    Raises ``EnvironmentFault`` for a worker that :func:`refuse_others` refuses. The first
-    tasks of a context have its executors started, so this costs what the job would pay anyway. Those that come later
-    are asked by each task.
+    Raises ``EnvironmentFault`` for a worker that :func:`refuse_others` refuses. The first tasks of a context start its
+    executors, so this costs no extra time. Executors that start later are checked by each task.
     """
 
-    # nested, so that it travels whole: a worker that lacks the package can say so
-    def look(rows: Iterable[int]) -> Iterator[dict[str, Any]]:
+    # A nested function is pickled as a whole, so a worker without the package can report that.
+    def describe_worker(rows: Iterable[int]) -> Iterator[dict[str, Any]]:
         del rows
         try:
             from cc_pipeline.extensions.spark.same_code import here as there  # noqa: PLC0415
@@ -93,58 +93,62 @@ def ask_workers(context: SparkContext, workers: int) -> dict[str, str]:
         else:
             yield there()
 
-    answers = context.parallelize(range(workers), workers).mapPartitions(look).collect()
+    answers = context.parallelize(range(workers), workers).mapPartitions(describe_worker).collect()
     return in_words(answers, here())
 
 
-def refuse_others(answers: list[dict[str, Any]], own: Mapping[str, Any], who: str = "a Spark worker") -> None:
-    """Raises ``EnvironmentFault`` for a worker that would make other rows than the driver, which has ``own``, or the
-    same many times slower. It names everything that differs, with both versions.
-
-    ``who`` is the worker, in words.
+def refuse_others(
+    answers: list[dict[str, Any]], driver: Mapping[str, Any], worker_text: str = "a Spark worker"
+) -> None:
+    """Raises ``EnvironmentFault`` for a worker that would make other rows than the ``driver``, or the same rows many
+    times slower. The message has all differences, with both versions. ``worker_text`` names the worker.
     """
     advice = (
         "Make one wheel (make wheel), and install dist/requirements.txt and the wheel for driver and workers. "
         "PYSPARK_PYTHON names the workers' Python; docs/extensions/spark.md says how."
     )
-    for one in answers:
-        if "lacks" in one:
-            raise EnvironmentFault(f"{who} ({one['executable']}) cannot run this: {one['lacks']}", advice)
-        if found := list(_differences(one, own)):
-            raise EnvironmentFault(f"{who} would not make the rows of the driver: {'; '.join(found)}", advice)
+    for worker in answers:
+        if "lacks" in worker:
+            raise EnvironmentFault(f"{worker_text} ({worker['executable']}) cannot run this: {worker['lacks']}", advice)
+        if differences := list(_differences(worker, driver)):
+            raise EnvironmentFault(
+                f"{worker_text} would make other rows than the driver: {'; '.join(differences)}", advice
+            )
 
 
-def _differences(one: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
-    def differ(name: str, there: str, this: str) -> str:
-        return f"{name} is {there} there and {this} here"
+def _differences(worker: Mapping[str, Any], driver: Mapping[str, Any]) -> Iterator[str]:
+    def differ(name: str, worker_text: str, driver_text: str) -> str:
+        return f"{name} is {worker_text} there and {driver_text} here"
 
-    if (one["version"], one["parser"]) != (own["version"], own["parser"]):
-        texts = [f"{each['version']} with parser {each['parser']}" for each in (one, own)]
+    if (worker["version"], worker["parser"]) != (driver["version"], driver["parser"]):
+        texts = [f"{process['version']} with parser {process['parser']}" for process in (worker, driver)]
         yield differ("cc_pipeline", *texts)
-    # of a build that is not in plain files nothing is known
-    elif one["modules"] and own["modules"] and one["modules"] != own["modules"]:
-        yield f"another build of cc_pipeline {own['version']}, {one['folder']} there and {own['folder']} here"
-    if _minor(one["python"]) != _minor(own["python"]):
-        yield differ("Python", one["python"], own["python"])
-    for name, this in own["libraries"].items():
-        if (there := one["libraries"].get(name, _NONE)) != this:
-            yield differ(name, there, this)
-    if missing := [name.rpartition(".")[2] for name in own["compiled"] if name not in one["compiled"]]:
-        yield f"compiled parts are missing there, so that pages take many times as long: {', '.join(missing)}"
+    # A build that is not in plain files has no digest to compare.
+    elif worker["modules"] and driver["modules"] and worker["modules"] != driver["modules"]:
+        yield f"another build of cc_pipeline {driver['version']}, {worker['folder']} there and {driver['folder']} here"
+    if _minor(worker["python"]) != _minor(driver["python"]):
+        yield differ("Python", worker["python"], driver["python"])
+    for name, driver_version in driver["libraries"].items():
+        if (worker_version := worker["libraries"].get(name, _NONE)) != driver_version:
+            yield differ(name, worker_version, driver_version)
+    if missing := [name.rpartition(".")[2] for name in driver["compiled"] if name not in worker["compiled"]]:
+        yield f"compiled parts are missing there, so pages would take many times as long: {', '.join(missing)}"
 
 
 def _minor(python: str) -> list[str]:
     return python.split(".")[:2]
 
 
-def in_words(answers: list[dict[str, Any]], own: Mapping[str, Any]) -> dict[str, str]:
-    """The facts of workers that can work with a driver that has ``own``; raises as :func:`refuse_others` does."""
-    refuse_others(answers, own)
-    twins = sorted({name.rpartition(".")[2] for one in answers for name in COMPILED if name not in one["compiled"]})
+def in_words(answers: list[dict[str, Any]], driver: Mapping[str, Any]) -> dict[str, str]:
+    """Facts about workers that match the ``driver``; raises as :func:`refuse_others` does."""
+    refuse_others(answers, driver)
+    python_twins = sorted(
+        {name.rpartition(".")[2] for worker in answers for name in COMPILED if name not in worker["compiled"]}
+    )
     return {
-        "cc_pipeline of the workers": own["version"],
-        "Python of the workers": ", ".join(sorted({one["python"] for one in answers})),
-        "compiled parts": "all" if not twins else f"Python twins in place of {', '.join(twins)}",
-        "libraries that rows depend on": f"{len(own['libraries'])}, all of the driver's versions",
-        "package of the workers": ", ".join(sorted({one["folder"] for one in answers})),
+        "cc_pipeline of the workers": driver["version"],
+        "Python of the workers": ", ".join(sorted({worker["python"] for worker in answers})),
+        "compiled parts": "all" if not python_twins else f"Python twins in place of {', '.join(python_twins)}",
+        "libraries that rows depend on": f"{len(driver['libraries'])}, all of the driver's versions",
+        "package of the workers": ", ".join(sorted({worker["folder"] for worker in answers})),
     }

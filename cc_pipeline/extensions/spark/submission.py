@@ -1,4 +1,4 @@
-"""Partitions made by a job on Spark, recorded in the Dagster run as they are done."""
+"""Runs a Spark job for partitions, and records them in the Dagster run as they are done."""
 
 from __future__ import annotations
 
@@ -48,122 +48,132 @@ from cc_pipeline.transport.budget import EVERY_HOST, lent, openings, take_over
 from cc_pipeline.workspace.workspace import Workspace
 
 _CAPTURES: Final = "captures"
-#: Tag of a run, which the UI shows with the run and not in lists: the cluster whose job made its records and pages.
+#: Tag of a run with the cluster of its job. The UI shows it with the run and not in lists.
 JOB_TAG: Final = "dagster/cc_pipeline_spark_job"
-#: The same of the file that has everything its driver wrote.
+#: Tag of a run with the log file of its driver.
 LOG_TAG: Final = "dagster/cc_pipeline_spark_log"
-#: What the log of each run begins with.
+#: The warning at the beginning of each run's log.
 EXPERIMENTAL: Final = (
     "The engine spark is experimental: the driver runs on this host, without Spark Connect; the lake has to be on S3; "
     "and no cluster that somebody pays for ever ran it."
 )
-#: The file in the home that a job has locked.
+#: The file in the home that a job locks.
 _LOCK: Final = "spark.lock"
-#: Seconds between two looks at the signals that this process got.
+#: Seconds between two checks for signals to this process.
 _LOOK: Final = 0.5
-#: Seconds that the thread of a job has to end after the job.
+#: Maximum seconds for the thread of a job to end after the job.
 _ENDING: Final = 30.0
 
 _Key = tuple[str, str]
 
 
 def made_on_spark(
-    context: StepContext, workspace: Workspace, wanted: Sequence[_Key], tables: Collection[str]
+    context: StepContext, workspace: Workspace, partitions: Sequence[_Key], tables: Collection[str]
 ) -> Iterator[Made]:
-    """As :func:`cc_pipeline.extraction.run.extract`: captures are located in this process, which has the home and its
-    catalog; records and pages are made by one job on the cluster of the settings.
+    """Extracts partitions like :func:`cc_pipeline.extraction.run.extract`. Captures are located in this process, which
+    has the home and its catalog; records and pages are made by one job on the cluster of the settings.
 
-    Partitions that nothing would change get no job; no job is started where none is left. Raises ``UserInputError`` and
-    ``EnvironmentFault`` where no job can be started, and when one ends badly; what it had made until then was given.
+    Unchanged partitions get no job. Raises ``UserInputError`` and ``EnvironmentFault`` if no job can be started, or if
+    it fails; partitions that were finished before were yielded.
     """
     refuse_unready(workspace.settings)
-    later = [table for table in tables if table != _CAPTURES]
-    located: dict[_Key, Made] = {}
-    left = list(dict.fromkeys(wanted))
+    later_tables = [table for table in tables if table != _CAPTURES]
+    located_results: dict[_Key, Made] = {}
+    remaining = list(dict.fromkeys(partitions))
     try:
         if _CAPTURES in tables:
-            left = []
-            for made in extract(workspace, wanted, [_CAPTURES]):
-                if made.error is not None or not later:
-                    yield made
+            remaining = []
+            for partition_result in extract(workspace, partitions, [_CAPTURES]):
+                if partition_result.error is not None or not later_tables:
+                    yield partition_result
                 else:
-                    key = made.crawl, made.slug
-                    located[key] = made
-                    left.append(key)
-        for made in _later(context, workspace, left, later):
-            first = located.pop((made.crawl, made.slug), None)
-            yield made if first is None else replace(made, reports={**first.reports, **made.reports})
+                    key = partition_result.crawl, partition_result.slug
+                    located_results[key] = partition_result
+                    remaining.append(key)
+        for partition_result in _later(context, workspace, remaining, later_tables):
+            located_result = located_results.pop((partition_result.crawl, partition_result.slug), None)
+            yield (
+                partition_result
+                if located_result is None
+                else replace(partition_result, reports={**located_result.reports, **partition_result.reports})
+            )
     except Exception as error:
-        # captures that were located stay, and are told of
-        for made in located.values():
-            yield replace(made, error=error)
+        # Located captures remain, and are reported.
+        for partition_result in located_results.values():
+            yield replace(partition_result, error=error)
         raise
 
 
-def _later(context: StepContext, workspace: Workspace, left: Sequence[_Key], tables: Sequence[str]) -> Iterator[Made]:
-    """Records and pages: of those that would stay as they are here, of the others by a job."""
+def _later(
+    context: StepContext, workspace: Workspace, remaining: Sequence[_Key], tables: Sequence[str]
+) -> Iterator[Made]:
+    """Makes records and pages: unchanged partitions are yielded here, all others are made by a job."""
     by_crawl: dict[str, list[str]] = {}
-    for crawl, slug in left:
+    for crawl, slug in remaining:
         by_crawl.setdefault(crawl, []).append(slug)
-    same = {(crawl, slug) for crawl, slugs in by_crawl.items() for slug in current(workspace, crawl, slugs)}
-    if same:
-        yield from extract(workspace, [key for key in left if key in same], tables)
-    if asked := [key for key in left if key not in same]:
-        yield from _by_job(context, workspace, asked, tables)
+    unchanged = {(crawl, slug) for crawl, slugs in by_crawl.items() for slug in current(workspace, crawl, slugs)}
+    if unchanged:
+        yield from extract(workspace, [key for key in remaining if key in unchanged], tables)
+    if for_job := [key for key in remaining if key not in unchanged]:
+        yield from _by_job(context, workspace, for_job, tables)
 
 
-def _by_job(context: StepContext, workspace: Workspace, asked: Sequence[_Key], tables: Sequence[str]) -> Iterator[Made]:
+def _by_job(
+    context: StepContext, workspace: Workspace, partitions: Sequence[_Key], tables: Sequence[str]
+) -> Iterator[Made]:
     settings = workspace.settings
-    missing = dict.fromkeys(asked)
+    missing = dict.fromkeys(partitions)
     if set(tables) & set(PAGE_TABLES):
-        # the job's home goes with it, and rows are made with the settings of this one
+        # The job has a temporary home, and makes rows with the settings of this home.
         workspace.choose()
     with (
         _only_job(settings.home) as lock,
-        _shares_lent(workspace, asked) if "records" in tables else nullcontext(),
-        _job(context, workspace, asked, tables, lock) as job,
+        _shares_lent(workspace, partitions) if "records" in tables else nullcontext(),
+        _job(context, workspace, partitions, tables, lock) as job,
     ):
-        for made in job.partitions(context):
-            missing.pop((made.crawl, made.slug), None)
-            yield made
+        for partition_result in job.partitions(context):
+            missing.pop((partition_result.crawl, partition_result.slug), None)
+            yield partition_result
         job.settle()
     if missing:
         raise EnvironmentFault(
-            f"the Spark job at {settings.of(SparkSettings).master} said nothing of {len(missing):,} of {len(asked):,} "
-            "partitions",
+            f"the Spark job at {settings.of(SparkSettings).master} said nothing of {len(missing):,} of "
+            f"{len(partitions):,} partitions",
             AGAIN,
         )
 
 
 @contextmanager
 def _only_job(home: Path) -> Iterator[int]:
-    """Waits until no other job of this home runs, and gives the open file whose lock says so: workers share the whole
-    of the source's budget, so those of two jobs would spend twice of it."""
+    """Waits until no other job of this home runs, and yields the descriptor of the lock file. Workers share the whole
+    budget of the source, so two jobs would spend it twice.
+    """
 
     def waiting() -> None:
         interruption.check()
         progress.report("wait for another job on Spark", 0, 1, "")
 
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with disk_trouble(home / _LOCK):
-            lock = held.enter_context(locked(home / _LOCK, waiting=waiting))
+            lock = stack.enter_context(locked(home / _LOCK, waiting=waiting))
         yield lock.fileno()
 
 
-def _shares_lent(workspace: Workspace, asked: Sequence[_Key]) -> AbstractContextManager[None]:
-    """While a job may fetch, its workers have their shares of the budget that all processes of this home have; where
-    a rate source gives slots, all of them ask for theirs."""
+def _shares_lent(workspace: Workspace, partitions: Sequence[_Key]) -> AbstractContextManager[None]:
+    """Divides the budget of this home among the workers while a job may fetch. If a rate source gives slots, nothing is
+    divided.
+    """
     if not workspace.settings.has_own_rate:
         return nullcontext()
     hosts = set(workspace.transport.hosts)
-    if any(crawl.startswith(LOCAL) for crawl, _ in asked):
-        # files that a person named lie anywhere
+    if any(crawl.startswith(LOCAL) for crawl, _ in partitions):
+        # Files that the user named may be on any host.
         hosts.add(EVERY_HOST)
     return lent(workspace.settings.budget_path, hosts, workspace.settings.of(SparkSettings).workers)
 
 
 class _Job:
-    """A job that runs: a thread waits for its end, and its messages come here."""
+    """A running job: a thread waits for its end, and its messages arrive here."""
 
     def __init__(self, launcher: SparkSubmit, reader: Messages, thread: threading.Thread, budget: Path) -> None:
         self._launcher = launcher
@@ -174,12 +184,12 @@ class _Job:
         self._told: Exception | None = None
 
     def partitions(self, context: StepContext) -> Iterator[Made]:
-        """Each partition when the job tells it; progress and facts go where they belong."""
+        """Yields each finished partition, and forwards progress, facts and open breakers."""
         inbox = Inbox()
         while (payload := self._next()) is not None:
             match inbox.read(payload):
-                case Made() as made:
-                    yield made
+                case Made() as partition_result:
+                    yield partition_result
                 case Progress(stage, done, total, detail):
                     progress.report(stage, done, total, detail)
                 case Failed(error):
@@ -191,7 +201,7 @@ class _Job:
                         context.log.info(f"{name}: {value}")
 
     def _next(self) -> Payload | None:
-        """The next message; ``None`` when the job has ended and there is none left."""
+        """The next message; ``None`` if the job has ended and no message is left."""
         while True:
             interruption.check()
             running = self._thread.is_alive()
@@ -202,12 +212,12 @@ class _Job:
                     return None
 
     def settle(self) -> None:
-        """Raises what the job ended with, if it did not end well: what it said itself, else what its place said."""
+        """Raises the error of a failed job: the error that it reported, else that of its process."""
         if error := self._told or self.error:
             raise error
 
     def end(self) -> None:
-        """Ends the job, if it runs, and waits for its thread."""
+        """Stops the job, if it runs, and waits for its thread."""
         if self._thread.is_alive():
             self._launcher.stop()
             self._reader.finish()
@@ -218,31 +228,32 @@ class _Job:
 def _job(
     context: StepContext,
     workspace: Workspace,
-    asked: Sequence[_Key],
+    partitions: Sequence[_Key],
     tables: Sequence[str],
     lock: int,
 ) -> Iterator[_Job]:
-    """Starts a job, and has it ended when the block ends, however that is. A driver on this host has ``lock`` too, and
-    its log stays with the run."""
-    # heavy, and for these runs only
+    """Starts a job, and stops it at the end of the block. A driver on this host inherits ``lock``, and its log is kept
+    with the run.
+    """
+    # a slow import, for these runs only
     from dagster_aws.pipes import PipesS3ContextInjector  # noqa: PLC0415
 
     settings = workspace.settings
     client = s3_client(settings.lake_endpoint, settings.s3_region)
-    mail = mailbox_in(client, settings.lake, f"{context.run.run_id}-{secrets.token_hex(4)}")
-    log = driver_log(context, mail)
+    mailbox = mailbox_in(client, settings.lake, f"{context.run.run_id}-{secrets.token_hex(4)}")
+    log = driver_log(context, mailbox)
     launcher = SparkSubmit(settings, log, lock)
-    reader = Messages(mail)
+    reader = Messages(mailbox)
     extras = {
         "settings": as_texts(replace(settings, accept_losses=tuple(sorted(workspace.accepted_losses)))),
-        "wanted": [list(key) for key in asked],
+        "wanted": [list(key) for key in partitions],
         "tables": list(tables),
         "workers": settings.of(SparkSettings).workers,
-        "closed": [asdict(one) for one in openings(settings.budget_path)],
-        "bucket": mail.bucket,
-        "alive": mail.alive,
+        "closed": [asdict(opening) for opening in openings(settings.budget_path)],
+        "bucket": mailbox.bucket,
+        "alive": mailbox.alive,
     }
-    injector = PipesS3ContextInjector(bucket=mail.bucket, client=client, key_prefix=f"{mail.prefix}/")
+    injector = PipesS3ContextInjector(bucket=mailbox.bucket, client=client, key_prefix=f"{mailbox.prefix}/")
 
     def run() -> None:
         try:
@@ -252,10 +263,10 @@ def _job(
 
     thread = threading.Thread(target=run, name="job on Spark", daemon=True)
     job = _Job(launcher, reader, thread, settings.budget_path)
-    with mail.open():
+    with mailbox.open():
         context.log.warning(EXPERIMENTAL)
         context.log.info(
-            f"{len(asked):,} partitions go to {extras['workers']} Spark workers at {launcher.address}. "
+            f"{len(partitions):,} partitions go to {extras['workers']} Spark workers at {launcher.address}. "
             f"The log of the driver: {log}"
         )
         job._thread.start()
@@ -268,27 +279,28 @@ def _job(
 
 
 def driver_log(context: StepContext, mail: Mailbox) -> Path:
-    """A new file for the log of a driver, in the folder of Dagster's instance that is deleted with the run."""
+    """A new file for the log of a driver, in a folder of Dagster's instance that is deleted with the run."""
     folder = Path(context.instance.root_directory) / "storage" / context.run.run_id
     with disk_trouble(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    # a step that is tried again has another mailbox
+    # A retried step has another mailbox.
     return folder / f"spark_driver-{mail.prefix.rpartition('-')[2]}.log"
 
 
-#: Seconds that a driver has to end in order, when it is asked to.
+#: Maximum seconds for a driver to end after SIGTERM.
 _ORDERLY: Final = 10.0
-#: Characters of a driver's log that an error shows.
+#: Characters of a driver's log in an error.
 _SHOWN: Final = 2_000
-#: What a cluster calls our jobs.
+#: The name of our jobs on a cluster.
 _NAME: Final = "cc_pipeline"
-#: What to do about a job that ended badly.
-AGAIN: Final = "Run it again: what was committed stays, and is not done twice."
+#: The advice for a failed job.
+AGAIN: Final = "Run it again: committed work is kept and not repeated."
 
 
 class Messages(dg.PipesBlobStoreMessageReader):
-    """Messages of a job, from its mailbox. Ours go to ``told`` at once, while the job runs; Dagster would keep them
-    until its end, and each of them for as long as the run lasts."""
+    """Reads messages of a job from its mailbox. Our messages go to ``told`` at once, while the job runs; Dagster would
+    deliver them only at its end, and keep each for the whole run.
+    """
 
     def __init__(self, mail: Mailbox) -> None:
         super().__init__(interval=0)
@@ -298,11 +310,13 @@ class Messages(dg.PipesBlobStoreMessageReader):
 
     @property
     def expected_writer_count(self) -> int:
-        """One driver. Dagster's own says so with a warning that it may change."""
+        """One driver. Dagster's property warns that it may change."""
         return 1
 
     def finish(self) -> None:
-        """Says that the job has ended. What it has sent is read; Dagster would wait ten seconds more for a farewell."""
+        """Marks the job as ended. Its messages are still read, without Dagster's wait of ten seconds for a final
+        message.
+        """
         self._finished = True
 
     @contextmanager
@@ -318,15 +332,15 @@ class Messages(dg.PipesBlobStoreMessageReader):
         if chunk is None:
             closed = {PIPES_PROTOCOL_VERSION_FIELD: PIPES_PROTOCOL_VERSION, "method": "closed", "params": None}
             return json.dumps(closed) if finished else None
-        others = []
+        dagster_lines = []
         for line in chunk.decode().splitlines():
             message = json.loads(line)
             if message["method"] == "report_custom_message":
                 self.told.put(message["params"]["payload"])
             else:
-                others.append(line)
-        # nothing at all would be taken for a chunk that is not there yet
-        return "\n".join(others) or "\n"
+                dagster_lines.append(line)
+        # Dagster takes an empty chunk for one that does not exist yet.
+        return "\n".join(dagster_lines) or "\n"
 
     def no_messages_debug_text(self) -> str:
         return f"They would have come through s3://{self._mail.bucket}/{self._mail.prefix}."
@@ -334,7 +348,7 @@ class Messages(dg.PipesBlobStoreMessageReader):
 
 @dataclass(frozen=True)
 class Start:
-    """What a job is started with: the run that it is for, what it is asked for, how that and its messages travel."""
+    """The input of a job: its run, its arguments, and the channels of arguments and messages."""
 
     context: StepContext
     extras: Mapping[str, Any]
@@ -344,10 +358,11 @@ class Start:
 
 @contextmanager
 def _open_session(start: Start) -> Iterator[dg.PipesSession]:
-    """A session of Pipes as ``dg.open_pipes_session`` opens it. That function also demands an output for each asset of
-    a step; ours have none, since each partition is recorded by an event."""
+    """Opens a Pipes session like ``dg.open_pipes_session``, which also requires an output for each asset of a step. Our
+    steps have none, because each partition is recorded by an event.
+    """
     handler = dg.PipesMessageHandler(start.context, start.reader)
-    told: PipesContextData = {
+    context_data: PipesContextData = {
         "asset_keys": None,
         "code_version_by_asset_key": None,
         "provenance_by_asset_key": None,
@@ -359,9 +374,9 @@ def _open_session(start: Start) -> Iterator[dg.PipesSession]:
         "retry_number": start.context.retry_number,
         "extras": dict(start.extras),
     }
-    with start.injector.inject_context(told) as injected, handler.handle_messages() as read:
+    with start.injector.inject_context(context_data) as injected, handler.handle_messages() as read:
         yield dg.PipesSession(
-            context_data=told,
+            context_data=context_data,
             message_handler=handler,
             context_injector_params=injected,
             message_reader_params=read,
@@ -371,15 +386,15 @@ def _open_session(start: Start) -> Iterator[dg.PipesSession]:
 
 def job_file() -> Path:
     """The program of the job."""
-    found = find_spec("cc_pipeline.extensions.spark.job")
-    assert found is not None and found.origin is not None
-    return Path(found.origin)
+    spec = find_spec("cc_pipeline.extensions.spark.job")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin)
 
 
 def polite(workers: int) -> dict[str, str]:
-    """Spark's own settings that keep at most ``workers`` processes at work, whatever the cluster manager: each may
-    spend its share of the source's budget, so more of them would spend more than that. A task of a fetch that is run
-    twice at the same time asks twice, so Spark does not do that to see which is faster."""
+    """Spark settings that limit a job to ``workers`` processes on any cluster manager, because each spends its share of
+    the source's budget. Speculation is off, because a task that runs twice sends its requests twice.
+    """
     count = str(workers)
     return {
         "spark.cores.max": count,
@@ -392,10 +407,10 @@ def polite(workers: int) -> dict[str, str]:
 
 
 class SparkSubmit:
-    """A driver on this host, in a session of its own: whoever ends this process ends what it has started.
+    """A driver on this host, in a session of its own: ending this process ends all processes of the driver.
 
-    ``log`` is the file for all that the driver writes, which stays. ``kept_open`` is an open file that the driver keeps
-    open, and with it the lock on it, also when this process is killed.
+    ``log`` is the file of the driver's output, which is kept. ``kept_open`` is an open file that the driver inherits
+    with its lock, so that the lock remains if this process is killed.
     """
 
     def __init__(self, settings: Settings, log: Path, kept_open: int) -> None:
@@ -408,17 +423,17 @@ class SparkSubmit:
         self._process: children.Process | None = None
 
     def run(self, start: Start) -> None:
-        """Starts the job and waits for its end. Raises ``EnvironmentFault`` when it ended badly."""
+        """Starts the job and waits for its end. Raises ``EnvironmentFault`` if it failed."""
         with _open_session(start) as session:
             started = self._start(session.get_bootstrap_env_vars())
             status = started.wait() if started is not None else 0
-            # where Java alone was killed, the driver's Python would go on
+            # If only Java was killed, the driver's Python would continue.
             self._signal(signal.SIGKILL)
             start.reader.finish()
         if status and not self._stopped:
             words = self._log.read_text("utf-8", "replace")[-_SHOWN:].strip()
             raise EnvironmentFault(
-                f"the Spark job at {self.address} ended with status {status} before it was done",
+                f"the Spark job at {self.address} failed with status {status}",
                 f"{AGAIN} The whole log of its driver is {self._log}, and ends with:\n{words}",
             )
 
@@ -427,13 +442,17 @@ class SparkSubmit:
         endpoint = ["--endpoint", settings.lake_endpoint] if settings.lake_endpoint else []
         command = [
             *(str(spark_submit()), "--master", settings.of(SparkSettings).master, "--name", _NAME),
-            *(word for one in polite(settings.of(SparkSettings).workers).items() for word in ("--conf", "=".join(one))),
-            # what lies in a worker's folder is data
+            *(
+                word
+                for spark_option in polite(settings.of(SparkSettings).workers).items()
+                for word in ("--conf", "=".join(spark_option))
+            ),
+            # Files in a worker's folder are data, not modules.
             *("--conf", "spark.executorEnv.PYTHONSAFEPATH=1"),
-            # where its mailbox is; all else lies in there
+            # The location of the mailbox, which has all other arguments.
             *(str(job_file()), *endpoint, "--region", settings.s3_region),
         ]
-        # the driver runs what this process runs; what workers run is Spark's own PYSPARK_PYTHON
+        # The driver runs this process' Python. Spark's own PYSPARK_PYTHON is that of the workers.
         environment = children.whole_environment({**pipes, "PYSPARK_DRIVER_PYTHON": sys.executable})
         if settings.of(SparkSettings).master.startswith(LOCAL_MASTER):
             environment.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -451,7 +470,7 @@ class SparkSubmit:
         return self._process
 
     def stop(self) -> None:
-        """Ends the job, from another thread; does nothing when it has ended. One that is not started yet never is."""
+        """Stops the job, from another thread; no effect after its end. A job that has not started yet never starts."""
         with self._lock:
             self._stopped = True
         process = self._process
@@ -464,7 +483,7 @@ class SparkSubmit:
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
-        """To the driver and all it has started: the group has the id of its first process."""
+        """Signals the driver and all its processes: the group has the id of its first process."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)

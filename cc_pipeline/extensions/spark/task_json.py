@@ -1,6 +1,6 @@
-"""A task and its result as JSON, for those who run a task otherwise than Spark does.
+"""A task and its result as JSON, for running a task without Spark.
 
-Nothing is pickled: the documents lie in a bucket, and reading one must not run what somebody has put there.
+Nothing is pickled: reading an object of a bucket must not run code.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cc_pipeline.extensions.spark.work import Count, FetchDone, FetchJob, Job, P
 
 _T = TypeVar("_T")
 Done = FetchDone | ParseDone
-#: What a document is of, in its field ``cc_pipeline``.
+#: Values of the field ``cc_pipeline``: the kind of a document.
 _TASK: Final = "task"
 _RESULT: Final = "result"
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """What a stage is given and gives, and the function for one of its tasks."""
+    """The types of a stage's job and result, and the function for one of its tasks."""
 
     job: type[Job]
     done: type[Done]
@@ -42,82 +42,87 @@ _STAGES: Final = {
 
 
 def task_document(stage: str, job: Job, number: int) -> bytes:
-    """Plan ``number`` of a job as JSON; its captures or records are the object beside it. It has no credentials."""
+    """Plan ``number`` of a job as JSON, without credentials. Its captures or records are in the object beside it."""
     return _packed({"cc_pipeline": _TASK, "stage": stage, "number": number, "job": as_json(job)})
 
 
 def run_task(document: bytes, count: Count) -> tuple[bytes, Exception | None]:
-    """Does the task of a document and gives the document of its result, and the error if there was one.
+    """Runs the task of a document. Returns the document of its result, and the error if it failed.
 
     Raises ``UserInputError`` for bytes that are no such document.
     """
     try:
-        found = json.loads(document)
-        stage, number = _STAGES[found["stage"]], int(found["number"])
-        job = from_json(stage.job, found["job"])
+        fields_by_name = json.loads(document)
+        stage, number = _STAGES[fields_by_name["stage"]], int(fields_by_name["number"])
+        job = from_json(stage.job, fields_by_name["job"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserInputError(f"this is no task of cc_pipeline: {type(error).__name__}: {error}") from error
+        raise UserInputError(f"this is not a task of cc_pipeline: {type(error).__name__}: {error}") from error
     try:
         refuse_others([here()], job.driver, "this machine")
-        done: Done = stage.work(job, number, count)
+        task_result: Done = stage.work(job, number, count)
     except Exception as error:
         return _packed({"cc_pipeline": _RESULT, "error": error_as_json(error)}), error
-    return _packed({"cc_pipeline": _RESULT, "done": as_json(done)}), None
+    return _packed({"cc_pipeline": _RESULT, "done": as_json(task_result)}), None
 
 
 def read_result(stage: str, document: bytes) -> Any:
-    """What a task of a stage gave. Raises the error that it ended with, and ``ValueError`` for other bytes."""
-    found = json.loads(document)
-    if found.get("cc_pipeline") != _RESULT:
+    """The result of a task of a stage. Raises the error that the task ended with, and ``ValueError``
+    for other bytes.
+    """
+    fields_by_name = json.loads(document)
+    if fields_by_name.get("cc_pipeline") != _RESULT:
         raise ValueError("this is no result of a task")
-    if "error" in found:
-        raise error_from_json(found["error"])
-    return from_json(_STAGES[stage].done, found["done"])
+    if "error" in fields_by_name:
+        raise error_from_json(fields_by_name["error"])
+    return from_json(_STAGES[stage].done, fields_by_name["done"])
 
 
 def as_json(value: Any) -> Any:
-    """A value of plain dataclasses, collections and texts as JSON has it. A mapping by other keys than texts is a list
-    of pairs."""
+    """A value of plain dataclasses, collections and texts as JSON values. A mapping with other keys than texts becomes
+    a list of pairs.
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
+        return {attribute.name: as_json(getattr(value, attribute.name)) for attribute in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
-            return {str(key): as_json(each) for key, each in value.items()}
-        return [[as_json(key), as_json(each)] for key, each in value.items()]
+            return {str(key): as_json(member) for key, member in value.items()}
+        return [[as_json(key), as_json(member)] for key, member in value.items()]
     if isinstance(value, list | tuple | set | frozenset):
-        return [as_json(each) for each in value]
+        return [as_json(member) for member in value]
     return value
 
 
-def from_json(kind: type[_T], found: Any) -> _T:
-    """The value of a type from what :func:`as_json` gave. Raises ``TypeError``, ``KeyError`` or ``ValueError``."""
-    value: _T = _read(kind, found)
+def from_json(kind: type[_T], encoded: Any) -> _T:
+    """The value of a type from the result of :func:`as_json`. Raises ``TypeError``, ``KeyError`` or ``ValueError``."""
+    value: _T = _read(kind, encoded)
     return value
 
 
-def _read(kind: Any, found: Any) -> Any:
+def _read(kind: Any, encoded: Any) -> Any:
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if origin in (Union, UnionType):
-        [other] = [one for one in arguments if one is not NoneType]
-        return None if found is None else _read(other, found)
+        [inner_kind] = [argument for argument in arguments if argument is not NoneType]
+        return None if encoded is None else _read(inner_kind, encoded)
     if is_dataclass(kind):
         hints = _hints(origin)
-        return kind(**{one.name: _read(hints[one.name], found[one.name]) for one in fields(kind)})  # type: ignore[operator]
+        return kind(
+            **{attribute.name: _read(hints[attribute.name], encoded[attribute.name]) for attribute in fields(kind)}
+        )  # type: ignore[operator]
     if isinstance(origin, type) and issubclass(origin, Mapping):
         keys, values = (*arguments, int)[:2] if arguments else (Any, Any)
-        pairs = found.items() if isinstance(found, dict) else found
-        read = {_read(keys, key): _read(values, each) for key, each in pairs}
+        pairs = encoded.items() if isinstance(encoded, dict) else encoded
+        read = {_read(keys, key): _read(values, member) for key, member in pairs}
         return Counter(read) if origin is Counter else read
     if origin is tuple and arguments[-1] is not Ellipsis:
-        return tuple(_read(each, one) for each, one in zip(arguments, found, strict=True))
+        return tuple(_read(member_kind, member) for member_kind, member in zip(arguments, encoded, strict=True))
     if origin in (tuple, list, frozenset, Sequence):
-        made = tuple if origin is Sequence else origin
-        return made(_read(arguments[0], one) for one in found)
-    if kind is not Any and not isinstance(found, (int, float) if kind is float else kind):
-        raise TypeError(f"{found!r} is no {kind.__name__}")
-    return found
+        container = tuple if origin is Sequence else origin
+        return container(_read(arguments[0], member) for member in encoded)
+    if kind is not Any and not isinstance(encoded, (int, float) if kind is float else kind):
+        raise TypeError(f"{encoded!r} is no {kind.__name__}")
+    return encoded
 
 
 @cache

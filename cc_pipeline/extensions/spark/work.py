@@ -1,7 +1,7 @@
-"""What a worker does: one task of a fetch or of a parse, from its plan to stored files, rows and a word of both.
+"""The work of a worker: one task of a fetch or of a parse, from its plan to stored files, rows and a result.
 
-Everything a task is given and gives back is plain values. Whatever it writes has a name of its own attempt, so a task
-that is run twice writes twice, and only what the driver is given is committed.
+All inputs and results of a task are plain values. Files have the name of the attempt, so a repeated task writes other
+files, and only those in the driver's results are committed.
 """
 
 from __future__ import annotations
@@ -40,18 +40,20 @@ from cc_pipeline.transport.budget import Opening, openings
 from cc_pipeline.workspace.tables import CORE_TABLES
 from cc_pipeline.workspace.workspace import Workspace, lake_options
 
-#: Seconds between two looks: while one goes on, at most as many requests as the worker's rate has in that time.
+#: Seconds between two checks. Until a stop is seen, a worker sends at most the requests of its rate in this time.
 _EVERY: Final = 10.0
 
 J = TypeVar("J", bound="Job")
 D_co = TypeVar("D_co", covariant=True)
 _SPECS: Final = {spec.name: spec for spec in CORE_TABLES}
-#: Adds to what is done so far, for whoever watches.
+#: Adds to the progress of the job.
 Count = Callable[[int], None]
 
 
 class Halting:
-    """Whether the fetch ``commit`` of a crawl has stopped; asked before each range (``records.asking.run.Halt``)."""
+    """Tells whether the fetch ``commit`` of a crawl was stopped; called before each range
+    (``records.asking.run.Halt``).
+    """
 
     def __init__(
         self, storage: RecordStorage, crawl: str, commit: str, clock: Callable[[], float] = time.monotonic
@@ -64,12 +66,12 @@ class Halting:
         self.stopped = False
 
     def __call__(self, is_refused: bool) -> bool:
-        # a refusal that is new here is told at once
+        # A new refusal is published at once.
         due = self._clock() >= self._next or (is_refused and not self.stopped)
         if due and not self._told and (is_refused or not self.stopped):
             self._next = self._clock() + _EVERY
             self.stopped = self.stopped or is_refused
-            # a place that does not answer now is asked again later
+            # If the lake does not answer, the next check retries.
             with suppress(CcPipelineError):
                 if is_refused:
                     self._storage.transport.put(self._key, b"{}")
@@ -81,9 +83,10 @@ class Halting:
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks of a job have in common. ``commit`` names what they write; ``sent`` are the settings as texts,
-    ``workers`` the number of executors that share the source, ``tries`` how often Spark runs a task before the job
-    fails, ``driver`` what the driver runs with."""
+    """The common fields of all tasks of a job. ``commit`` is part of the names of their files, ``sent`` are the
+    settings as texts, ``workers`` is the number of executors that share the source, ``tries`` is the number of
+    attempts before the job fails, and ``driver`` describes the driver's code.
+    """
 
     sent: Mapping[str, str]
     workers: int
@@ -95,7 +98,9 @@ class Job:
 
 @dataclass(frozen=True)
 class FetchJob(Job):
-    """As :class:`~cc_pipeline.extraction.engine.ToFetch` says. ``closed`` are circuit breakers that opened before."""
+    """The common fields of a fetch, see :class:`~cc_pipeline.extraction.engine.ToFetch`. ``closed`` are the open
+    circuit breakers.
+    """
 
     options: RecordOptions
     plan: str
@@ -104,7 +109,7 @@ class FetchJob(Job):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Rows of the records table as files, and how slices stand with them."""
+    """Rows of the records table as files, and the tally of their slices."""
 
     files: list[Added]
     tally: Tally
@@ -112,9 +117,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class FetchDone:
-    """What one task fetched. ``uncounted`` are the rows where it asked the source and got nothing: whether that counts
-    among the rounds of its captures depends on what others got, so the rows are there both ways. ``closed`` are the
-    circuit breakers that its worker knows of."""
+    """The result of a fetch task. A task that requested captures and got no answer writes its rows twice: ``counted``
+    rows count this run among the rounds of their captures, ``uncounted`` rows do not. The driver chooses by the
+    results of the other tasks. ``closed`` are the open circuit breakers of the worker.
+    """
 
     result: RecordsResult
     rows: int
@@ -125,7 +131,7 @@ class FetchDone:
 
 @dataclass(frozen=True, slots=True)
 class ParseDone:
-    """The rows of each page table that one task made, as files."""
+    """The result of a parse task: the rows of each page table, as files."""
 
     files: dict[str, list[Added]]
     pages: int
@@ -133,10 +139,9 @@ class ParseDone:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a task failed for the last time: an error goes to the driver as it is, and not as a text of Java's.
+    """The error of a task's last attempt, sent as an error and not as a text of Java's.
 
-    What caused it says whether it would meet every target (``extraction/isolation.py``), and is lost when an error is
-    pickled.
+    Its cause tells whether all targets would fail (``extraction/isolation.py``); pickling an error alone would lose it.
     """
 
     error: Exception
@@ -145,7 +150,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Task(Generic[J, D_co]):
-    """A function over numbers of plans, to run in ``mapPartitions``."""
+    """A function over numbers of plans, for ``mapPartitions``."""
 
     work: Callable[[J, int, Count], D_co]
     job: J
@@ -154,22 +159,22 @@ class Task(Generic[J, D_co]):
     def __call__(self, numbers: Iterable[int]) -> Iterator[D_co | Failed]:
         for number in numbers:
             try:
-                # not every worker was asked before: one may be new, in the place of one that was lost
+                # A worker may have started after the check of all workers, to replace a lost one.
                 refuse_others([here()], self.job.driver)
                 yield self.work(self.job, number, self.count)
             except Exception as error:
-                # Spark runs it again, perhaps elsewhere; the last time, the driver is told what it was
+                # Spark repeats the task. After the last attempt, the error goes to the driver.
                 if _attempt() + 1 < self.job.tries:
                     raise
                 yield _failed(error)
 
 
 def _attempt() -> int:
-    """How often this task was tried before."""
-    # a worker of Spark has it loaded, and nobody else needs it
+    """The number of earlier attempts at this task."""
+    # A Spark worker has loaded pyspark already; other processes do not need it.
     spark = sys.modules.get("pyspark")
-    here = None if spark is None else spark.TaskContext.get()
-    return 0 if here is None else int(here.attemptNumber())
+    task_context = None if spark is None else spark.TaskContext.get()
+    return 0 if task_context is None else int(task_context.attemptNumber())
 
 
 def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
@@ -177,26 +182,26 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchDone:
     ``EnvironmentFault``."""
     with at_work(job.sent, job.workers, job.closed) as workspace, workspace.scratch_folder("fetch") as folder:
         storage = storage_in(workspace, folder / "spool")
-        captures, held, left = Plans(storage, job.crawl, job.commit).read(number)
+        captures, held_rows, leftover_rows = Plans(storage, job.crawl, job.commit).read(number)
         places = PlacesFound()
         places.add(captures)
-        found = places.places()
+        located_places = places.places()
         rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
         name = _name(job, number)
         result = fetch_planned(
-            Planned(captures.to_batches(), found, held.to_batches(), left.to_batches()),
+            Planned(captures.to_batches(), located_places, held_rows.to_batches(), leftover_rows.to_batches()),
             Order(job.crawl, name, job.plan, job.options),
             workspace.archives(job.crawl),
             storage,
             keep=rows.add,
             halt=Halting(storage, job.crawl, job.commit),
         )
-        counted = _write(workspace, job.crawl, partial(_counted, rows), name)
-        silent = result.asked and not result.answered
-        uncounted = _write(workspace, job.crawl, rows.batches, f"{name}-uncounted") if silent else None
+        counted_rows = _write(workspace, job.crawl, partial(_counted, rows), name)
+        has_no_answer = result.asked and not result.answered
+        uncounted = _write(workspace, job.crawl, rows.batches, f"{name}-uncounted") if has_no_answer else None
         closed = openings(workspace.settings.budget_path)
-    count(len(found))
-    return FetchDone(result, rows.rows, counted, uncounted, closed)
+    count(len(located_places))
+    return FetchDone(result, rows.rows, counted_rows, uncounted, closed)
 
 
 def parse_task(job: Job, number: int, count: Count) -> ParseDone:
@@ -204,8 +209,10 @@ def parse_task(job: Job, number: int, count: Count) -> ParseDone:
     with at_work(job.sent, job.workers) as workspace, workspace.scratch_folder("parse") as folder:
         storage = storage_in(workspace, folder / "spool")
         [records] = Plans(storage, job.crawl, job.commit).read(number)
-        # one process, and never this one: a hostile page that ended a worker would in the end fail the whole job
-        pages = spill_pages(records.to_batches(), storage, options_of(workspace.settings), 1, folder, lambda done: None)
+        # Another process parses: a hostile page that kills it must not kill the worker, and with it the job.
+        pages = spill_pages(
+            records.to_batches(), storage, options_of(workspace.settings), 1, folder, lambda page_count: None
+        )
         name = _name(job, number)
         files = {
             table: write_rows(
@@ -219,7 +226,7 @@ def parse_task(job: Job, number: int, count: Count) -> ParseDone:
 
 
 def _name(job: Job, number: int) -> str:
-    """A name for what this attempt at a task writes, which holds the job's: a lease on that holds all of it."""
+    """A name for the files of this attempt. It contains the job's name, so the job's lease protects all of them."""
     return f"{job.commit}-{number:06d}-{uuid.uuid4().hex[:12]}"
 
 
@@ -240,7 +247,7 @@ def _write(workspace: Workspace, crawl: str, rows: Callable[[], Iterator[pa.Reco
 
 
 def _failed(error: Exception) -> Failed:
-    """``error`` as it can travel, with where it arose."""
+    """``error`` in a form that can be pickled, with its traceback."""
     error.add_note("".join(traceback.format_exception(error)))
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
     return Failed(_portable(error), None if cause is None else _portable(cause))
@@ -249,6 +256,6 @@ def _failed(error: Exception) -> Failed:
 def _portable(error: Exception) -> Exception:
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # whatever a library's error does when it is copied
+    except Exception:  # an error of a library may fail in any way when it is pickled
         return EnvironmentFault(f"a worker failed: {error!r}", "Look at the log of the job.")
     return error

@@ -72,7 +72,7 @@ class _Folding:
 
     def fold(self) -> int:
         self._lake.look_again(self._table)
-        newest = self._lake.open(self._lake.specs[self._table])
+        newest = self._lake.handle(self._lake.specs[self._table])
         handle = None if newest is None else self._lake.open(self._lake.specs[self._table], newest.version())
         if handle is None:
             return 0
@@ -230,7 +230,7 @@ def sweep_folded(lake: Lake, table: str, hours: float) -> int:
     try:
         found = files.get_file_info(FileSelector(folder, allow_not_found=True))
         lists = sorted((one for one in found if one.base_name.endswith(".json")), key=lambda one: one.mtime)
-        handle = lake.open(lake.specs[table])
+        handle = lake.handle(lake.specs[table])
         if handle is None or not lists:
             return 0
         anchor = handle.transaction_version(ANCHOR)

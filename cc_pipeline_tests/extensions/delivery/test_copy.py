@@ -76,7 +76,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     assert set(found.values()) == {1}
     said = cli("delivery", "verify", place)
     assert said.status == 0
-    assert "everything is as the manifests say" in said.err
+    assert "all files match the manifests" in said.err
     assert said.out.splitlines()[-1].split()[:4] == [NEW, "example.com", str(len(truth)), "0"]
 
 

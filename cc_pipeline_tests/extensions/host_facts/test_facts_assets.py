@@ -90,7 +90,7 @@ def test_an_annotation_split_by_crawl_is_looked_at_in_one_crawl_or_in_those_name
         [found] = made.asset_materializations_for_node(annotation.key.to_python_identifier())
         return found.metadata["files"].value, found.metadata["looked at"].value, found.tags["dagster/data_version"]
 
-    assert annotation_verdict(workspace, "own").message.endswith("was not asked for yet")
+    assert annotation_verdict(workspace, "own").message.endswith("was not used yet")
     newest = looked_at()
     assert newest[:2] == (1, "CC-MAIN-2099-01")
     harvest(workspace)
