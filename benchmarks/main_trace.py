@@ -16,6 +16,7 @@ import sqlite3
 import sys
 import threading
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -49,6 +50,27 @@ _COUNTED = {
         ("transport/retrying.py", "Asker._send"),
     ],
 }
+#: The calls that tell what a command does, as ``run_picture`` draws them.
+STORY = {
+    "look at what is here, plan": [("extraction/crawl_plan.py", "look")],
+    "state": [("extraction/standing.py", "stand")],
+    "plan": [("extraction/plan.py", "plan"), ("extraction/crawl_plan.py", "planned_with_new_indexes")],
+    "crawls": [("harvesting/crawls.py", "commit_crawls")],
+    "list": [("harvesting/crawl_index.py", "commit_manifest")],
+    "footers": [("harvesting/crawl_index.py", "harvest_footers")],
+    "catalog": [("harvesting/crawl_index.py", "commit_row_groups")],
+    "locate": [("extraction/locate.py", "locate_captures")],
+    "look up": [("index/lookup.py", "look_up")],
+    "fetch": [("extraction/fetch.py", "fetch_captures")],
+    "fetch, verify, store": [("records/fetch.py", "fetch_records")],
+    "parse": [("extraction/parse.py", "parse_records")],
+    "parse pages": [("documents/batch/pool.py", "parse_batches")],
+    "checks": [("defs/checks/looks.py", "look_at_made"), ("defs/checks/looks.py", "look_at_publication")],
+    "publish": [("publish/publish.py", "publish_warehouse")],
+    "report": [("extraction/crawl_plan.py", "done_between")],
+    "commit": [(_LAKE, "Lake._write")],
+    "request": _COUNTED["requests"],
+}
 #: The function after which all pages are there.
 _PAGES_DONE = ("extraction/parse.py", "parse_records")
 #: Lines of a function's body up to which it counts as short.
@@ -65,6 +87,9 @@ class Trace:
         self._requests_by_pages = 0
         self._is_told_callers = os.environ.get("MAIN_TRACE_CALLERS") == "1"
         self.callers: dict[str, Counter[str]] = {}
+        self._told: dict[int, str] = {}
+        #: The calls of the story in their order: the room that calls, the room that is called, what for.
+        self.story: list[tuple[str, str, str]] = []
         self.statements: Counter[str] = Counter()
 
     def begin(self) -> None:
@@ -87,7 +112,10 @@ class Trace:
             self._calls[key] += 1
             if key not in self._codes:
                 self._codes[key] = code  # kept, so that no other gets its number
-                self._names[key] = _counted_as(code)
+                self._names[key] = _called(code, _COUNTED)
+                self._told[key] = _called(code, STORY)
+            if self._told[key] and not (self._names[key] == "requests" and _is_of_lake(frame)):
+                self.story.append((_room_before(frame), _room(frame), _words(self._told[key], frame)))
             if self._names[key] == "requests" and _is_of_lake(frame):
                 self._calls[key] -= 1
             elif self._is_told_callers and self._names[key]:
@@ -117,6 +145,7 @@ class Trace:
             "body_median": round(median(lengths)),
             "body_p90": sorted(lengths)[len(lengths) * 9 // 10],
             "short_percent": round(100 * sum(length <= _SHORT for length in lengths) / len(lengths)),
+            "story": self.story,
             "callers": {name: dict(own.most_common()) for name, own in self.callers.items()},
             "functions": sorted(ours),
             "modules": sorted({name.partition(":")[0] for name in ours}),
@@ -136,9 +165,30 @@ def _is(code: CodeType, place: tuple[str, str]) -> bool:
     return code.co_qualname == place[1] and code.co_filename.endswith(place[0])
 
 
-def _counted_as(code: CodeType) -> str:
-    """The name under which calls of a function are counted; empty where they are not."""
-    return next((name for name, places in _COUNTED.items() if any(_is(code, place) for place in places)), "")
+def _called(code: CodeType, named: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """The name that calls of a function have; empty where they have none."""
+    return next((name for name, places in named.items() if any(_is(code, place) for place in places)), "")
+
+
+def _room(frame: FrameType) -> str:
+    """The room of a function of ours; empty for others."""
+    name = frame.f_code.co_filename
+    return name.removeprefix(_OURS)[1:].partition("/")[0].removesuffix(".py") if name.startswith(_OURS) else ""
+
+
+def _room_before(frame: FrameType) -> str:
+    """The last other room that led to a call; the same one where there is none."""
+    own, caller = _room(frame), frame.f_back
+    while caller is not None:
+        if (room := _room(caller)) and room != own:
+            return room
+        caller = caller.f_back
+    return own
+
+
+def _words(told: str, frame: FrameType) -> str:
+    """What a call is for; of a commit, to which table."""
+    return f"commit {frame.f_locals['spec'].name}" if told == "commit" else told
 
 
 def _is_of_lake(frame: FrameType) -> bool:

@@ -22,12 +22,12 @@ from cc_pipeline.archive.record import ArchivedRecord, Headers, sha1_base32
 from cc_pipeline.archive.walk import inflate_run, iter_stored
 from cc_pipeline.errors import DataFault, DataKind
 
-#: Bytes the line may have: the longest URLs seen, many times over.
+#: The maximum length of the line: many times the longest known URLs.
 MAX_LINE: Final = 1 << 16
 
 _V1: Final = ("URL", "IP-address", "Archive-date", "Content-type", "Archive-length")
 _V2: Final = (*_V1[:4], "Result-code", "Checksum", "Location", "Offset", "Filename", "Archive-length")
-#: What a search for record lines looks for: their dates are rarer than anything else in them.
+#: The part by which record lines are searched: their dates are rarer than anything else in them.
 _DATE_TO_LENGTH = re.compile(rb" (?:\d{8,20}|\d{14}[^\s\d]\S{0,20}) [^\n]{0,250}\d\r*\n")
 _DATE = re.compile(r"-|\d{8,20}|\d{14}[^\s\d]\S{0,20}", re.ASCII)
 _ANY_SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]{0,30}:")
@@ -37,7 +37,7 @@ _MEDIA_TYPE = re.compile(r"-|[a-z]+/[^ /]+|no-type", re.IGNORECASE)
 _MIME = re.compile(r"[^ ,;]+(?:[,;]+ ?[^ ,;]*| [^ ,;=]+=[^ ,;]*)*")
 _BLANK: Final = b"\r\n"
 
-#: What follows a record's content: a line break of the file's, the end of its gzip member, or at once the next record.
+#: The bytes after a record's content: a line break of the file, the end of its gzip member, or at once the next record.
 RecordEnd = Literal["apart", "member", "adjacent"]
 
 _STATUS = re.compile(r"[1-9]\d\d", re.ASCII)
@@ -45,7 +45,7 @@ _STATUS = re.compile(r"[1-9]\d\d", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ArcHeader:
-    """The URL record line: named fields, the content's begin and declared length (bytes; negative: unknown)."""
+    """The URL record line: named fields, the content's start and declared length (bytes; negative: unknown)."""
 
     fields: Headers
     block_start: int
@@ -59,25 +59,25 @@ class ArcHeader:
 
 
 def parse_header(data: bytes, source: str, offset: int) -> ArcHeader:
-    """Read the URL record line at the begin of ``data`` (empty lines before it are passed over).
+    """Reads the URL record line at the beginning of ``data``, after any empty lines.
 
-    Raises ``DataFault`` where there is none.
+    Raises ``DataFault`` if there is none.
     """
-    odd: list[str] = []
+    flags: list[str] = []
     start = 0
     if data[:1] in (b"\n", b"\r"):
         start = len(data) - len(data.lstrip(_BLANK))
-        odd.append(flag.BLANK_BEFORE)
+        flags.append(flag.BLANK_BEFORE)
     end = data.find(b"\n", start, start + MAX_LINE)
     fields = None if end < 0 else split_line(data[start:end])
     if fields is None:
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, f"no ARC record line: {data[start : start + 64]!r}")
     if data[start:end].split(b" ")[-2:-1] == [fields[2][1].encode("latin-1")] != [b"-"]:
-        odd.append(flag.ODD_DATE)
+        flags.append(flag.ODD_DATE)
     length = int(fields[-1][1])
     if length < 0:
-        odd.append(flag.UNUSABLE_LENGTH)
-    return ArcHeader(fields, end + 1, length, tuple(odd))
+        flags.append(flag.UNUSABLE_LENGTH)
+    return ArcHeader(fields, end + 1, length, tuple(flags))
 
 
 def begins_record(data: bytes) -> bool:
@@ -87,8 +87,8 @@ def begins_record(data: bytes) -> bool:
 
 
 def wanted(content: bytes) -> int:
-    """How many bytes the record has that ``content`` begins with: 0 where none does, -1 where its line goes on behind
-    ``content``."""
+    """Returns the size of the record at the beginning of ``content``: 0 without a record, -1 if its line continues
+    after ``content``."""
     start = len(content) - len(content.lstrip(_BLANK))
     if _ANY_SCHEME.match(content, start) is None:
         return 0
@@ -102,8 +102,8 @@ def wanted(content: bytes) -> int:
 
 
 def record_starts(data: bytes) -> Iterator[int]:
-    """Where in ``data`` URL record lines seem to begin, ascending. In the midst of a line one may follow a record
-    that was cut off: there, only a known scheme counts. The first byte of ``data`` belongs to what lies before."""
+    """Yields the positions in ``data`` of probable URL record lines, ascending. Inside a line a record may follow one
+    that was cut off: there only a known scheme counts. The first byte of ``data`` belongs to the bytes before."""
     for tail in _DATE_TO_LENGTH.finditer(data):
         begin = data.rfind(b"\n", max(0, tail.start() - MAX_LINE), tail.start()) + 1
         url = _ANY_SCHEME.match(data, begin) if begin else None
@@ -113,22 +113,22 @@ def record_starts(data: bytes) -> Iterator[int]:
 
 
 def split_line(line: bytes) -> Headers | None:
-    """The named fields of a line without its LF, ``None`` for another kind of line.
+    """Returns the named fields of a line without its LF; ``None`` for another kind of line.
 
-    URLs, and now and then media types, have blanks in them; so the line is read from its end.
+    URLs, and sometimes media types, have blanks in them; so the line is read from its end.
     """
     text = line.decode("latin-1").rstrip("\r")
     parts = text.rsplit(" ", 4)
     if len(parts) < 5 or _ANY_SCHEME.match(line) is None or not _is_number(parts[4]):
         return None
     words = text.split(" ")
-    # before the other: an offset can look like a date
+    # version 2 first: an offset can look like a date
     if len(words) >= 10 and _is_date(words[-8]) and (_is_number(words[-3]) or words[-3] == "-"):
         return tuple(zip(_V2, (" ".join(words[:-9]), *words[-9:]), strict=True))
     if _is_date(parts[2]):
         return tuple(zip(_V1, parts, strict=True))
     if parts[3] != "-" and _is_date(parts[3]) and _MEDIA_TYPE.fullmatch(parts[2]):
-        # date and media type have changed places
+        # date and media type are swapped
         return tuple(zip(_V1, (*parts[:2], parts[3], parts[2], parts[4]), strict=True))
     for place in range(len(words) - 4, 1, -1):
         if len(words[place]) >= 10 and _is_date(words[place]):
@@ -149,29 +149,29 @@ def _is_date(word: str) -> bool:
 
 
 def build_record(
-    header: ArcHeader, block: bytes, odd: tuple[str, ...] = (), end: RecordEnd = "apart"
+    header: ArcHeader, block: bytes, flags: tuple[str, ...] = (), end: RecordEnd = "apart"
 ) -> ArchivedRecord:
-    """Make the record of a URL record line and its complete content; ``odd`` are flags found so far.
+    """Builds the record of a URL record line and its complete content; ``flags`` are those so far.
 
-    Common Crawl's writer of 2012 put an LF behind each record and counted it: where ``end`` is not ``apart``, the
-    content's final LF may be that one and is then no part of the payload.
+    Common Crawl's writer of 2012 put an LF after each record and counted it: if ``end`` is not ``apart``, the
+    content's final LF may be that one and is then not part of the payload.
     """
     values = dict(header.fields)
-    found = [*header.flags, *odd]
-    url, odd_url = decode_url(values["URL"])
-    if odd_url:
-        found.append(flag.ODD_URL)
+    all_flags = [*header.flags, *flags]
+    url, is_unusual_url = decode_url(values["URL"])
+    if is_unusual_url:
+        all_flags.append(flag.ODD_URL)
     time, plain = digits_date(values["Archive-date"])
     if not plain:
-        found.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
+        all_flags.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
     if header.is_filedesc and block[:1] not in (b"1", b"2"):
-        found.append(flag.UNKNOWN_VERSION)
+        all_flags.append(flag.UNKNOWN_VERSION)
     message = parse_response(block) if url.partition(":")[0].lower() in ("http", "https") else None
     payload = block
     http: dict[str, str] = {}
     status = None
     if message is not None:
-        found += message.flags
+        all_flags += message.flags
         http = first_values(message.headers)
         payload = message.body
         result = values.get("Result-code", "")
@@ -194,7 +194,7 @@ def build_record(
         declared_digest=None,
         truncated=http.get("x-commoncrawl-contenttruncated"),
         declared_mime=media_type(http.get("content-type")) or media_type(values["Content-type"]),
-        flags=tuple(dict.fromkeys(found)),
+        flags=tuple(dict.fromkeys(all_flags)),
     )
 
 
@@ -208,63 +208,63 @@ def _counts_final_lf(payload: bytes, http: dict[str, str], end: RecordEnd) -> bo
 
 
 def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> ArchivedRecord:
-    """The record in ``member``: one range-fetched gzip member, or one uncompressed record.
+    """Reads the record in ``member``: one range-fetched gzip member, or one uncompressed record.
 
-    A sound gzip member outranks its record's declared length (files of 2012 declare wrong ones): the record is
-    flagged and ends where the member ends. Raises ``DataFault`` where the member is damaged, cut off or larger
-    than ``limit`` bytes, the first line is no URL record line, or uncompressed content ends too early.
+    A sound gzip member overrides its record's declared length (files of 2012 declare wrong ones): the record is
+    flagged and ends with the member. Raises ``DataFault`` if the member is damaged, cut off or larger than ``limit``
+    bytes, the first line is no URL record line, or uncompressed content ends too early.
     """
     if member[:3] == GZIP_MAGIC:
-        content, odd = inflate_run(member, source, offset, limit, wanted)
-        return parse_record(content, source, offset, odd, sound=True)
+        content, flags = inflate_run(member, source, offset, limit, wanted)
+        return parse_record(content, source, offset, flags, sound=True)
     if not member or member[:2] == GZIP_MAGIC[:2]:
-        kind, why = describe_non_gzip(member)
-        raise DataFault(kind, source, offset, why)
+        kind, reason = describe_non_gzip(member)
+        raise DataFault(kind, source, offset, reason)
     return parse_record(member, source, offset)
 
 
 def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
-    """Every record of a whole ARC file, the ``filedesc`` too, as ``warc.iter_records`` gives those of a WARC file."""
-    for found in iter_located(stream, source, limit):
-        yield found.record if isinstance(found, StoredRecord) else found
+    """Yields every record of a complete ARC file, the ``filedesc`` too, as ``warc.iter_records`` for a WARC file."""
+    for stored in iter_located(stream, source, limit):
+        yield stored.record if isinstance(stored, StoredRecord) else stored
 
 
 def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[StoredRecord | DataFault]:
-    """Like ``iter_records``, with the place of each record."""
+    """Does the same as ``iter_records``, with the location of each record."""
     return iter_stored(stream, source, ArcGrammar(), limit)
 
 
 def parse_record(
-    content: bytes, source: str, offset: int, odd: tuple[str, ...] = (), sound: bool = False
+    content: bytes, source: str, offset: int, flags: tuple[str, ...] = (), sound: bool = False
 ) -> ArchivedRecord:
-    """The first record of ``content``; bytes behind its end are flagged. Raises ``DataFault``.
+    """Returns the first record of ``content``; bytes after its end are flagged. Raises ``DataFault``.
 
-    ``sound``: ``content`` is a whole gzip member whose checksum held.
+    ``sound``: ``content`` is a complete gzip member with a correct checksum.
     """
     header = parse_header(content, source, offset)
     start = header.block_start
     if header.block_length < 0:
-        return build_record(header, content[start:], odd)
+        return build_record(header, content[start:], flags)
     end = start + header.block_length
     if end > len(content):
         block = content[start:]
         if sound:
-            return build_record(header, block, (*odd, flag.WRONG_LENGTH))
+            return build_record(header, block, (*flags, flag.WRONG_LENGTH))
         if lost_carriage_returns(block, header.block_length):
-            return build_record(header, block.rstrip(b"\n"), (*odd, flag.WRONG_LENGTH))
-        why = f"record declares {header.block_length} bytes, {len(block)} are there"
-        raise DataFault(DataKind.LENGTH_MISMATCH, source, offset, why)
+            return build_record(header, block.rstrip(b"\n"), (*flags, flag.WRONG_LENGTH))
+        reason = f"record declares {header.block_length} bytes, {len(block)} are there"
+        raise DataFault(DataKind.LENGTH_MISMATCH, source, offset, reason)
     tail = content[end:]
-    behind = tail.lstrip(_BLANK)
-    if behind and sound and not begins_record(behind):
-        return build_record(header, content[start:], (*odd, flag.WRONG_LENGTH))
-    if behind:
-        odd += (flag.BYTES_AFTER_RECORD,)
-    return build_record(header, content[start:end], odd, "apart" if tail else "member")
+    trailing = tail.lstrip(_BLANK)
+    if trailing and sound and not begins_record(trailing):
+        return build_record(header, content[start:], (*flags, flag.WRONG_LENGTH))
+    if trailing:
+        flags += (flag.BYTES_AFTER_RECORD,)
+    return build_record(header, content[start:end], flags, "apart" if tail else "member")
 
 
 class ArcGrammar:
-    """ARC for ``walk.iter_stored``."""
+    """The ARC format, for ``walk.iter_stored``."""
 
     max_header = MAX_LINE
     max_start = MAX_LINE
@@ -279,9 +279,11 @@ class ArcGrammar:
     def lost_line_ends(self, header: ArcHeader, block: bytes) -> bool:
         return lost_carriage_returns(block, header.block_length)
 
-    def build(self, header: ArcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
-        apart = tail[:1] in (b"\n", b"\r") or flag.WRONG_LENGTH in odd
-        return build_record(header, block, odd, "apart" if apart else "adjacent")
+    def build(
+        self, header: ArcHeader, block: bytes, source: str, flags: tuple[str, ...], tail: bytes
+    ) -> ArchivedRecord:
+        is_separated = tail[:1] in (b"\n", b"\r") or flag.WRONG_LENGTH in flags
+        return build_record(header, block, flags, "apart" if is_separated else "adjacent")
 
     def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
         try:
@@ -289,7 +291,7 @@ class ArcGrammar:
         except DataFault:
             return None
         end = header.block_start + max(header.block_length, 0)
-        more = header.block_length < 0 or content[end:].strip(_BLANK)
-        if more and next(record_starts(content[header.block_start - 1 :]), None) is not None:
+        has_trailing_bytes = header.block_length < 0 or content[end:].strip(_BLANK)
+        if has_trailing_bytes and next(record_starts(content[header.block_start - 1 :]), None) is not None:
             return None
         return parse_record(content, source, offset, sound=True)

@@ -1,4 +1,4 @@
-"""Gzip members (RFC 1952): one at a time, or found in a window that moves over a file; memory is bounded."""
+"""Gzip members (RFC 1952): one at a time, or in a window that moves over a file; memory is bounded."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from isal import igzip_lib, isal_zlib
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 
 GZIP_MAGIC: Final = b"\x1f\x8b\x08"
-#: Inflated bytes a single member may have. Common Crawl cuts payloads at 1 to 5 MiB.
+#: The maximum inflated bytes of a single member. Common Crawl cuts payloads at 1 to 5 MiB.
 DEFAULT_LIMIT: Final = 64 << 20
 
-#: What igzip raises on bytes that are no deflate stream; its stubs call the class an instance.
+#: The error of igzip for bytes that are no deflate stream; its stubs declare the class as an instance.
 DAMAGE: Final = cast("type[Exception]", igzip_lib.IsalError)
 
 _GZIP_WINDOW: Final = 31
 
 
 class InflatedMember(NamedTuple):
-    """A complete, checked member: where it starts, its compressed length, its content. Lengths are bytes."""
+    """A complete, checked member: its offset, its compressed length, its content. Lengths are bytes."""
 
     offset: int
     consumed: int
@@ -32,10 +32,10 @@ class InflatedMember(NamedTuple):
 
 
 def inflate_member(data: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> InflatedMember:
-    """The first gzip member of ``data``, which lies at ``offset`` of ``source``; bytes behind it are left alone.
+    """Inflates the first gzip member of ``data``, which is at ``offset`` of ``source``; bytes after it are ignored.
 
-    Raises ``DataFault`` where ``data`` does not begin with a member, the member is cut off or damaged, or
-    its content is larger than ``limit`` bytes.
+    Raises ``DataFault`` if ``data`` does not begin with a member, the member is cut off or damaged, or its content is
+    larger than ``limit`` bytes.
     """
     if data[:3] != GZIP_MAGIC:
         kind, reason = describe_non_gzip(data)
@@ -52,7 +52,7 @@ def inflate_member(data: bytes, source: str, offset: int, limit: int = DEFAULT_L
     return InflatedMember(offset, len(data) - len(engine.unused_data), content)
 
 
-#: How files of other compressions begin.
+#: The first bytes of files in other compressions.
 _OTHER_COMPRESSIONS: Final = (
     (b"\x04\x22\x4d\x18", "LZ4"),
     (b"\x28\xb5\x2f\xfd", "Zstandard"),
@@ -63,14 +63,15 @@ _OTHER_COMPRESSIONS: Final = (
 
 
 def other_compression(data: bytes) -> str | None:
-    """The name of another compression than gzip that ``data`` begins as."""
+    """Returns the name of another compression than gzip by the first bytes of ``data``; ``None`` for none."""
     name = next((name for magic, name in _OTHER_COMPRESSIONS if data.startswith(magic)), None)
-    # bits of a frame's descriptor that are fixed: where they are wrong, four bytes of damage look so
+    # some bits of a frame's descriptor are fixed: if they differ, the bytes are damage that looks like LZ4
     return None if name == "LZ4" and (data[4:5] or b"\0")[0] & 0xC2 != 0x40 else name
 
 
 def describe_non_gzip(data: bytes) -> tuple[DataKind, str]:
-    """Why ``data`` is no gzip member: the kind, and words that tell an error page from an empty answer."""
+    """Returns the reason why ``data`` is no gzip member: the kind, and a text that distinguishes an error page from an
+    empty answer."""
     if not data:
         return DataKind.GZIP_TRUNCATED, "no bytes where a gzip member should be"
     if data[:2] == GZIP_MAGIC[:2]:
@@ -85,7 +86,7 @@ def describe_non_gzip(data: bytes) -> tuple[DataKind, str]:
 
 
 def damage_cause(error: Exception) -> str:
-    """What igzip says went wrong, without its error number."""
+    """Returns igzip's message without its error number."""
     return str(error).removeprefix("Error ").lstrip("-0123456789 ").lower() or "cannot be inflated"
 
 
@@ -97,17 +98,17 @@ _MOST_PADDING: Final = 1 << 24
 
 
 class Readable(Protocol):
-    """Anything with ``read(n)``: fewer bytes than asked mean nothing, no bytes mean the end."""
+    """Any object with ``read(n)``: it may return fewer bytes than requested; no bytes mean the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
-#: What whole-file readers take: a path, the bytes themselves, or an open binary stream.
+#: The input of whole-file readers: a path, the bytes themselves, or an open binary stream.
 ByteSource = Path | bytes | bytearray | memoryview | Readable
 
 
 class Window:
-    """Random access between the released offset and wherever reading has come to. Offsets are bytes."""
+    """Random access between the released offset and the last byte read. Offsets are bytes."""
 
     def __init__(self, stream: Readable) -> None:
         self._stream = stream
@@ -119,18 +120,18 @@ class Window:
 
     @property
     def begin(self) -> int:
-        """The lowest offset that can still be read."""
+        """The lowest readable offset."""
         return self._base
 
     @property
     def seen(self) -> int:
-        """How far the source has been read."""
+        """The offset up to which the source was read."""
         return self._base + len(self._buffer)
 
     def slice(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``offset``; fewer only at the end of the source.
+        """Returns ``length`` bytes from ``offset``; fewer only at the end of the source.
 
-        Raises ``ValueError`` for an offset that was released.
+        Raises ``ValueError`` for a released offset.
         """
         if offset < self._base:
             raise ValueError(f"offset {offset} was released, the window begins at {self._base}")
@@ -144,8 +145,8 @@ class Window:
         return offset >= self.seen
 
     def ends_in_padding(self, offset: int) -> bool:
-        """Whether nothing but zero bytes and line ends, some of them, lies from ``offset`` to the end of the source:
-        what tapes and file systems fill a block with. More than ``_MOST_PADDING`` bytes are none."""
+        """Whether there are only zero bytes and line ends, at least one, from ``offset`` to the end of the source:
+        tapes and file systems fill blocks with them. More than ``_MOST_PADDING`` bytes do not count as padding."""
         size = 1
         while size <= _MOST_PADDING:
             piece = self.slice(offset, size)
@@ -157,22 +158,22 @@ class Window:
         return False
 
     def release(self, offset: int) -> None:
-        """Bytes before ``offset`` are not needed any more."""
+        """Frees the bytes before ``offset``."""
         count = min(offset, self.seen) - self._base
         if count >= _CHUNK:
             del self._buffer[:count]
             self._base += count
 
     def search(
-        self, find: Callable[[bytes], Iterable[int]], offset: int, longest: int, within: int | None = None
+        self, find: Callable[[bytes], Iterable[int]], offset: int, longest: int, max_distance: int | None = None
     ) -> int:
-        """The lowest offset, at or behind ``offset``, that ``find`` reports; -1 if there is none.
+        """Returns the lowest offset, at or after ``offset``, that ``find`` reports; -1 if there is none.
 
-        ``find`` gets pieces of the source, each but the first with one byte of the piece before, and gives positions
-        in them, ascending; it may need up to ``longest`` bytes behind a position to know it. What was passed over is
-        released, but for the last ``longest`` bytes. With ``within``, only so many bytes are searched, and kept.
+        ``find`` gets pieces of the source, each but the first with one byte of the previous piece, and returns
+        positions in them, ascending; it may need up to ``longest`` bytes after a position to recognize it. Searched
+        bytes are released, but for the last ``longest``. Only ``max_distance`` bytes, if given, are searched and kept.
         """
-        stop = None if within is None else offset + within
+        stop = None if max_distance is None else offset + max_distance
         size = _FIRST_PIECE
         while stop is None or offset < stop:
             piece = self.slice(offset, size + longest)
@@ -190,19 +191,19 @@ class Window:
         return -1
 
     def reaches(self, offset: int) -> bytes:
-        """What lies at ``offset``, for seekable sources: the byte before and a few KiB, read without keeping what
-        lies between; empty where the source ends before."""
+        """Returns the byte before ``offset`` and a few KiB from it, for seekable sources, without keeping the bytes
+        between; empty if the source ends before."""
         if offset + _PEEK <= self.seen:
             return self.slice(offset - 1, _PEEK)
         stream: io.IOBase = self._stream  # type: ignore[assignment]  # callers check ``seekable``
-        here = stream.tell()
+        position = stream.tell()
         stream.seek(offset - 1)
         data: bytes = stream.read(_PEEK)
-        stream.seek(here)
+        stream.seek(position)
         return data
 
     def jump(self, offset: int) -> None:
-        """Go on at ``offset``; what lies before is given up. Sources that cannot seek are read up to there."""
+        """Continues at ``offset`` and frees the bytes before it. Sources that cannot seek are read up to there."""
         if self.seekable and offset > self.seen:
             self._stream.seek(offset)  # type: ignore[attr-defined]  # seekable streams seek
             self._buffer.clear()
@@ -225,7 +226,7 @@ class Window:
 
 @contextmanager
 def open_window(source: ByteSource) -> Iterator[Window]:
-    """A window over ``source``; a path is opened and closed here, a stream stays the caller's."""
+    """Opens a window over ``source``; a path is opened and closed here, the caller closes a stream."""
     if isinstance(source, Path):
         try:
             stream = source.open("rb", buffering=0)
@@ -250,7 +251,7 @@ _FEXTRA, _FNAME, _FCOMMENT, _FHCRC = 4, 8, 16, 2
 
 @dataclass(frozen=True, slots=True)
 class BadMember:
-    """A member that is damaged or cut off, why, and how many compressed bytes were looked at."""
+    """A member that is damaged or cut off, with the reason and the number of compressed bytes that were read."""
 
     offset: int
     kind: DataKind
@@ -260,14 +261,14 @@ class BadMember:
 
 @dataclass(frozen=True, slots=True)
 class LargeMember:
-    """A member whose content or compressed form is larger than the bound."""
+    """A member whose content or compressed form is larger than the limit."""
 
     offset: int
     examined: int
 
 
 def inflate_at(window: Window, offset: int, limit: int) -> InflatedMember | BadMember | LargeMember:
-    """Inflate the member at ``offset`` to at most ``limit`` bytes, reading no more of it than that needs."""
+    """Inflates the member at ``offset`` to at most ``limit`` bytes; reads no more of it than necessary."""
     piece = window.slice(offset, _PIECE)
     if piece[:3] != GZIP_MAGIC:
         return BadMember(offset, *describe_non_gzip(piece), len(piece))
@@ -295,7 +296,7 @@ def inflate_at(window: Window, offset: int, limit: int) -> InflatedMember | BadM
 
 
 def salvage(window: Window, offset: int, limit: int) -> bytes:
-    """The bytes of a bad member that can be inflated before the damage, at most ``limit``. No checksum is checked."""
+    """Inflates a bad member up to the damage, at most ``limit`` bytes. Checks no checksum."""
     position = offset + _header_length(window.slice(offset, 1 << 17))
     engine = isal_zlib.decompressobj(_RAW)
     parts: list[bytes] = []
@@ -315,7 +316,7 @@ def salvage(window: Window, offset: int, limit: int) -> bytes:
 
 
 class MemberReader:
-    """``read(n)`` over the content of one member of any size. At damage it ends; ``fault`` is then its kind and why."""
+    """``read(n)`` over the content of one member of any size. It ends at damage; ``fault`` is then kind and reason."""
 
     def __init__(self, window: Window, offset: int) -> None:
         self._window = window
@@ -327,7 +328,7 @@ class MemberReader:
 
     @property
     def position(self) -> int:
-        """Where the compressed member ends, or how far it was read."""
+        """The end of the compressed member, or the offset up to which it was read."""
         return self._position - len(self._engine.unused_data)
 
     @property
@@ -357,7 +358,7 @@ class MemberReader:
 
 
 def _header_length(data: bytes) -> int:
-    """Bytes of the gzip header (RFC 1952 §2.3); the fixed ten where optional fields do not end."""
+    """Returns the bytes of the gzip header (RFC 1952 §2.3); the fixed ten if optional fields have no end."""
     options = data[3] if len(data) > 3 else 0
     position = 10
     if options & _FEXTRA:

@@ -1,6 +1,6 @@
 """The HTTP message inside a record: status line, headers, dates.
 
-Read as leniently as a browser would, and flagged where it was odd.
+It is read as leniently as by a browser; anomalies are flagged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIELD_START = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,60}:[^\n]*\n")
 
 
 def warc_date(text: str) -> tuple[datetime | None, bool]:
-    """(aware UTC time or ``None``, is the spelling plain?) of a ``WARC-Date``.
+    """Parses a ``WARC-Date``: returns the time (aware UTC) or ``None``, and whether the spelling is plain.
 
     WARC 1.0 has whole seconds; WARC 1.1 allows anything from a year to nanoseconds (cut to microseconds).
     """
@@ -53,30 +53,30 @@ def warc_date(text: str) -> tuple[datetime | None, bool]:
 
 
 def digits_date(text: str) -> tuple[datetime | None, bool]:
-    """(aware UTC time or ``None``, is it the usual 14 digits?) of an ARC date.
+    """Parses an ARC date: returns the time (aware UTC) or ``None``, and whether it has the usual 14 digits.
 
-    ARC dates are ``YYYYMMDDhhmmss``. Fewer digits (8 to 13) leave out the small units; of more, only the
-    first 14 count, as the archives with 16 and 18 digits pad them with zeros. Text behind 14 digits counts for
-    nothing. Where only that makes a date of it, the month and the day have changed places.
+    ARC dates are ``YYYYMMDDhhmmss``. Fewer digits (8 to 13) leave out the small units; of more, only the first 14
+    count, since the archives with 16 and 18 digits pad them with zeros. Text after 14 digits is ignored. Month and day
+    are swapped if only that gives a date.
     """
-    found = _DIGITS.fullmatch(text.strip())
-    if found is None:
+    match = _DIGITS.fullmatch(text.strip())
+    if match is None:
         return None, False
-    odd = bool(found[1])
-    text = found[1] or found[0]
-    whole = text[:14].ljust(14, "0") if len(text) % 2 == 0 or len(text) > 14 else text[:-1].ljust(14, "0")
+    is_unusual = bool(match[1])
+    text = match[1] or match[0]
+    digits = text[:14].ljust(14, "0") if len(text) % 2 == 0 or len(text) > 14 else text[:-1].ljust(14, "0")
     try:
-        hour, minute, second = int(whole[8:10]), int(whole[10:12]), int(whole[12:])
-        year, month, day = int(whole[:4]), int(whole[4:6]), int(whole[6:8])
+        hour, minute, second = int(digits[8:10]), int(digits[10:12]), int(digits[12:])
+        year, month, day = int(digits[:4]), int(digits[4:6]), int(digits[6:8])
         if month > 12 >= day:
-            month, day, odd = day, month, True
-        return datetime(year, month, day, hour, minute, second, tzinfo=UTC), len(text) == 14 and not odd
+            month, day, is_unusual = day, month, True
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC), len(text) == 14 and not is_unusual
     except ValueError:
         return None, False
 
 
 class FieldLines(NamedTuple):
-    """The first line, the fields in order, and what was odd about the lines."""
+    """The first line, the fields in order, and the anomalies of the lines."""
 
     first: str
     fields: Headers
@@ -87,7 +87,7 @@ class FieldLines(NamedTuple):
 
 
 def header_end(data: bytes, start: int = 0, stop: int | None = None) -> tuple[int, int]:
-    """(end of the last header line's text, begin of what follows the empty line); (-1, -1) if there is none."""
+    """Returns the end of the last header line's text, and the position after the empty line; (-1, -1) without one."""
     stop = len(data) if stop is None else stop
     crlf = data.find(b"\n\r\n", start, stop)
     stop = stop if crlf < 0 else crlf + 1
@@ -101,9 +101,9 @@ def header_end(data: bytes, start: int = 0, stop: int | None = None) -> tuple[in
 
 
 def split_fields(block: bytes) -> FieldLines:
-    """Split a header block (without the empty line) into its first line and its fields.
+    """Splits a header block (without the empty line) into its first line and its fields.
 
-    A folded line is joined to the one before with one space; a line without a colon is kept under an empty name.
+    A folded line is joined to the previous one with one space; a line without a colon is kept under an empty name.
     """
     text = block.decode("latin-1").rstrip("\r ")
     fields = _PLAIN_FIELD.findall(text)
@@ -122,8 +122,8 @@ def _split_odd_fields(text: str) -> FieldLines:
         if line[:1] in (" ", "\t"):
             folded = True
             if fields:
-                last, before = fields[-1]
-                fields[-1] = (last, f"{before} {line.strip()}".strip())
+                last, previous_value = fields[-1]
+                fields[-1] = (last, f"{previous_value} {line.strip()}".strip())
                 continue
         name, colon, value = line.partition(":")
         if colon and name.strip():
@@ -136,19 +136,19 @@ def _split_odd_fields(text: str) -> FieldLines:
 
 
 def first_values(fields: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Lower-cased name to the first value it has."""
+    """Returns the first value of each field by its lower-case name."""
     return {name.lower(): value for name, value in reversed(fields)}
 
 
 def media_type(value: str | None) -> str | None:
-    """``text/html; charset=x`` to ``text/html``; ``None`` where nothing is left."""
+    """Returns ``text/html`` for ``text/html; charset=x``; ``None`` if nothing is left."""
     if value is None:
         return None
     return value.partition(";")[0].strip().lower() or None
 
 
 def decode_url(raw: str) -> tuple[str, bool]:
-    """A URL out of latin-1 decoded header text: (UTF-8 where the bytes are, is it odd?)."""
+    """Decodes a URL in latin-1 decoded header text: returns it as UTF-8 if its bytes are, and whether it is unusual."""
     if raw.isascii():
         return raw, not raw.isprintable() or " " in raw
     try:
@@ -161,7 +161,7 @@ def decode_url(raw: str) -> tuple[str, bool]:
 def lost_carriage_returns(block: bytes, declared: int) -> bool:
     """Whether ``block`` can be ``declared`` bytes of text with CR LF line ends after a conversion to LF.
 
-    What ends a record may be counted in ``block``, so a few bytes more than lines are allowed for.
+    ``block`` may include the record's end, so a few bytes more than lines are allowed.
     """
     return b"\r" not in block and 0 < declared - len(block.rstrip(b"\n")) <= block.count(b"\n") + 4
 
@@ -177,20 +177,20 @@ class HttpMessage(NamedTuple):
 
 
 def parse_response(data: bytes, start: int = 0, stop: int | None = None) -> HttpMessage:
-    """Read the response at ``data[start:stop]``. Without a status line and fields it is all body (HTTP/0.9).
+    """Reads the response at ``data[start:stop]``. Without a status line and fields it is all body (HTTP/0.9).
 
-    Interim responses (status 1xx) before the final one are passed over and flagged.
+    Interim responses (status 1xx) before the final one are skipped and flagged.
     """
     stop = len(data) if stop is None else stop
     status = _STATUS.match(data, start, min(stop, start + 256))
     if status is not None:
-        odd: tuple[str, ...] = ()
+        flags: tuple[str, ...] = ()
         for _ in range(_MOST_INTERIM):
             following = _behind_interim(data, start, stop) if status[1].startswith(b"1") else None
             if following is None:
                 break
-            start, status, odd = following.start(), following, (flag.INTERIM,)
-        return _parse(data, start, stop, int(status[1]), odd)
+            start, status, flags = following.start(), following, (flag.INTERIM,)
+        return _parse(data, start, stop, int(status[1]), flags)
     if _STATUS_START.match(data, start, min(stop, start + 256)) is not None:
         return _parse(data, start, stop, None, (flag.NO_STATUS_LINE,))
     if _FIELD_START.match(data, start, min(stop, start + 4096)) is not None:
@@ -199,31 +199,31 @@ def parse_response(data: bytes, start: int = 0, stop: int | None = None) -> Http
 
 
 def _behind_interim(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
-    """The status line of the response behind an interim one, ``None`` where no response follows."""
-    end, behind = header_end(data, start, stop)
-    return None if end < 0 else _STATUS.match(data, behind, min(stop, behind + 256))
+    """Returns the status line of the response after an interim one; ``None`` if no response follows."""
+    end, next_start = header_end(data, start, stop)
+    return None if end < 0 else _STATUS.match(data, next_start, min(stop, next_start + 256))
 
 
 def parse_request(data: bytes, start: int = 0, stop: int | None = None) -> HttpMessage:
-    """Read the request at ``data[start:stop]``; without a request line it is all body."""
+    """Reads the request at ``data[start:stop]``; without a request line it is all body."""
     stop = len(data) if stop is None else stop
     if _REQUEST_START.match(data, start, min(stop, start + 4096)) is None:
         return HttpMessage(None, None, (), data[start:stop], ())
     return _parse(data, start, stop, None, ())
 
 
-def _parse(data: bytes, start: int, stop: int, status: int | None, odd: tuple[str, ...]) -> HttpMessage:
+def _parse(data: bytes, start: int, stop: int, status: int | None, flags: tuple[str, ...]) -> HttpMessage:
     end, body = header_end(data, start, stop)
     if end < 0:
-        odd += (flag.NO_HEADER_END,)
+        flags += (flag.NO_HEADER_END,)
         end = body = stop
     lines = split_fields(data[start:end])
     if lines.lf_only:
-        odd += (flag.HTTP_LF_ONLY,)
+        flags += (flag.HTTP_LF_ONLY,)
     if lines.cr_cr_lf:
-        odd += (flag.HTTP_CR_CR_LF,)
+        flags += (flag.HTTP_CR_CR_LF,)
     if lines.folded:
-        odd += (flag.HTTP_FOLDED,)
+        flags += (flag.HTTP_FOLDED,)
     if lines.malformed:
-        odd += (flag.HTTP_MALFORMED_LINE,)
-    return HttpMessage(lines.first.strip() or None, status, lines.fields, data[body:stop], odd)
+        flags += (flag.HTTP_MALFORMED_LINE,)
+    return HttpMessage(lines.first.strip() or None, status, lines.fields, data[body:stop], flags)

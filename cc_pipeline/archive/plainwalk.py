@@ -1,4 +1,4 @@
-"""Records one after another in uncompressed bytes: where each ends, and where to go on when its length is wrong."""
+"""Walks records one after another in uncompressed bytes: finds the end of each, and resumes after a wrong length."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cc_pipeline.errors import DataFault, DataKind
 
 _BLANK: Final = b"\r\n"
 _HEAD: Final = 1 << 12
-#: Bytes of records with doubtful lengths that may be hashed to see whether their digest confirms the length.
+#: Bytes of records with unreliable lengths that may be hashed to check whether their digest confirms the length.
 _VAIN_WORK: Final = 1 << 30
 
 
 class RecordHeader(Protocol):
-    """What the walk needs to know of a record header. Bytes; a negative length means unknown."""
+    """The part of a record header that the walk uses. In bytes; a negative length means unknown."""
 
     @property
     def block_start(self) -> int: ...
@@ -32,13 +32,13 @@ HeaderT = TypeVar("HeaderT", bound=RecordHeader)
 class Grammar(Protocol[HeaderT]):
     """One container format."""
 
-    #: Bytes a record header may have, and bytes that are enough to know that a record begins.
+    #: The maximum bytes of a record header, and the bytes that suffice to recognize the start of a record.
     max_header: int
     max_start: int
 
     def starts(self, data: bytes) -> Iterator[int]:
-        """Where in ``data`` records seem to begin, ascending, in the midst of a line too. The first byte of
-        ``data`` is there only to tell whether the second begins a line."""
+        """Yields the positions in ``data`` of probable records, ascending, inside a line too. The first byte of
+        ``data`` only shows whether the second begins a line."""
         ...
 
     def begins(self, data: bytes) -> bool:
@@ -46,36 +46,36 @@ class Grammar(Protocol[HeaderT]):
         ...
 
     def parse_header(self, data: bytes, source: str, offset: int) -> HeaderT:
-        """The record header at the begin of ``data``; raises ``DataFault``."""
+        """Parses the record header at the beginning of ``data``; raises ``DataFault``."""
         ...
 
     def elastic(self, header: HeaderT) -> bool:
-        """Whether the header's length is only advice: the record then ends where the next one begins."""
+        """Whether the header's length is not binding: then the record ends where the next one begins."""
         ...
 
     def lost_line_ends(self, header: HeaderT, block: bytes) -> bool:
-        """Whether ``block`` is shorter than declared because CR LF became LF on the way."""
+        """Whether ``block`` is shorter than declared because CR LF was converted to LF."""
         ...
 
-    def build(self, header: HeaderT, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
-        """The record of a header and its block; ``tail`` are the bytes that follow, at least the line breaks."""
+    def build(self, header: HeaderT, block: bytes, source: str, flags: tuple[str, ...], tail: bytes) -> ArchivedRecord:
+        """Builds the record of a header and its block; ``tail`` are the next bytes, at least the line breaks."""
         ...
 
     def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
-        """The record of a sound gzip member, ``None`` where the member holds anything but exactly one."""
+        """Returns the record of a sound gzip member; ``None`` unless the member holds exactly one record."""
         ...
 
     def wanted(self, content: bytes) -> int:
-        """How many bytes the record has that ``content`` begins with: 0 where none does, -1 where its header goes on
-        behind ``content``."""
+        """Returns the size of the record at the beginning of ``content``: 0 without a record, -1 if its header
+        continues after ``content``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record and where it lies: the offset and length (bytes) of its gzip member, or of the record itself in
-    an uncompressed file. Of records that share a member, ``inner_offset`` counts bytes of its content;
-    ``length`` is ``None`` where the member is too large to be known before it is read."""
+    """A record and its location: the offset and length (bytes) of its gzip member, or of the record itself in an
+    uncompressed file. For records that share a member, ``inner_offset`` counts bytes of its content; ``length`` is
+    ``None`` if the member is too large to be read in advance."""
 
     offset: int
     length: int | None
@@ -85,7 +85,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What one position gave: where to go on (-1: nowhere), perhaps a record and its end, perhaps a fault."""
+    """The result at one position: where to resume (-1: nowhere), optionally a record and its end, or a fault."""
 
     resume: int
     record: ArchivedRecord | None = None
@@ -98,9 +98,9 @@ class PlainWalk(Generic[HeaderT]):
     """Walks the records of a window.
 
     ``member`` is the offset of the gzip member whose content this is (``None``: an uncompressed file).
-    ``partial``: the content is what could be saved of a damaged member; then only records that are certainly
-    whole are given, flagged, and the end is no fault of its own. ``place`` tells where a record that begins and ends
-    at given bytes of several members' contents lies.
+    ``partial``: the content is the readable part of a damaged member; then only records that are certainly complete
+    are given, flagged, and the end is no fault of its own. ``place`` locates a record by its first and last byte in
+    the contents of several members.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class PlainWalk(Generic[HeaderT]):
         self._vain = 0
 
     def run(self, member_length: int | None = None) -> Iterator[StoredRecord | DataFault]:
-        """Every record, and a ``DataFault`` for every stretch that is none, in order."""
+        """Yields every record, and a ``DataFault`` for every range of bytes without one, in order."""
         position = self._skip_blank(self._window.begin)
         while position >= 0 and not self._window.at_end(position):
             self._window.release(position)
@@ -139,8 +139,8 @@ class PlainWalk(Generic[HeaderT]):
         if self._partial:
             record = replace(record, flags=(*record.flags, flag.DAMAGED_MEMBER))
         if self._place is not None:
-            offset, length, inner, several = self._place(position, end)
-            if several:
+            offset, length, inner, spans_members = self._place(position, end)
+            if spans_members:
                 record = replace(record, flags=(*record.flags, flag.SEVERAL_MEMBERS))
             return StoredRecord(offset, length, inner, record)
         if self._member is None:
@@ -172,13 +172,13 @@ class PlainWalk(Generic[HeaderT]):
             return self._elastic(position, body, header)
         if fits:
             block = window.slice(body, header.block_length)
-            behind = end + len(tail) - len(following)
+            next_position = end + len(tail) - len(following)
             record = grammar.build(header, block, self._source, (), tail[:8])
-            return _Step(-1 if is_last else behind, record, behind, last=is_last)
+            return _Step(-1 if is_last else next_position, record, next_position, last=is_last)
         return self._unfit(position, header, end, tail, short)
 
     def _unfit(self, position: int, header: HeaderT, end: int, tail: bytes, short: bool) -> _Step:
-        """A record behind whose declared end no other begins. A payload with the right digest confirms the
+        """Handles a record without a record after its declared end. A payload with the right digest confirms the
         length. Otherwise a record that begins before the declared end shows that the length is wrong."""
         window = self._window
         body = end - header.block_length
@@ -193,9 +193,11 @@ class PlainWalk(Generic[HeaderT]):
         if record is None or 0 <= start < end:
             return self._overrun(position, header, block[: start - body] if start >= 0 else block, start)
         stop = start if start >= 0 else window.seen
-        stray = end + len(tail) - len(tail.lstrip(_BLANK))
-        fault = self._fault(DataKind.NOT_A_RECORD, stray, f"{stop - stray} bytes that belong to no record")
-        return _Step(start, record, stray, fault, last=start < 0)
+        garbage_start = end + len(tail) - len(tail.lstrip(_BLANK))
+        fault = self._fault(
+            DataKind.NOT_A_RECORD, garbage_start, f"{stop - garbage_start} bytes that belong to no record"
+        )
+        return _Step(start, record, garbage_start, fault, last=start < 0)
 
     def _begins(self, following: bytes, end: int, tail: bytes) -> bool:
         if self._grammar.begins(following):
@@ -227,8 +229,8 @@ class PlainWalk(Generic[HeaderT]):
             return _Step(self._next_start(body + self._limit), fault=fault)
         end = window.seen if start < 0 else start
         block = window.slice(body, end - body).rstrip(_BLANK)
-        odd = () if header.block_length < 0 else (flag.WRONG_LENGTH,)
-        record = self._grammar.build(header, block, self._source, odd, b"\n\n")
+        flags = () if header.block_length < 0 else (flag.WRONG_LENGTH,)
+        record = self._grammar.build(header, block, self._source, flags, b"\n\n")
         return _Step(start, record, end, last=start < 0)
 
     def _too_large(self, position: int, body: int, length: int) -> _Step:
@@ -243,24 +245,26 @@ class PlainWalk(Generic[HeaderT]):
                 return _Step(end, fault=fault)
         return _Step(self._next_start(body), fault=fault)
 
-    def _overrun(self, position: int, header: HeaderT, there: bytes, start: int) -> _Step:
-        """The declared length runs into the next record (at ``start``) or past the end of the file. A file whose
-        line ends were converted to LF lost a byte a line: its records are given, flagged."""
-        if self._grammar.lost_line_ends(header, there):
-            record = self._grammar.build(header, there.rstrip(b"\n"), self._source, (flag.WRONG_LENGTH,), b"\n\n")
+    def _overrun(self, position: int, header: HeaderT, present_block: bytes, start: int) -> _Step:
+        """Handles a declared length that reaches into the next record (at ``start``) or past the end of the file. A
+        file whose line ends were converted to LF lost a byte a line: its records are given, flagged."""
+        if self._grammar.lost_line_ends(header, present_block):
+            record = self._grammar.build(
+                header, present_block.rstrip(b"\n"), self._source, (flag.WRONG_LENGTH,), b"\n\n"
+            )
             return _Step(start, record, self._window.seen if start < 0 else start, last=start < 0)
         words = "are there" if start < 0 else "lie before the next record"
-        reason = f"record declares {header.block_length} bytes, {len(there)} {words}"
+        reason = f"record declares {header.block_length} bytes, {len(present_block)} {words}"
         return _Step(start, fault=self._fault(DataKind.LENGTH_MISMATCH, position, reason))
 
-    def _next_start(self, offset: int, within: int | None = None) -> int:
-        """The next record start at or behind ``offset`` (which is not 0), -1 if there is none ``within`` so many
-        bytes."""
+    def _next_start(self, offset: int, max_distance: int | None = None) -> int:
+        """Returns the next record start at or after ``offset`` (which is not 0); -1 if there is none within
+        ``max_distance`` bytes."""
 
         def find(piece: bytes) -> Iterator[int]:
             return (place for place in self._grammar.starts(piece) if place)
 
-        reach = None if within is None else within + 1
+        reach = None if max_distance is None else max_distance + 1
         return self._window.search(find, offset - 1, self._grammar.max_start, reach)
 
     def _skip_blank(self, position: int) -> int:

@@ -1,5 +1,5 @@
-"""WARC and ARC differ, and no reader further on should know: one archived HTTP exchange, whatever container it came
-from, with its digests and flags for all that was odd."""
+"""One archived HTTP exchange of a WARC or ARC file, independent of the format, with its digests and flags for all
+anomalies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT
 from cc_pipeline.codings import DecodedPayload, decoded
 
-#: As records spell it, and bare as the index does.
+#: The spelling of records, and the bare one of the index.
 _SHA1: Final = re.compile(r"(?:sha1:)?([A-Z2-7]{32})")
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _PAIRS: Final = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
@@ -57,7 +57,7 @@ DIGEST_OF_INTERIM: Final = "digest-of-interim"
 DIGEST_OF_BLOCK: Final = "digest-of-block"
 DIGEST_UNKNOWN: Final = "digest-unknown"
 
-#: Every flag there is, with what it tells.
+#: Every flag with its meaning.
 FLAGS: Final[dict[str, str]] = {
     LF_ONLY: "the record header's lines end in LF without CR",
     CR_CR_LF: "the record header's lines end in CR CR LF",
@@ -100,13 +100,13 @@ Headers = tuple[tuple[str, str], ...]
 
 
 def sha1_base32(payload: bytes) -> str:
-    """SHA-1 in base32, 32 characters: how Common Crawl's index and WARCs spell digests."""
+    """Returns SHA-1 in base32, 32 characters: the spelling of Common Crawl's index and WARCs."""
     number = int.from_bytes(hashlib.sha1(payload, usedforsecurity=False).digest())
     return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def declared(value: str | None) -> str | None:
-    """A claimed digest made comparable: sha1 as bare upper-case base32, anything else as it stands."""
+    """Normalizes a declared digest: sha1 as bare upper-case base32, others unchanged; ``None`` for an empty one."""
     if value is None:
         return None
     usual = _SHA1.fullmatch(value)
@@ -122,7 +122,7 @@ def declared(value: str | None) -> str | None:
 
 
 def matches(value: str, payload: bytes, computed_sha1: str) -> bool | None:
-    """Whether a ``declared`` digest is the payload's; ``None`` where the two cannot be compared."""
+    """Whether a ``declared`` digest is the payload's; ``None`` if the two cannot be compared."""
     if value == computed_sha1:
         return True
     algorithm, raw = _parse(value)
@@ -134,7 +134,8 @@ def matches(value: str, payload: bytes, computed_sha1: str) -> bool | None:
 
 
 def _parse(value: str) -> tuple[str | None, bytes | None]:
-    """(algorithm, raw digest) of ``algorithm:text``, the text in hexadecimal, base32 or base64, told by its length."""
+    """Parses ``algorithm:text`` into algorithm and raw digest; the length shows whether the text is hexadecimal, base32
+    or base64."""
     name, colon, text = value.partition(":")
     algorithm = name.lower().replace("-", "") if colon else "sha1"
     size = _ALGORITHMS.get(algorithm)
@@ -160,15 +161,15 @@ class ArchivedRecord:
 
     ``container`` is ``warc`` or ``arc``. ``record_type`` is a WARC type (``response``, ``revisit`` ...), ``arc``,
     or ``filedesc`` for the version block of an ARC file. ``url`` is decoded as UTF-8 where its bytes are UTF-8.
-    ``payload`` is the body as stored: Common Crawl stores bodies already decoded, so nothing here is
-    decompressed a second time (``decoded_payload`` does where bodies are still encoded); it is the whole
-    block of records that are no HTTP message. ``fetch_time`` is aware UTC, ``None`` where the record's own date
-    cannot be read. ``http_status`` is ``None`` where there is no readable status line; ``http_status_line`` is the
-    request line of a request. ``payload_digest`` is ``sha1`` in base32 without a prefix, computed from
-    ``payload``; ``declared_digest`` is what the record claims, in the same form for sha1 and as it stands
-    otherwise, ``None`` if nothing. ``truncated`` is the reason WARC-Truncated or the 2012 crawler's
-    ``x-commoncrawl-ContentTruncated`` gives. ``declared_mime`` is the Content-Type's media type in lower case.
-    ``flags`` are words of a closed list (see archive/record.py) for what was odd but readable.
+    ``payload`` is the body as stored: Common Crawl stores decoded bodies, so nothing is decompressed here
+    (``decoded_payload`` decodes bodies that are still encoded); for records that are no HTTP message it is the whole
+    block. ``fetch_time`` is aware UTC, ``None`` if the record's own date cannot be read. ``http_status`` is ``None``
+    without a readable status line; ``http_status_line`` is the request line of a request. ``payload_digest`` is
+    ``sha1`` in base32 without a prefix, computed from ``payload``; ``declared_digest`` is the record's own digest, in
+    the same form for sha1 and unchanged otherwise, ``None`` if it has none. ``truncated`` is the reason in
+    WARC-Truncated or the 2012 crawler's ``x-commoncrawl-ContentTruncated``. ``declared_mime`` is the Content-Type's
+    media type in lower case.
+    ``flags`` are words of a closed list (``FLAGS``) for readable anomalies.
     """
 
     container: str
@@ -189,5 +190,5 @@ class ArchivedRecord:
 
 
 def decoded_payload(record: ArchivedRecord, limit: int = DEFAULT_LIMIT) -> DecodedPayload:
-    """The record's payload without the codings its HTTP headers name, at most ``limit`` bytes. Never raises."""
+    """Returns the payload without the codings in its HTTP headers, at most ``limit`` bytes. Never raises."""
     return decoded(record.payload, record.http_headers, limit)

@@ -27,11 +27,11 @@ from cc_pipeline.archive.walk import inflate_run, iter_stored
 from cc_pipeline.codings import dechunked
 from cc_pipeline.errors import DataFault, DataKind
 
-#: Bytes a record header may have. Real ones stay under 10 KiB.
+#: The maximum bytes of a record header. Real ones are under 10 KiB.
 MAX_HEADER: Final = 1 << 20
 
 _VERSION = re.compile(rb"WARC/(\d+\.\d+)[ \t]*\r*(?:\n|$)", re.IGNORECASE)
-# the field is one that archives we wrote carry: the version of the record as its source had it
+# our own archives have this field: the version of the record in its source
 _NEXT_RECORD = re.compile(rb"(?<!WARC-Source-Version: )WARC/\d+\.\d+[ \t]*\r*\n(?:WARC|Content)-", re.IGNORECASE)
 _KNOWN_VERSIONS = frozenset((b"0.17", b"0.18", b"1.0", b"1.1"))
 _SINGLE = frozenset(
@@ -47,13 +47,13 @@ _NO_URL = frozenset(("warcinfo", "metadata", "unknown"))
 _HTTP_TYPES = frozenset(("response", "revisit", "request"))
 
 _VERSION_LINE = re.compile(rb"WARC/\d+\.\d+[ \t]*\r*\n")
-#: As the one above; apart, since a search for both at once would lose the speed of a search for fixed letters.
+#: The same in lower case; separate, since a search for both at once would lose the speed of fixed letters.
 _LOWER_VERSION_LINE = re.compile(rb"warc/\d+\.\d+[ \t]*\r*\n")
 _END = b"\r\n\r\n"
 
 
 class WarcHeader(NamedTuple):
-    """A record header: fields in order, first values by lower-cased name, the block's begin and length (bytes)."""
+    """A record header: fields in order, first values by lower-case name, the block's start and length (bytes)."""
 
     fields: Headers
     values: dict[str, str]
@@ -68,26 +68,26 @@ def begins_record(data: bytes) -> bool:
 
 
 def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
-    """Read the header at the begin of ``data`` (empty lines before it are passed over).
+    """Reads the header at the beginning of ``data``, after any empty lines.
 
     Raises ``DataFault`` for a bad version line, a header without an end, or without a usable Content-Length.
     """
-    odd: list[str] = []
+    flags: list[str] = []
     start = 0
     if data[:1] in (b"\r", b"\n"):
         start = len(data) - len(data.lstrip(_BLANK))
-        odd.append(flag.BLANK_BEFORE)
+        flags.append(flag.BLANK_BEFORE)
     version = _VERSION.match(data, start, start + 64)
     if version is None:
         if start == len(data):
-            why = "no record: nothing but line breaks" if data else "no record: no bytes"
-            raise DataFault(DataKind.NOT_A_RECORD, source, offset, why)
+            message = "no record: nothing but line breaks" if data else "no record: no bytes"
+            raise DataFault(DataKind.NOT_A_RECORD, source, offset, message)
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, f"no WARC version line: {data[start : start + 32]!r}")
     if version[1] not in _KNOWN_VERSIONS:
-        odd.append(flag.UNKNOWN_VERSION)
+        flags.append(flag.UNKNOWN_VERSION)
     if not data.startswith(b"WARC", start):
-        odd.append(flag.VERSION_CASE)
-    # thousands of version lines one behind the other must not each cost a search for the header's end
+        flags.append(flag.VERSION_CASE)
+    # thousands of consecutive version lines must not each cost a search for the header's end
     bare = _VERSION.match(data, version.end(), version.end() + 64) is not None
     end, block_start = (-1, -1) if bare else header_end(data, start, start + MAX_HEADER)
     if end < 0:
@@ -96,28 +96,28 @@ def parse_header(data: bytes, source: str, offset: int) -> WarcHeader:
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, "the record header breaks off, another record follows")
     lines = split_fields(data[start:end])
     if lines.lf_only:
-        odd.append(flag.LF_ONLY)
+        flags.append(flag.LF_ONLY)
     if lines.cr_cr_lf:
-        odd.append(flag.CR_CR_LF)
+        flags.append(flag.CR_CR_LF)
     if lines.folded:
-        odd.append(flag.FOLDED)
+        flags.append(flag.FOLDED)
     if lines.malformed:
-        odd.append(flag.MALFORMED_LINE)
+        flags.append(flag.MALFORMED_LINE)
     values = first_values(lines.fields)
     if len(values) < len(lines.fields) and any(
         name.lower() in _SINGLE and values[name.lower()] != value for name, value in lines.fields
     ):
-        odd.append(flag.REPEATED_FIELD)
+        flags.append(flag.REPEATED_FIELD)
     length = values.get("content-length", "")
     if not (length.isascii() and length.isdigit() and len(length) < 19):
         reason = f"unusable Content-Length {length[:40]!r}" if length else "the record header has no Content-Length"
         raise DataFault(DataKind.NOT_A_RECORD, source, offset, reason)
-    return WarcHeader(lines.fields, values, block_start, int(length), tuple(odd))
+    return WarcHeader(lines.fields, values, block_start, int(length), tuple(flags))
 
 
 def wanted(content: bytes) -> int:
-    """How many bytes the record has that ``content`` begins with: 0 where none does, -1 where its header goes on behind
-    ``content``."""
+    """Returns the size of the record at the beginning of ``content``: 0 without a record, -1 if its header continues
+    after ``content``."""
     start = len(content) - len(content.lstrip(_BLANK))
     if not begins_record(content[start : start + 64]):
         return 0
@@ -131,19 +131,19 @@ def wanted(content: bytes) -> int:
 
 
 def build_record(
-    header: WarcHeader, data: bytes, start: int, stop: int, source: str, odd: tuple[str, ...] = ()
+    header: WarcHeader, data: bytes, start: int, stop: int, source: str, flags: tuple[str, ...] = ()
 ) -> ArchivedRecord:
-    """Make the record of a header and its complete block ``data[start:stop]``; ``odd`` are flags found so far."""
+    """Builds the record of a header and its complete block ``data[start:stop]``; ``flags`` are those so far."""
     values = header.values
-    found = [*header.flags, *odd]
+    all_flags = [*header.flags, *flags]
     record_type = values.get("warc-type", "").lower()
     if record_type not in _TYPES:
         record_type = record_type or "unknown"
-        found.append(flag.UNKNOWN_TYPE)
-    url = _url(values.get("warc-target-uri"), record_type, found)
+        all_flags.append(flag.UNKNOWN_TYPE)
+    url = _url(values.get("warc-target-uri"), record_type, all_flags)
     time, plain = warc_date(values.get("warc-date", ""))
     if not plain:
-        found.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
+        all_flags.append(flag.UNREADABLE_DATE if time is None else flag.ODD_DATE)
     message = _message(record_type, values, url, data, start, stop)
     http: dict[str, str] = {}
     claimed = declared(values.get("warc-payload-digest"))
@@ -155,20 +155,20 @@ def build_record(
         payload = message.body
         http = first_values(message.headers)
         mime = http.get("content-type")
-        found += message.flags
+        all_flags += message.flags
     computed = sha1_base32(payload)
     if claimed != computed and record_type != "revisit":
         if message is not None and payload[:2] == b"\r\n" and _surplus_crlf(payload, claimed, http, source):
             payload = payload[2:]
             computed = sha1_base32(payload)
-            found.append(flag.EXTRA_CRLF)
-        elif (behind := _end_in_payload(payload, claimed)) > 0:
-            payload = payload[:-behind]
+            all_flags.append(flag.EXTRA_CRLF)
+        elif (end_size := _end_in_payload(payload, claimed)) > 0:
+            payload = payload[:-end_size]
             computed = sha1_base32(payload)
-            found.append(flag.END_IN_PAYLOAD)
+            all_flags.append(flag.END_IN_PAYLOAD)
         if claimed is not None and claimed != computed and "warc-segment-number" not in values:
-            found += _digest_flag(
-                claimed, payload, computed, http, found, None if message is None else data[start:stop]
+            all_flags += _digest_flag(
+                claimed, payload, computed, http, all_flags, None if message is None else data[start:stop]
             )
     cut = values.get("warc-truncated")
     return ArchivedRecord(
@@ -186,21 +186,21 @@ def build_record(
         declared_digest=claimed,
         truncated=None if cut is None else cut.strip().lower() or "unspecified",
         declared_mime=media_type(mime),
-        flags=tuple(dict.fromkeys(found)),
+        flags=tuple(dict.fromkeys(all_flags)),
     )
 
 
-def _url(raw: str | None, record_type: str, found: list[str]) -> str:
+def _url(raw: str | None, record_type: str, flags: list[str]) -> str:
     if not raw:
         if record_type not in _NO_URL:
-            found.append(flag.MISSING_URL)
+            flags.append(flag.MISSING_URL)
         return ""
     if raw.startswith("<") and raw.endswith(">"):
         raw = raw[1:-1]
-        found.append(flag.BRACKETED_URL)
-    url, odd = decode_url(raw)
-    if odd:
-        found.append(flag.ODD_URL)
+        flags.append(flag.BRACKETED_URL)
+    url, is_unusual = decode_url(raw)
+    if is_unusual:
+        flags.append(flag.ODD_URL)
     return url
 
 
@@ -216,16 +216,16 @@ def _message(
 
 
 def _surplus_crlf(payload: bytes, claimed: str | None, http: dict[str, str], source: str) -> bool:
-    """CC-MAIN-2018-34 wrote one CRLF too many behind the HTTP header; the digest or the length tells."""
+    """Whether CC-MAIN-2018-34 wrote a surplus CRLF after the HTTP header, by the digest or the length."""
     if claimed is not None and matches(claimed, payload[2:], sha1_base32(payload[2:])):
         return True
-    wanted = str(len(payload) - 2)
-    return "CC-MAIN-2018-34" in source and http.get("content-length", wanted) == wanted
+    expected_length = str(len(payload) - 2)
+    return "CC-MAIN-2018-34" in source and http.get("content-length", expected_length) == expected_length
 
 
 def _end_in_payload(payload: bytes, claimed: str | None) -> int:
-    """How many bytes of the line breaks that end a record its declared length takes in: some versions of Wget count one
-    too many. The digest tells."""
+    """Returns how many bytes of the line breaks at a record's end its declared length includes, by the digest: some
+    versions of Wget count one too many."""
     if claimed is None:
         return 0
     return next(
@@ -239,7 +239,7 @@ def _end_in_payload(payload: bytes, claimed: str | None) -> int:
 
 
 def _digest_flag(
-    claimed: str, payload: bytes, computed: str, http: dict[str, str], found: list[str], block: bytes | None
+    claimed: str, payload: bytes, computed: str, http: dict[str, str], flags: list[str], block: bytes | None
 ) -> tuple[str, ...]:
     verdict = matches(claimed, payload, computed)
     if verdict is None:
@@ -249,8 +249,8 @@ def _digest_flag(
     plain = dechunked(payload) if "chunked" in http.get("transfer-encoding", "").lower() else None
     if plain is not None and matches(claimed, plain, sha1_base32(plain)):
         return (flag.DIGEST_OF_DECHUNKED,)
-    behind = b"" if block is None else block[max(0, header_end(block)[1]) :]
-    if flag.INTERIM in found and matches(claimed, behind, sha1_base32(behind)):
+    after_header = b"" if block is None else block[max(0, header_end(block)[1]) :]
+    if flag.INTERIM in flags and matches(claimed, after_header, sha1_base32(after_header)):
         return (flag.DIGEST_OF_INTERIM,)
     if block is not None and matches(claimed, block, sha1_base32(block)):
         return (flag.DIGEST_OF_BLOCK,)
@@ -258,39 +258,38 @@ def _digest_flag(
 
 
 def read_record(member: bytes, source: str, offset: int, limit: int = DEFAULT_LIMIT) -> ArchivedRecord:
-    """The record in ``member``: one range-fetched gzip member, or one uncompressed record.
+    """Reads the record in ``member``: one range-fetched gzip member, or one uncompressed record.
 
-    ``source`` and ``offset`` say where the bytes lie, for faults. Raises ``DataFault`` where the member is
-    damaged, cut off or larger than ``limit`` bytes, the header is no WARC header, or the content ends before
-    the declared Content-Length.
+    ``source`` and ``offset`` locate the bytes, for faults. Raises ``DataFault`` if the member is damaged, cut off or
+    larger than ``limit`` bytes, the header is no WARC header, or the content ends before the declared Content-Length.
     """
     if member[:3] == GZIP_MAGIC:
-        content, odd = inflate_run(member, source, offset, limit, wanted)
-        return parse_record(content, source, offset, odd)
+        content, flags = inflate_run(member, source, offset, limit, wanted)
+        return parse_record(content, source, offset, flags)
     if member.lstrip(_BLANK)[:5].upper() != b"WARC/":
-        kind, why = describe_non_gzip(member)
-        raise DataFault(kind, source, offset, why)
+        kind, reason = describe_non_gzip(member)
+        raise DataFault(kind, source, offset, reason)
     return parse_record(member, source, offset)
 
 
 def iter_records(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[ArchivedRecord | DataFault]:
-    """Every record of a whole WARC file (a path, bytes, or a binary stream), in order.
+    """Yields every record of a complete WARC file (a path, bytes, or a binary stream), in order.
 
-    Compressed by record, as one gzip member, or not at all. A ``DataFault`` stands for each stretch that cannot
-    be read, and reading goes on behind it; a file without any record gives at least one. ``limit`` bounds a
-    record, and memory with it. Raises nothing but ``EnvironmentFault``, for a path that cannot be opened.
+    The file is compressed by record, as one gzip member, or not at all. Yields a ``DataFault`` for each unreadable
+    range of bytes, and continues after it; a file without any record gives at least one. ``limit`` bounds a record,
+    and so the memory. Raises only ``EnvironmentFault``, for a path that cannot be opened.
     """
-    for found in iter_located(stream, source, limit):
-        yield found.record if isinstance(found, StoredRecord) else found
+    for stored in iter_located(stream, source, limit):
+        yield stored.record if isinstance(stored, StoredRecord) else stored
 
 
 def iter_located(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[StoredRecord | DataFault]:
-    """Like ``iter_records``, with the place of each record."""
+    """Does the same as ``iter_records``, with the location of each record."""
     return iter_stored(stream, source, WarcGrammar(), limit)
 
 
-def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] = ()) -> ArchivedRecord:
-    """The first record of inflated ``content``; bytes behind its end are flagged. Raises ``DataFault``."""
+def parse_record(content: bytes, source: str, offset: int, flags: tuple[str, ...] = ()) -> ArchivedRecord:
+    """Returns the first record of inflated ``content``; bytes after its end are flagged. Raises ``DataFault``."""
     header = parse_header(content, source, offset)
     start = header.block_start
     end = start + header.block_length
@@ -298,20 +297,20 @@ def parse_record(content: bytes, source: str, offset: int, odd: tuple[str, ...] 
         block = content[start:]
         if flag.LF_ONLY in header.flags and lost_carriage_returns(block, header.block_length):
             block = block.rstrip(b"\n")
-            return build_record(header, block, 0, len(block), source, (*odd, flag.WRONG_LENGTH))
-        why = f"record declares {header.block_length} bytes, {len(block)} are there"
-        raise DataFault(DataKind.LENGTH_MISMATCH, source, offset, why)
+            return build_record(header, block, 0, len(block), source, (*flags, flag.WRONG_LENGTH))
+        reason = f"record declares {header.block_length} bytes, {len(block)} are there"
+        raise DataFault(DataKind.LENGTH_MISMATCH, source, offset, reason)
     tail = content[end:]
     if tail != _END:
         if not _ends_record(tail):
-            odd += (flag.MISSING_RECORD_END,)
+            flags += (flag.MISSING_RECORD_END,)
         if tail.strip(_BLANK):
-            odd += (flag.BYTES_AFTER_RECORD,)
-    return build_record(header, content, start, end, source, odd)
+            flags += (flag.BYTES_AFTER_RECORD,)
+    return build_record(header, content, start, end, source, flags)
 
 
 class WarcGrammar:
-    """WARC for ``walk.iter_stored``."""
+    """The WARC format, for ``walk.iter_stored``."""
 
     max_header = MAX_HEADER
     max_start = 64
@@ -320,11 +319,11 @@ class WarcGrammar:
     parse_header = staticmethod(parse_header)
 
     def starts(self, data: bytes) -> Iterator[int]:
-        found = (match.start() for match in _VERSION_LINE.finditer(data))
+        upper = (match.start() for match in _VERSION_LINE.finditer(data))
         if b"\nwarc/" not in data:
-            return found
+            return upper
         lower = (match.start() for match in _LOWER_VERSION_LINE.finditer(data))
-        return merge(found, (place for place in lower if data[place - 1 : place] == b"\n"))
+        return merge(upper, (place for place in lower if data[place - 1 : place] == b"\n"))
 
     def elastic(self, header: WarcHeader) -> bool:
         return False
@@ -332,8 +331,10 @@ class WarcGrammar:
     def lost_line_ends(self, header: WarcHeader, block: bytes) -> bool:
         return flag.LF_ONLY in header.flags and lost_carriage_returns(block, header.block_length)
 
-    def build(self, header: WarcHeader, block: bytes, source: str, odd: tuple[str, ...], tail: bytes) -> ArchivedRecord:
-        ended = odd if _ends_record(tail) else (*odd, flag.MISSING_RECORD_END)
+    def build(
+        self, header: WarcHeader, block: bytes, source: str, flags: tuple[str, ...], tail: bytes
+    ) -> ArchivedRecord:
+        ended = flags if _ends_record(tail) else (*flags, flag.MISSING_RECORD_END)
         return build_record(header, block, 0, len(block), source, ended)
 
     def single(self, content: bytes, source: str, offset: int) -> ArchivedRecord | None:
@@ -345,8 +346,8 @@ class WarcGrammar:
         tail = content[end:]
         if end > len(content) or tail.strip(_BLANK):
             return None
-        odd = () if _ends_record(tail) else (flag.MISSING_RECORD_END,)
-        return build_record(header, content, header.block_start, end, source, odd)
+        flags = () if _ends_record(tail) else (flag.MISSING_RECORD_END,)
+        return build_record(header, content, header.block_start, end, source, flags)
 
 
 def _ends_record(tail: bytes) -> bool:

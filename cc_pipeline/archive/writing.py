@@ -26,29 +26,29 @@ _HOP_FIELDS: Final = {
 URI_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 
-def warcinfo_record(filename: str | None, fields: Mapping[str, str], when: datetime) -> ArcWarcRecord:
-    """The ``warcinfo`` record that opens a WARC file: ``fields`` such as software, format, isPartOf.
+def warcinfo_record(filename: str | None, fields: Mapping[str, str], created_at: datetime) -> ArcWarcRecord:
+    """Returns the ``warcinfo`` record that opens a WARC file: ``fields`` such as software, format, isPartOf.
 
-    ``when`` is aware; line breaks inside a value become blanks. ``filename`` is ``None`` for a file that is named after
-    its bytes, which cannot hold their own name; then ``fields`` alone must be unlike those of any other file.
+    ``created_at`` is aware; line breaks inside a value become blanks. ``filename`` is ``None`` for a file that is named
+    after its bytes, which cannot contain their own name; then ``fields`` must differ from those of any other file.
     """
     lines = (f"{name}: {' '.join(value.split())}\r\n" for name, value in fields.items())
     block = "".join(lines).encode("utf-8")
-    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(when))]
+    headers = [("WARC-Type", "warcinfo"), ("WARC-Date", _date(created_at))]
     if filename is not None:
         headers.append(("WARC-Filename", filename))
-    identity = f"{filename or block.decode()}\n{_date(when)}"
+    identity = f"{filename or block.decode()}\n{_date(created_at)}"
     return _record("warcinfo", headers, block, block, "application/warc-fields", identity)
 
 
 def arc_as_warc(
     record: ArchivedRecord, source: str, offset: int, extra: Iterable[tuple[str, str]] = ()
 ) -> ArcWarcRecord:
-    """An ARC record as a WARC record: ``filedesc`` becomes ``metadata``, others ``response`` or ``resource``.
+    """Returns an ARC record as a WARC record: ``filedesc`` becomes ``metadata``, others ``response`` or ``resource``.
 
-    Common Crawl's ARC files keep headers of codings that it had already undone: those are renamed to
-    ``X-Crawler-…`` and Content-Length is set right, as Common Crawl does today. ``extra`` are WARC header fields to
-    add. Raises ``DataFault`` for a record without a readable date, which WARC cannot do without.
+    Common Crawl's ARC files keep the headers of codings that it had removed: those are renamed to ``X-Crawler-…`` and
+    Content-Length is corrected, as Common Crawl does today. ``extra`` are WARC header fields to add. Raises
+    ``DataFault`` for a record without a readable date, which WARC requires.
     """
     if record.fetch_time is None:
         raise DataFault(DataKind.UNSUPPORTED, source, offset, "an ARC record without a readable date has no WARC form")
@@ -75,10 +75,10 @@ def arc_as_warc(
 
 
 def arc_as_warc_member(record: ArchivedRecord, source: str, offset: int, length: int, address: str) -> bytes:
-    """An ARC record, the ``length`` bytes at ``offset`` of ``source``, as one gzip member with its WARC record.
+    """Returns an ARC record, the ``length`` bytes at ``offset`` of ``source``, as one gzip member with its WARC record.
 
-    ``address`` (absolute) is where ``source`` lies: with the range it goes into the record's header, as
-    ``WARC-Source-URI`` and ``WARC-Source-Range``. Raises as ``arc_as_warc`` does.
+    ``address`` (absolute) is the URL of ``source``: the record's header has it and the range as ``WARC-Source-URI``
+    and ``WARC-Source-Range``. Raises as ``arc_as_warc`` does.
     """
     extra = [("WARC-Source-URI", address), ("WARC-Source-Range", f"bytes={offset}-{offset + length - 1}")]
     out = io.BytesIO()
@@ -87,7 +87,7 @@ def arc_as_warc_member(record: ArchivedRecord, source: str, offset: int, length:
 
 
 def write_records(stream: BinaryIO, records: Iterable[ArcWarcRecord]) -> None:
-    """Append records to a binary stream, one gzip member each."""
+    """Appends records to a binary stream, one gzip member each."""
     writer = WARCWriter(stream, gzip=True)
     for record in records:
         writer.write_record(record)
@@ -122,9 +122,9 @@ def _record(
     )
     if record_type != "warcinfo":
         fields += (("WARC-Payload-Digest", f"sha1:{sha1_base32(payload)}"),)
-    own = StatusAndHeaders("", list(fields), protocol="WARC/1.0")
-    return ArcWarcRecord("warc", record_type, own, io.BytesIO(block), None, content_type, len(block))
+    warc_headers = StatusAndHeaders("", list(fields), protocol="WARC/1.0")
+    return ArcWarcRecord("warc", record_type, warc_headers, io.BytesIO(block), None, content_type, len(block))
 
 
-def _date(when: datetime) -> str:
-    return f"{when.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat()}Z"
+def _date(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat()}Z"

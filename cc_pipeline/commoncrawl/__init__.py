@@ -1,1 +1,1 @@
-"""What Common Crawl publishes: names, layouts, keys. Pure values; imports no other room."""
+"""The names, layouts and keys that Common Crawl publishes. Pure values; imports no other room."""

@@ -1,6 +1,5 @@
-"""Commands, partitions and indexes name crawls by id, and much hangs on the id alone: when a crawl was made, which
-index it has, what is odd about it. Ids, the published list (``collinfo.json``), and what a selection such as
-``2018..2024`` means."""
+"""Crawls: their ids, the published list (``collinfo.json``), and selections such as ``2018..2024``. An id determines
+when a crawl was made, which index it has, and its known peculiarities."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from typing import Any, Final, Literal
 from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
-#: No row group has minimum and maximum of ``url_surtkey`` in the fields of today; seen in all 300 ``warc`` files of
-#: each by a survey of the footers in 2022.
+#: Crawls whose row groups lack minimum and maximum of ``url_surtkey`` in today's fields, by a survey in 2022 of the
+#: footers of all 300 ``warc`` files of each.
 WITHOUT_KEY_STATISTICS: Final = frozenset(
     f"CC-MAIN-{week}"
     for week in """
@@ -23,7 +22,7 @@ WITHOUT_KEY_STATISTICS: Final = frozenset(
 """.split()
 )
 
-#: Payload digests that can be wrong: an extra CRLF stands between HTTP header and payload.
+#: Crawls with possibly wrong payload digests: an extra CRLF is between HTTP header and payload.
 WITH_DOUBTFUL_DIGESTS: Final = frozenset({"CC-MAIN-2018-34"})
 
 #: First crawls with a property of the columnar index, by week.
@@ -44,7 +43,7 @@ _WEEKLY_ID = re.compile(r"CC-[A-Z]+-(\d{4}-\d{2})(?:-.*)?")
 
 Era = Literal["columnar", "arc", "built"]
 
-#: The parts of a crawl that the columnar index keeps apart.
+#: The parts of a crawl that the columnar index separates.
 SUBSETS: Final[tuple[str, ...]] = ("warc", "crawldiagnostics", "robotstxt")
 
 #: Crawls stored as ARC files, without a columnar index: id and the top folder of the bucket that holds them.
@@ -58,7 +57,7 @@ ARC_CRAWLS: Final = {
 _NEWS = re.compile(r"CC-NEWS-(\d{4})-(\d{2})")
 #: CC-NEWS began in August 2016.
 _NEWS_YEARS: Final = range(2016, 2101)
-#: What the id of a collection of archive files begins with that a person named.
+#: The prefix of the id of a collection of archive files that a user named.
 LOCAL: Final = "LOCAL-"
 
 _ID = re.compile(r"[A-Z0-9][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
@@ -75,7 +74,7 @@ _YEAR = re.compile(r"\d{4}")
 _IN_ID = re.compile(r"(?<![0-9])(?:20\d\d)(?![0-9])")
 _WEEK = re.compile(r".*-(\d{4})-(\d{2})")
 _BEGIN, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-#: A crawl of which only the week is known took about this long.
+#: The assumed duration of a crawl with only a known week.
 _DAYS = 14
 
 #: The last day on which this list was compared with what is published.
@@ -100,20 +99,19 @@ _WEEKS: Final = """
 
 
 def has(crawl_id: str, feature: str) -> bool | None:
-    """Whether the index of ``crawl_id`` is expected to have a ``FIRST_WITH`` property; ``None`` if its id does not
-    tell its week."""
+    """Whether the index of ``crawl_id`` is expected to have a ``FIRST_WITH`` property; ``None`` if its id has no
+    week."""
     weekly = _WEEKLY_ID.fullmatch(crawl_id)
     return weekly[1] >= FIRST_WITH[feature] if weekly else None
 
 
 def key_rule(crawl_id: str, index: str = "parquet") -> KeyRule:
-    """The rule that SURT keys follow in an index of a crawl; ``index`` is its kind (``parquet``, ``zipnum``,
-    ``btree``).
+    """Returns the rule of SURT keys in an index of a crawl; ``index`` is its kind (``parquet``, ``zipnum``, ``btree``).
 
-    It was changed between CC-MAIN-2024-51 and CC-MAIN-2025-05 (ia-web-commons#28). The columnar index is made from the
-    lines of ZipNum, so both have the same keys; ZipNum of the ARC years was made long before. A B-tree has no SURT
-    keys: those of its rows are made here, as those of indexes that are built here, by the rule of today. So are all of
-    which the id does not tell the week.
+    The rule changed between CC-MAIN-2024-51 and CC-MAIN-2025-05 (ia-web-commons#28). The columnar index is made from
+    the lines of ZipNum, so both have the same keys; ZipNum of the ARC years was made long before. A B-tree has no SURT
+    keys: the keys of its rows are computed here by today's rule, as those of locally built indexes. Crawls without a
+    week in their id follow today's rule too.
     """
     if index == "btree" or index_is_built(crawl_id):
         return KeyRule.TODAY
@@ -123,7 +121,7 @@ def key_rule(crawl_id: str, index: str = "parquet") -> KeyRule:
 
 @dataclass(frozen=True, slots=True)
 class Crawl:
-    """One crawl. ``started`` and ``ended`` are aware UTC and tell when its captures were made, ``None`` if unknown;
+    """One crawl. ``started`` and ``ended``: the times of its first and last capture (aware UTC), ``None`` if unknown;
     ``cdx_api`` is the address of its CDX server, if it has one."""
 
     id: str
@@ -134,8 +132,8 @@ class Crawl:
 
     @property
     def era(self) -> Era:
-        """``arc`` for the crawls before 2013, ``built`` where nobody publishes an index, so that one is built here;
-        unknown families are taken to have a columnar index."""
+        """``arc`` for the crawls before 2013, ``built`` for crawls without a published index, which is built locally;
+        unknown families are assumed to have a columnar index."""
         if index_is_built(self.id):
             return "built"
         return "arc" if self.id in ARC_CRAWLS else "columnar"
@@ -143,14 +141,14 @@ class Crawl:
 
 @dataclass(frozen=True, slots=True)
 class CrawlList:
-    """A collinfo read: its crawls, newest first, and what was wrong with entries that are not among them."""
+    """The content of a collinfo: its crawls, newest first, and the faults of unusable entries."""
 
     crawls: tuple[Crawl, ...]
     faults: tuple[DataFault, ...]
 
 
 def parse_collinfo(data: bytes, source: str = "collinfo.json") -> tuple[Crawl, ...]:
-    """The crawls of a ``collinfo.json``, newest first. Unknown fields and unknown families of ids are accepted.
+    """Returns the crawls of a ``collinfo.json``, newest first. Accepts unknown fields and unknown families of ids.
 
     Raises ``DataFault`` when the file is not a JSON list, or when none of its entries can be used.
     """
@@ -161,10 +159,10 @@ def parse_collinfo(data: bytes, source: str = "collinfo.json") -> tuple[Crawl, .
 
 
 def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
-    """The same with the faults of single entries: no id, or years and weeks in which no crawl can be.
+    """Returns the same with the faults of single entries: no id, or impossible years and weeks.
 
-    Raises ``DataFault`` when it is no JSON list at all, or ``TOO_LARGE`` for a number of thousands of digits, for
-    nesting, and for more than ``MAX_CRAWLS`` entries.
+    Raises ``DataFault`` if it is no JSON list, and ``TOO_LARGE`` for a number of thousands of digits, for nesting, and
+    for more than ``MAX_CRAWLS`` entries.
 
     Format: a list of ``{id, name, timegate, cdx-api, from, to}``; the times are ISO 8601 without a zone and mean UTC.
     """
@@ -174,7 +172,7 @@ def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
         raise DataFault(DataKind.MALFORMED, source, fault.start, "is not UTF-8 text") from fault
     except json.JSONDecodeError as fault:
         raise DataFault(DataKind.MALFORMED, source, fault.pos, f"is not JSON: {fault.msg}") from fault
-    except ValueError as fault:  # Python converts no number of more than 4,300 digits
+    except ValueError as fault:  # Python refuses numbers of more than 4,300 digits
         raise DataFault(DataKind.TOO_LARGE, source, None, "has a number of thousands of digits") from fault
     except RecursionError as fault:
         raise DataFault(DataKind.TOO_LARGE, source, None, "is nested deeper than any list of crawls") from fault
@@ -195,28 +193,28 @@ def read_collinfo(data: bytes, source: str = "collinfo.json") -> CrawlList:
 
 
 def news_month(crawl_id: str) -> tuple[int, int] | None:
-    """Year and month of ``CC-NEWS-YYYY-MM``, ``None`` for every other id."""
-    found = _NEWS.fullmatch(crawl_id)
-    if found is None or int(found[1]) not in _NEWS_YEARS or not 1 <= int(found[2]) <= 12:
+    """Returns year and month of ``CC-NEWS-YYYY-MM``; ``None`` for every other id."""
+    match = _NEWS.fullmatch(crawl_id)
+    if match is None or int(match[1]) not in _NEWS_YEARS or not 1 <= int(match[2]) <= 12:
         return None
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def index_is_built(crawl_id: str) -> bool:
-    """Whether nobody publishes an index of this crawl, so that one is built here, in the lake's own place: months of
-    CC-NEWS, and collections of archive files that a person named."""
+    """Whether this crawl has no published index, so that one is built in the lake store: months of CC-NEWS, and
+    collections of archive files that a user named."""
     return crawl_id.startswith(LOCAL) or news_month(crawl_id) is not None
 
 
 def has_subsets(crawl_id: str) -> bool:
-    """Whether a crawl keeps subsets apart: those of the ARC years and those whose index is built here do not."""
+    """Whether a crawl has separate subsets: crawls of the ARC years and those with a locally built index do not."""
     return crawl_id not in ARC_CRAWLS and not index_is_built(crawl_id)
 
 
 def unlisted_crawl(crawl_id: str) -> Crawl | None:
-    """The crawl behind an id that no list of crawls has and that means one all the same; ``None`` for other ids.
+    """Returns the crawl of an id that is valid although no list of crawls has it; ``None`` for other ids.
 
-    Whether there is such a crawl is another question.
+    Does not check that the crawl exists.
     """
     month = news_month(crawl_id)
     if month is not None:
@@ -227,15 +225,15 @@ def unlisted_crawl(crawl_id: str) -> Crawl | None:
 
 
 def validate_crawl_id(text: str) -> str:
-    """``text`` as a crawl id (``CC-MAIN-2024-22``; ``cc-main-2024-22`` and ``2024-22`` mean it too).
+    """Returns ``text`` as a crawl id (``CC-MAIN-2024-22``; also for ``cc-main-2024-22`` and ``2024-22``).
 
-    Raises ``UserInputError`` for text that cannot be one. Whether such a crawl exists is another question.
+    Raises ``UserInputError`` for text that cannot be one. Does not check that the crawl exists.
     """
     name = text.strip()
     if re.fullmatch(r"\d{4}(?:-\d{2,4})?", name):
         name = f"CC-MAIN-{name}"
     elif name[:3].lower() == "cc-":
-        # the family is in capitals; a supplemental crawl may have a word of its own behind its week
+        # the family is in capitals; a supplemental crawl may have another word after its week
         name = "-".join((*(part.upper() for part in name.split("-")[:2]), *name.split("-")[2:]))
     elif name[: len(LOCAL)].upper() == LOCAL:
         name = LOCAL + name[len(LOCAL) :]
@@ -283,7 +281,7 @@ def _read_time(text: Any) -> datetime | None:
 
 
 def age(crawl: Crawl) -> tuple[datetime, str]:
-    """What crawls are sorted by: when it began, or the week (of CC-NEWS the month) in its id."""
+    """Returns the sort key of a crawl: its begin, or the week (for CC-NEWS the month) in its id."""
     month = news_month(crawl.id)
     if crawl.started is not None or month is not None:
         return crawl.started or datetime(*(month or (1, 1)), 1, tzinfo=UTC), crawl.id
@@ -295,41 +293,41 @@ def age(crawl: Crawl) -> tuple[datetime, str]:
     return moment.replace(tzinfo=UTC) if moment else datetime(1, 1, 1, tzinfo=UTC), crawl.id
 
 
-def is_selection(text: str, listed: Sequence[Crawl]) -> bool:
-    """Whether ``text`` may mean several crawls: ``all``, ``2018..2024``, or a year that is not a crawl's own id."""
+def is_selection(text: str, crawls: Sequence[Crawl]) -> bool:
+    """Whether ``text`` may select several crawls: ``all``, ``2018..2024``, or a year that is not a crawl's own id."""
     text = text.strip()
     if text.lower() == "all" or ".." in text:
         return True
-    return bool(_YEAR.fullmatch(text)) and validate_crawl_id(text) not in {crawl.id for crawl in listed}
+    return bool(_YEAR.fullmatch(text)) and validate_crawl_id(text) not in {crawl.id for crawl in crawls}
 
 
-def select(text: str, listed: Sequence[Crawl]) -> tuple[Crawl, ...]:
-    """The crawls of ``listed`` (newest first) that a selection means, newest first.
+def select(text: str, crawls: Sequence[Crawl]) -> tuple[Crawl, ...]:
+    """Returns those of ``crawls`` (newest first) that match a selection, newest first.
 
-    ``all``; a year (``2018``); a range, both ends included, each of which may be a year, a crawl or nothing
-    (``2018..2024``, ``2012..``, ``CC-MAIN-2018-05..2019``). A crawl belongs to the years that its id names. Raises
-    ``UserInputError`` for a crawl that is not listed, for ends in the wrong order, and where no crawl is meant.
+    A selection is ``all``; a year (``2018``); or a range, both ends included, each of which may be a year, a crawl or
+    empty (``2018..2024``, ``2012..``, ``CC-MAIN-2018-05..2019``). A crawl belongs to the years that its id names.
+    Raises ``UserInputError`` for a crawl that is not listed, for ends in the wrong order, and if no crawl matches.
     """
-    wanted = text.strip()
-    if wanted.lower() == "all":
-        found = tuple(listed)
+    selection = text.strip()
+    if selection.lower() == "all":
+        matching_crawls = tuple(crawls)
     else:
-        first, dots, last = wanted.partition("..")
-        low, high = _bound(first, listed, 0), _bound(last if dots else first, listed, 1)
+        first, dots, last = selection.partition("..")
+        low, high = _bound(first, crawls, 0), _bound(last if dots else first, crawls, 1)
         if low is not None and high is not None and low > high:
             raise UserInputError(f"{text!r} begins after it ends; write the older end first: {last.strip()}..{first}")
-        found = tuple(
+        matching_crawls = tuple(
             crawl
-            for crawl in listed
+            for crawl in crawls
             if (low is None or _last(crawl) >= low) and (high is None or _first(crawl) <= high)
         )
-    if not found:
+    if not matching_crawls:
         raise UserInputError(f"the source lists no crawl of {text.strip()[:80]}. All of them: cc-pipeline crawls")
-    return found
+    return matching_crawls
 
 
 def made_in(crawl: Crawl) -> Span:
-    """First and last moment of a crawl's captures (aware UTC): as it was listed, else as its id tells."""
+    """Returns first and last moment of a crawl's captures (aware UTC): as listed, else by its id."""
     if crawl.started is not None:
         return crawl.started, max(crawl.ended or crawl.started, crawl.started)
     weekly = _WEEK.fullmatch(crawl.id)
@@ -342,18 +340,18 @@ def made_in(crawl: Crawl) -> Span:
     return datetime(years[0], 1, 1, tzinfo=UTC), datetime(years[-1] + 1, 1, 1, tzinfo=UTC)
 
 
-def apart(one: Span, other: Span) -> timedelta:
-    """How long lies between two spans of time: zero where they touch or overlap."""
-    return max(timedelta(0), other[0] - one[1], one[0] - other[1])
+def apart(first: Span, second: Span) -> timedelta:
+    """Returns the time between two spans: zero if they touch or overlap."""
+    return max(timedelta(0), second[0] - first[1], first[0] - second[1])
 
 
-def _bound(text: str, listed: Sequence[Crawl], side: int) -> tuple[int, datetime, str] | None:
-    """The least key a crawl of the range has (``side`` 0), or the greatest (1); ``None``: no bound."""
+def _bound(text: str, crawls: Sequence[Crawl], side: int) -> tuple[int, datetime, str] | None:
+    """Returns the least key of the crawls in the range (``side`` 0), or the greatest (1); ``None``: no bound."""
     text = text.strip()
     if not text:
         return None
-    wanted = validate_crawl_id(text)
-    crawl = next((one for one in listed if one.id == wanted), None)
+    crawl_id = validate_crawl_id(text)
+    crawl = next((listed_crawl for listed_crawl in crawls if listed_crawl.id == crawl_id), None)
     if crawl is not None and not _YEAR.fullmatch(text):
         return _first(crawl) if side else _last(crawl)
     if _YEAR.fullmatch(text):
@@ -377,12 +375,12 @@ def _years(crawl: Crawl) -> list[int]:
 
 
 def crawl_of(crawl_id: str) -> Crawl:
-    """A crawl of which nothing but its id is known."""
+    """Returns a crawl with only a known id."""
     return Crawl(crawl_id, crawl_id, None, None, None)
 
 
 def known_at_release() -> tuple[Crawl, ...]:
-    """All crawls that were published on ``KNOWN_ON``, newest first, with what their ids tell of them."""
+    """Returns all crawls that were published on ``KNOWN_ON``, newest first, with only their ids."""
     years = [line.split() for line in _WEEKS.split("\n") if line]
     ids = [*ARC_CRAWLS, *(f"CC-MAIN-{year}-{week}" for year, *weeks in years for week in weeks)]
-    return tuple(sorted((crawl_of(one) for one in ids), key=age, reverse=True))
+    return tuple(sorted((crawl_of(crawl_id) for crawl_id in ids), key=age, reverse=True))

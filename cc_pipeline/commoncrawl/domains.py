@@ -22,7 +22,7 @@ _SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A host in ASCII and lower case (IPv6 without brackets), and the port where one was given."""
+    """A host in ASCII and lower case (IPv6 without brackets), and the port if one was given."""
 
     host: str
     port: int | None = None
@@ -37,7 +37,7 @@ class Place:
 
 
 def read_place(text: str) -> Place:
-    """The host and port in ``text`` (``Example.COM.``, ``münchen.de``, ``1.2.3.4:8080``, ``[2001:db8::1]``).
+    """Reads the host and port in ``text`` (``Example.COM.``, ``münchen.de``, ``1.2.3.4:8080``, ``[2001:db8::1]``).
 
     Raises ``UserInputError`` with a reason for anything that cannot be a host.
     """
@@ -52,7 +52,7 @@ def read_place(text: str) -> Place:
 
 
 def read_host(raw: str, typed: str | None = None) -> str:
-    """``raw`` as an ASCII host name; ``typed`` is what to quote in an error."""
+    """Returns ``raw`` as an ASCII host name. Errors quote ``typed``. Raises ``UserInputError`` for no host name."""
     quoted = shown(typed or raw)
     if _is_ipv6(raw):
         return ipaddress.IPv6Address(raw).compressed
@@ -80,21 +80,21 @@ def is_ip(host: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """``text`` quoted for an error message, shortened, with control characters visible."""
+    """Quotes ``text`` for an error message, shortened, with control characters visible."""
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
 
 
 @lru_cache(maxsize=65536)
 def plain_host(host: str) -> str:
-    """A host from an index row in the form targets have; older crawls kept raw IDN, escapes and closing dots, and an
-    IPv6 address may be written in any way."""
+    """Returns a host of an index row in the form of targets; older crawls kept raw IDN, escapes and closing dots, and
+    an IPv6 address may be written in any way."""
     name = canonical_host(host)
     return ipaddress.IPv6Address(name).compressed if _is_ipv6(name) else name
 
 
 def spellings_of_host(host: str) -> tuple[str, ...]:
-    """A host as crawlers write it: an IPv6 address (compressed) also with all its groups, with all their digits, and
-    with the dots of an IPv4 address that it stands for."""
+    """Returns the spellings of a host by crawlers: an IPv6 address (compressed) also with all its groups, with all
+    their digits, and with the dots of a mapped IPv4 address."""
     if not _is_ipv6(host):
         return (host,)
     address = ipaddress.IPv6Address(host)
@@ -117,8 +117,8 @@ def _to_ascii(host: str, quoted: str) -> str:
 def _label_reason(label: str) -> str:
     if len(label) > 63:
         return "one part is longer than 63 characters"
-    odd = sorted(set(re.sub(r"[a-z0-9_-]", "", label)))
-    return "it has " + " ".join("a space" if character == " " else repr(character) for character in odd)
+    invalid_characters = sorted(set(re.sub(r"[a-z0-9_-]", "", label)))
+    return "it has " + " ".join("a space" if character == " " else repr(character) for character in invalid_characters)
 
 
 def _read_port(text: str, typed: str) -> int:
@@ -146,7 +146,7 @@ def _is_ipv6(host: str) -> bool:
 
 _PARTS: Final = ("tld", "2nd_last_part", "3rd_last_part", "4th_last_part", "5th_last_part")
 
-#: The columns ``host_columns`` gives, in the index's order.
+#: The columns of ``host_columns``, in the index's order.
 HOST_COLUMNS: Final = (
     "url_host_name",
     *(f"url_host_{part}" for part in _PARTS),
@@ -165,17 +165,16 @@ HostValues = tuple[str | None, ...]
 
 
 def registered_domain(host: str) -> str | None:
-    """``example.co.uk`` of ``www.example.co.uk``; ``None`` for an IP address, a public suffix, an unknown suffix."""
+    """Returns ``example.co.uk`` for ``www.example.co.uk``; ``None`` for an IP address, a public or unknown suffix."""
     return _registered(plain_host(host))
 
 
-#: Top-level domains that no registry sells and that are no typos (RFC 2606, RFC 6762, RFC 7686).
+#: Reserved top-level domains, which are no typos (RFC 2606, RFC 6762, RFC 7686).
 _RESERVED: Final = frozenset({"example", "test", "invalid", "localhost", "local", "internal", "onion", "arpa"})
 
 
 def has_known_suffix(host: str) -> bool:
-    """Whether ``host`` (ASCII) ends in a suffix that a registry is known for, or a reserved one; newer ones may be
-    unknown."""
+    """Whether ``host`` (ASCII) ends in a suffix of a known registry, or a reserved one; newer ones may be unknown."""
     return is_ip(host) or host.rpartition(".")[2] in _RESERVED or _registry_list().publicsuffix(host) is not None
 
 
@@ -185,18 +184,18 @@ def is_icann_suffix(host: str) -> bool:
 
 
 def host_columns(url: str) -> dict[str, str | int | None]:
-    """The columns of ``HOST_COLUMNS`` for ``url`` as the index has them; never raises.
+    """Returns the columns of ``HOST_COLUMNS`` for ``url`` as in the index; never raises.
 
     ``url_port`` is ``None`` unless the URL has one, ``url_path`` is empty without a path, ``url_query`` is ``None``
     without a question mark; the fragment is in neither.
     """
-    scheme, colon, rest = url.partition(":")
-    if not colon or not rest.startswith("//"):
+    scheme, colon, address = url.partition(":")
+    if not colon or not address.startswith("//"):
         # dns:www.example.com and the like
-        values = _of_host(plain_host(rest)) if scheme == "dns" else _of_host("")
+        values = _of_host(plain_host(address)) if scheme == "dns" else _of_host("")
         return dict(zip(HOST_COLUMNS, (*values, scheme if colon else "", None, "", None), strict=True))
-    rest = rest.lstrip("/").partition("#")[0]
-    before_query, mark, query = rest.partition("?")
+    address = address.lstrip("/").partition("#")[0]
+    before_query, mark, query = address.partition("?")
     authority, slash, path = before_query.partition("/")
     host, port = split_authority(authority)
     name = plain_host(host)
@@ -208,7 +207,7 @@ def host_columns(url: str) -> dict[str, str | int | None]:
 
 @lru_cache(maxsize=65536)
 def _of_host(name: str) -> HostValues:
-    """The eleven columns that depend on the host alone."""
+    """Returns the eleven columns that depend only on the host."""
     if not name or is_ip(name.strip("[]")):
         return (name, *([None] * 10))
     reversed_labels = name.split(".")[::-1]
@@ -227,11 +226,12 @@ def _of_host(name: str) -> HostValues:
 
 @lru_cache(maxsize=65536)
 def _registered(name: str) -> str | None:
-    """Of the two lists it takes one: each is some 30 ms to read, and a look-up may need no more than this."""
+    """Returns the registered domain. Reads only one of the two lists: each takes some 30 ms, and many look-ups need
+    only this one."""
     if not name or is_ip(name.strip("[]")):
         return None
-    found: str | None = _registry_list().privatesuffix(name)
-    return found
+    domain: str | None = _registry_list().privatesuffix(name)
+    return domain
 
 
 @lru_cache(maxsize=1)

@@ -1,8 +1,8 @@
-"""The language of conditions, on captures and on facts of hosts: an expression over columns, in SQL's words and with
-its three truth values.
+"""The language of conditions, on captures and on facts of hosts: an expression over columns, with SQL's words and its
+three truth values.
 
-It is read here and worked out by Arrow: no text of a person's ever becomes part of a query. Behind a comparison a text
-needs no quotes: ``mime=text/html``.
+It is parsed here and evaluated by Arrow: no user's text ever becomes part of a query. After a comparison a text needs
+no quotes: ``mime=text/html``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cc_pipeline.errors import UserInputError, no_such
 
 Kind = Literal["number", "text", "truth"]
 
-#: Characters of an expression, and how deep parentheses and NOTs may be nested in it.
+#: The maximum length of an expression, and the maximum nesting of parentheses and NOTs.
 _LONGEST: Final = 4_000
 _DEEPEST: Final = 50
 _INT64: Final = 1 << 63
@@ -30,22 +30,21 @@ _TOKEN: Final = re.compile(
     r"\s*(?:(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<text>'(?:[^']|'')*')"
     r'|(?P<name>"(?:[^"]|"")+"|[A-Za-z_][A-Za-z0-9_]*)|(?P<sign><=|>=|<>|!=|==|[-=<>+*/(),]))'
 )
-#: What can be a text without quotes, and what of that is a number.
+#: A text without quotes, and a number.
 BARE: Final = re.compile(r"[A-Za-z0-9_./*%:+~?&#@$^-]+")
 NUMBER: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 COMPARED: Final = {"=": "equal", "==": "equal", "<>": "not_equal", "!=": "not_equal", "<": "less", "<=": "less_equal",
                     ">": "greater", ">=": "greater_equal"}  # fmt: skip
 _COUNTED: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
-#: Comparisons with a text that is no column's: ``value`` of the node.
+#: Comparisons with a constant text: ``value`` of the node.
 _WITH_TEXT: Final = frozenset({"like", "ilike", "starts_with", "match_substring"})
 WORDS: Final = frozenset({"and", "or", "not", "in", "is", "null", "between", "like", "ilike", "true", "false"})
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """``call`` is what is done with the values of ``parts``, ``at`` where that stands in the text. ``perhaps`` is
-    something that can be read as an expression, and as the text that is its ``value``: what it is compared with says
-    which."""
+    """A node of an expression. ``call`` is the operation on the values of ``parts``, ``at`` its position in the text.
+    ``perhaps`` is ambiguous: an expression, or the text in ``value``; the other side of the comparison decides."""
 
     call: str
     parts: tuple[Node, ...] = ()
@@ -55,62 +54,62 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """``rows`` is true where an expression is (no nulls); of ``unknown`` rows it is neither true nor false, because a
-    column that it needs is null there."""
+    """``rows`` is true for matching rows (no nulls); for ``unknown`` rows the expression is neither true nor false,
+    because a column that it needs is null."""
 
     rows: pa.Array
     unknown: int
 
     @property
     def count(self) -> int:
-        """How many rows match."""
+        """Number of matching rows."""
         return int(pc.sum(self.rows).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition as a person typed it, and the columns that it names; ``perhaps`` are names that may be texts."""
+    """A condition as typed, and the columns that it names; ``perhaps`` are names that may be texts."""
 
     text: str
     columns: tuple[str, ...]
     tree: Node
     perhaps: tuple[str, ...] = ()
 
-    def wrong(self, at: int, why: str) -> NoReturn:
-        """Raises ``UserInputError`` that shows the place."""
-        _wrong(self.text, at, why)
+    def wrong(self, position: int, reason: str) -> NoReturn:
+        """Raises ``UserInputError`` that shows the position."""
+        _wrong(self.text, position, reason)
 
-    def check(self, known: Mapping[str, pa.DataType]) -> None:
-        """Raises ``UserInputError`` for a column that is not ``known``, naming those that are, and where values are
-        compared or counted that cannot be."""
-        columns = _Columns(self.text, known)
+    def check(self, column_types: Mapping[str, pa.DataType]) -> None:
+        """Raises ``UserInputError`` for a column that is not in ``column_types``, with the known ones, and for values
+        that cannot be compared or calculated."""
+        columns = _Columns(self.text, column_types)
         if _kind(_settled(self.tree, columns), columns) != "truth":
             _wrong(self.text, 0, "is no condition: compare a column with something")
 
     def over(self, table: pa.Table) -> Matches:
-        """Which rows of ``table`` match. Raises ``UserInputError`` as :meth:`check` does."""
+        """Returns the matching rows of ``table``. Raises ``UserInputError`` as :meth:`check` does."""
         truth = self.truth(table)
         return Matches(pc.fill_null(truth, False), truth.null_count)
 
     def truth(self, table: pa.Table, unread: Mapping[str, pa.Array] | None = None) -> pa.Array:
-        """Whether the condition is so, row by row; null where a column that it needs is. Raises as :meth:`check`.
+        """Returns whether the condition holds, row by row; null if a column that it needs is. Raises as :meth:`check`.
 
-        ``unread`` says of columns in which rows they are null only because nobody read them: there, whether they are
-        null is not known either."""
-        known = {field.name: field.type for field in table.schema}
-        self.check(known)
-        columns = _Columns(self.text, known, unread or {})
-        found = _worked_out(_settled(self.tree, columns), table, columns)
-        truth = pa.repeat(found, table.num_rows) if isinstance(found, pa.Scalar) else found
+        ``unread`` marks by column the rows that are null only because nobody read them: there IS NULL is unknown
+        too."""
+        column_types = {field.name: field.type for field in table.schema}
+        self.check(column_types)
+        columns = _Columns(self.text, column_types, unread or {})
+        evaluated = _worked_out(_settled(self.tree, columns), table, columns)
+        truth = pa.repeat(evaluated, table.num_rows) if isinstance(evaluated, pa.Scalar) else evaluated
         return truth.combine_chunks() if isinstance(truth, pa.ChunkedArray) else truth
 
 
 def parse_filter(text: str) -> Filter:
-    """The condition in ``text``: columns, numbers, ``'text'``, ``true``, ``false``; ``= <> < <= > >=``, ``+ - * /``,
-    ``[NOT] IN (…)``, ``[NOT] BETWEEN … AND …``, ``[NOT] LIKE``, ``IS [NOT] NULL``, ``AND OR NOT``, parentheses. What a
-    column is compared with may be a text without quotes.
+    """Parses the condition in ``text``: columns, numbers, ``'text'``, ``true``, ``false``; ``= <> < <= > >=``, ``+ - *
+    /``, ``[NOT] IN (…)``, ``[NOT] BETWEEN … AND …``, ``[NOT] LIKE``, ``IS [NOT] NULL``, ``AND OR NOT``, parentheses. A
+    text after a comparison needs no quotes.
 
-    Raises ``UserInputError`` that says where the text is wrong.
+    Raises ``UserInputError`` with the position of the fault.
     """
     if len(text) > _LONGEST:
         raise UserInputError(f"a filter of {len(text):,} characters is longer than the {_LONGEST:,} that are read")
@@ -124,53 +123,53 @@ def parse_filter(text: str) -> Filter:
 def _named(node: Node, perhaps: bool = False) -> list[str]:
     if node.call == "perhaps" and not perhaps:
         return []
-    own = [node.value] if node.call == "column" else []
-    return own + [name for part in node.parts for name in _named(part, perhaps)]
+    own_names = [node.value] if node.call == "column" else []
+    return own_names + [name for part in node.parts for name in _named(part, perhaps)]
 
 
-def _wrong(text: str, at: int, why: str) -> NoReturn:
-    where = f" at {text[at : at + 30]!r}" if at < len(text.rstrip()) else " at its end"
-    raise UserInputError(f"the filter {text.strip()[:200]!r}{where}: {why}")
+def _wrong(text: str, position: int, reason: str) -> NoReturn:
+    where = f" at {text[position : position + 30]!r}" if position < len(text.rstrip()) else " at its end"
+    raise UserInputError(f"the filter {text.strip()[:200]!r}{where}: {reason}")
 
 
 class _Reader:
-    """Reads an expression from left to right; methods are named by what they read, loosest first."""
+    """Reads an expression from left to right. A method reads the construct in its name, the loosest binding first."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.end_of_last = 0
 
     def at(self) -> int:
-        """Where the next token begins."""
-        rest = self.text[self.end_of_last :]
-        return self.end_of_last + len(rest) - len(rest.lstrip())
+        """Returns the position of the next token."""
+        remaining_text = self.text[self.end_of_last :]
+        return self.end_of_last + len(remaining_text) - len(remaining_text.lstrip())
 
     def peek(self) -> tuple[str, str, int]:
-        """The next token: its kind (empty at the end), text and end."""
-        at = self.at()
-        if at == len(self.text):
-            return "", "", at
-        match = _TOKEN.match(self.text, at)
+        """Returns the next token: its kind (empty at the end), text and end."""
+        position = self.at()
+        if position == len(self.text):
+            return "", "", position
+        match = _TOKEN.match(self.text, position)
         if match is None or match.lastgroup is None:
-            _wrong(self.text, at, "cannot be read; see docs/targets.md for what a condition may say")
+            _wrong(self.text, position, "cannot be read; see docs/targets.md for the words of a condition")
         return match.lastgroup, match[match.lastgroup], match.end()
 
     def word(self) -> str:
-        """The next token as a keyword or sign; empty where it is neither."""
+        """Returns the next token as a keyword or sign; empty if it is neither."""
         kind, token, _ = self.peek()
         return token if kind == "sign" else token.lower() if kind == "name" and token.lower() in WORDS else ""
 
-    def takes(self, *wanted: str) -> str:
-        """The next token where it is one of these, which is then behind us."""
-        found = self.word()
-        if found not in wanted or not found:
+    def takes(self, *words: str) -> str:
+        """Consumes and returns the next token if it is one of these; else returns an empty text."""
+        word = self.word()
+        if word not in words or not word:
             return ""
         self.end_of_last = self.peek()[2]
-        return found
+        return word
 
-    def needs(self, wanted: str) -> None:
-        if not self.takes(wanted):
-            _wrong(self.text, self.at(), f"{wanted.upper()} is missing")
+    def needs(self, word: str) -> None:
+        if not self.takes(word):
+            _wrong(self.text, self.at(), f"{word.upper()} is missing")
 
     def end(self) -> None:
         if self.peek()[0]:
@@ -183,63 +182,66 @@ class _Reader:
         return self._joined(self.negated, "and", depth)
 
     def negated(self, depth: int) -> Node:
-        at = self.at()
+        position = self.at()
         if depth > _DEEPEST:
-            _wrong(self.text, at, f"is nested deeper than {_DEEPEST}")
+            _wrong(self.text, position, f"is nested deeper than {_DEEPEST}")
         if self.takes("not"):
-            return Node("invert", (self.negated(depth + 1),), at=at)
+            return Node("invert", (self.negated(depth + 1),), at=position)
         return self.compared(depth)
 
     def compared(self, depth: int) -> Node:
-        left, at = self.sum(depth), self.at()
+        left_operand, position = self.sum(depth), self.at()
         if sign := self.takes(*COMPARED):
-            return Node(COMPARED[sign], (left, self.operand(depth)), at=at)
+            return Node(COMPARED[sign], (left_operand, self.operand(depth)), at=position)
         if self.takes("is"):
-            node = Node("is_null", (left,), at=at)
+            node = Node("is_null", (left_operand,), at=position)
             inverted = self.takes("not")
             self.needs("null")
-            return Node("invert", (node,), at=at) if inverted else node
+            return Node("invert", (node,), at=position) if inverted else node
         inverted = self.takes("not")
         if self.takes("in"):
-            node = self._in(left, at, depth)
+            node = self._in(left_operand, position, depth)
         elif self.takes("between"):
             low = self.operand(depth)
             self.needs("and")
-            bounds = Node("greater_equal", (left, low), at=at), Node("less_equal", (left, self.operand(depth)), at=at)
-            node = Node("and_kleene", bounds, at=at)
-        elif how := self.takes("like", "ilike"):
+            bounds = (
+                Node("greater_equal", (left_operand, low), at=position),
+                Node("less_equal", (left_operand, self.operand(depth)), at=position),
+            )
+            node = Node("and_kleene", bounds, at=position)
+        elif operator := self.takes("like", "ilike"):
             pattern = self.operand(depth)
             if pattern.call not in ("value", "perhaps") or not isinstance(pattern.value, str):
-                _wrong(self.text, pattern.at, f"{how.upper()} takes a text, as in host LIKE '%.example.com'")
-            node = Node(how, (left,), pattern.value, at)
+                _wrong(self.text, pattern.at, f"{operator.upper()} takes a text, as in host LIKE '%.example.com'")
+            node = Node(operator, (left_operand,), pattern.value, position)
         elif inverted:
-            _wrong(self.text, self.at(), "IN, BETWEEN or LIKE is missing behind NOT")
+            _wrong(self.text, self.at(), "IN, BETWEEN or LIKE is missing after NOT")
         else:
-            return left
-        return Node("invert", (node,), at=at) if inverted else node
+            return left_operand
+        return Node("invert", (node,), at=position) if inverted else node
 
-    def _in(self, left: Node, at: int, depth: int) -> Node:
+    def _in(self, left_operand: Node, position: int, depth: int) -> Node:
         self.needs("(")
-        parts = [Node("equal", (left, self.operand(depth)), at=at)]
+        parts = [Node("equal", (left_operand, self.operand(depth)), at=position)]
         while self.takes(","):
-            parts.append(Node("equal", (left, self.operand(depth)), at=at))
+            parts.append(Node("equal", (left_operand, self.operand(depth)), at=position))
         self.needs(")")
-        return Node("or_kleene", tuple(parts), at=at)
+        return Node("or_kleene", tuple(parts), at=position)
 
     def operand(self, depth: int) -> Node:
-        """What something is compared with: counted, or a text that may stand without quotes."""
-        at = self.at()
-        match = BARE.match(self.text, at)
+        """Reads the right side of a comparison: an arithmetic expression, or a text, quoted or not."""
+        position = self.at()
+        match = BARE.match(self.text, position)
         if match is None or match[0].lower() in WORDS or NUMBER.fullmatch(match[0]):
             return self.sum(depth)
         try:
-            counted = self.sum(depth)
+            arithmetic = self.sum(depth)
         except UserInputError:
-            counted = None
-        if counted is None or self.end_of_last < match.end():
+            arithmetic = None
+        if arithmetic is None or self.end_of_last < match.end():
             self.end_of_last = match.end()
-            return Node("value", value=match[0], at=at)
-        return Node("perhaps", (counted,), match[0], at) if self.end_of_last == match.end() else counted
+            return Node("value", value=match[0], at=position)
+        return Node("perhaps", (arithmetic,), match[0], position) if self.end_of_last == match.end() else arithmetic
 
     def sum(self, depth: int) -> Node:
         return self._row(self.product, {"+": "add", "-": "subtract"}, depth)
@@ -248,78 +250,78 @@ class _Reader:
         return self._row(self.value, {"*": "multiply", "/": "divide"}, depth)
 
     def value(self, depth: int) -> Node:
-        at = self.at()
+        position = self.at()
         if depth > _DEEPEST:
-            _wrong(self.text, at, f"is nested deeper than {_DEEPEST}")
+            _wrong(self.text, position, f"is nested deeper than {_DEEPEST}")
         if self.takes("("):
             inner = self.either(depth + 1)
             self.needs(")")
             return inner
         if self.takes("-"):
-            return Node("negate", (self.value(depth + 1),), at=at)
+            return Node("negate", (self.value(depth + 1),), at=position)
         if truth := self.takes("true", "false"):
-            return Node("value", value=truth == "true", at=at)
+            return Node("value", value=truth == "true", at=position)
         kind, token, end = self.peek()
         if not kind or self.word():
-            _wrong(self.text, at, "a column, a number or a text is missing")
+            _wrong(self.text, position, "a column, a number or a text is missing")
         self.end_of_last = end
         if kind == "number":
-            return Node("value", value=self._number(token, at), at=at)
+            return Node("value", value=self._number(token, position), at=position)
         if kind == "text":
-            return Node("value", value=token[1:-1].replace("''", "'"), at=at)
-        return Node("column", value=token[1:-1].replace('""', '"') if token[0] == '"' else token, at=at)
+            return Node("value", value=token[1:-1].replace("''", "'"), at=position)
+        return Node("column", value=token[1:-1].replace('""', '"') if token[0] == '"' else token, at=position)
 
-    def _number(self, token: str, at: int) -> int | float:
+    def _number(self, token: str, position: int) -> int | float:
         if not token.isdigit() and isfinite(number := float(token)):
             return number
         if not token.isdigit() or int(token) >= _INT64:
-            _wrong(self.text, at, "is a larger number than any fact")
+            _wrong(self.text, position, "is a larger number than any fact")
         return int(token)
 
     def _row(self, part: Callable[[int], Node], signs: Mapping[str, str], depth: int) -> Node:
-        """Parts that are counted together, from left to right."""
+        """Reads parts that are calculated from left to right."""
         node = part(depth)
         for _ in range(_DEEPEST):
-            at = self.at()
+            position = self.at()
             sign = self.takes(*signs)
             if not sign:
                 return node
-            node = Node(signs[sign], (node, part(depth)), at=at)
-        _wrong(self.text, self.at(), f"counts more than {_DEEPEST} things together")
+            node = Node(signs[sign], (node, part(depth)), at=position)
+        _wrong(self.text, self.at(), f"has more than {_DEEPEST} terms in one calculation")
 
     def _joined(self, part: Callable[[int], Node], word: str, depth: int) -> Node:
-        """Conditions of which all (``and``) or any (``or``) must be true: side by side, however many there are."""
-        at = self.at()
+        """Reads conditions of which all (``and``) or any (``or``) must be true, into one flat node."""
+        position = self.at()
         parts = [part(depth)]
         while self.takes(word):
             parts.append(part(depth))
-        return parts[0] if len(parts) == 1 else Node(f"{word}_kleene", tuple(parts), at=at)
+        return parts[0] if len(parts) == 1 else Node(f"{word}_kleene", tuple(parts), at=position)
 
 
 class _Columns:
-    """The columns that an expression may name: as they are written, or in any case where that is clear."""
+    """The columns that an expression may name: as written, or in any case if that is unambiguous."""
 
     def __init__(
-        self, text: str, known: Mapping[str, pa.DataType], unread: Mapping[str, pa.Array] | None = None
+        self, text: str, column_types: Mapping[str, pa.DataType], unread: Mapping[str, pa.Array] | None = None
     ) -> None:
         self.text = text
-        self.known = known
+        self.known = column_types
         self.unread = unread or {}
         self._folded: dict[str, list[str]] = {}
-        for name in known:
+        for name in column_types:
             self._folded.setdefault(name.lower(), []).append(name)
 
     def name(self, node: Node) -> str:
-        wanted: str = node.value
-        if wanted in self.known:
-            return wanted
-        alike = self._folded.get(wanted.lower(), [])
-        if len(alike) == 1:
-            return alike[0]
-        _wrong(self.text, node.at, no_such("column", wanted, self.known))
+        name: str = node.value
+        if name in self.known:
+            return name
+        spellings = self._folded.get(name.lower(), [])
+        if len(spellings) == 1:
+            return spellings[0]
+        _wrong(self.text, node.at, no_such("column", name, self.known))
 
     def has(self, name: str) -> bool:
-        """Whether that is the name of one."""
+        """Whether ``name`` is the name of a column."""
         return name in self.known or len(self._folded.get(name.lower(), [])) == 1
 
     def kind(self, node: Node) -> Kind:
@@ -335,11 +337,11 @@ class _Columns:
 
 
 def _settled(node: Node, columns: _Columns) -> Node:
-    """The same with each ``perhaps`` settled: a column's name is the column, else beside a text it is a text."""
+    """Resolves each ``perhaps``: a column's name is the column, else next to a text it is a text."""
     if node.call in COMPARED.values() and node.parts[1].call == "perhaps":
         left, right = node.parts[0], node.parts[1]
-        named = right.parts[0].call == "column" and columns.has(right.parts[0].value)
-        if not named and left.call != "value" and _kind(_settled(left, columns), columns) == "text":
+        is_column = right.parts[0].call == "column" and columns.has(right.parts[0].value)
+        if not is_column and left.call != "value" and _kind(_settled(left, columns), columns) == "text":
             right = Node("value", value=right.value, at=right.at)
         return replace(node, parts=(_settled(left, columns), _settled(right, columns)))
     if node.call == "perhaps":
@@ -348,7 +350,7 @@ def _settled(node: Node, columns: _Columns) -> Node:
 
 
 def _kind(node: Node, columns: _Columns) -> Kind:
-    """What an expression gives. Raises ``UserInputError`` where kinds do not go together."""
+    """Returns the kind of an expression's value. Raises ``UserInputError`` for incompatible kinds."""
     if node.call == "column":
         return columns.kind(node)
     if node.call == "value":
@@ -367,25 +369,25 @@ def _kind(node: Node, columns: _Columns) -> Kind:
     return "truth"
 
 
-def _only(wanted: Kind, kinds: Sequence[Kind], node: Node, columns: _Columns) -> Kind:
+def _only(expected: Kind, kinds: Sequence[Kind], node: Node, columns: _Columns) -> Kind:
     for part, kind in zip(node.parts, kinds, strict=True):
-        if kind != wanted:
-            _wrong(columns.text, part.at, f"is a {kind} where a {wanted} is needed")
-    return wanted
+        if kind != expected:
+            _wrong(columns.text, part.at, f"is a {kind} where a {expected} is needed")
+    return expected
 
 
 def _like(pattern: str) -> str:
-    """A LIKE pattern as a regular expression. SQL's LIKE has no escape, and Arrow's has one."""
+    """Returns a LIKE pattern as a regular expression. SQL's LIKE has no escape, and Arrow's has one."""
     signs = {"%": ".*", "_": "."}
     return rf"(?s)\A{''.join(signs.get(letter) or re.escape(letter) for letter in pattern)}\z"
 
 
 def _worked_out(node: Node, table: pa.Table, columns: _Columns) -> Any:
     if node.call == "column":
-        found = table[columns.name(node)]
-        if pa.types.is_floating(found.type):
-            return _known(found)
-        return found.cast(pa.string()) if pa.types.is_large_string(found.type) else found
+        column = table[columns.name(node)]
+        if pa.types.is_floating(column.type):
+            return _known(column)
+        return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
     if node.call == "value":
         return pa.scalar(node.value)
     parts = [_worked_out(part, table, columns) for part in node.parts]
@@ -402,7 +404,7 @@ def _worked_out(node: Node, table: pa.Table, columns: _Columns) -> Any:
     if node.call in _COUNTED.values() or node.call == "negate":
         parts = [_double(part) for part in parts]
         if node.call == "divide":
-            # nothing divided by nothing is no number, and no reason to fail
+            # zero divided by zero is not a number, and no reason to fail
             zero = pc.equal(parts[1], 0.0)
             parts[1] = pc.if_else(zero, pa.scalar(None, pa.float64()), parts[1])
         return _known(getattr(pc, node.call)(*parts))
@@ -412,15 +414,15 @@ def _worked_out(node: Node, table: pa.Table, columns: _Columns) -> Any:
 
 
 def _unless_unread(missing: Any, unread: pa.Array) -> Any:
-    """Whether a value is missing: what has one without a column that nobody read would have it with it too."""
+    """Returns ``missing``, null where it is true and a column was not read: reading it might give a value."""
     return pc.if_else(pc.and_kleene(missing, unread), pa.scalar(None, pa.bool_()), missing)
 
 
 def _double(numbers: Any) -> Any:
-    """Numbers as doubles: of whole ones above 2^53 the nearest, where Arrow by itself would refuse to go on."""
+    """Returns numbers as doubles; whole numbers above 2^53 are rounded, which Arrow refuses by default."""
     return pc.cast(numbers, pa.float64(), safe=False)
 
 
 def _known(numbers: Any) -> Any:
-    """What is not a number is not known, as null is: it would match the opposite of every condition."""
+    """Replaces NaN by null: it would match the opposite of every condition."""
     return pc.if_else(pc.is_nan(numbers), pa.scalar(None, numbers.type), numbers)

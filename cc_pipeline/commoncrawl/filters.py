@@ -1,6 +1,6 @@
-"""Conditions on captures: what their columns are called, and what may be said of each.
+"""Conditions on captures: their columns, and the values allowed for each.
 
-An index may lack a value that a condition needs. Whether such a capture is meant is not known before it was parsed.
+An index may lack a value that a condition needs. Then only the parsed page shows whether the capture matches.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cc_pipeline.commoncrawl.expressions import BARE, COMPARED, NUMBER, WORDS, F
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS
 from cc_pipeline.errors import UserInputError, no_such
 
-#: What the column ``meant`` of captures and pages says, where their target has a condition. Of captures, and of their
-#: records, ``unknown: `` comes before what is still to be asked of the page.
+#: The values of the column ``meant`` of captures and pages, if their target has a condition. For captures and records,
+#: ``unknown: `` precedes the rest of the condition, which the page must decide.
 YES, NO, UNKNOWN = "yes", "no", "unknown"
 OPEN = f"{UNKNOWN}: "
 
@@ -38,24 +38,24 @@ _SIGNS: Final = {"equal": "=", "not_equal": "!=", "less": "<", "less_equal": "<=
                  "greater_equal": ">="}  # fmt: skip
 _COUNTED: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
-#: The columns of a condition, and those of a capture that each is made of.
+#: The columns of a condition, with the columns of a capture from which each is computed.
 COLUMNS: Final = CONDITION_COLUMNS
 _NUMBERS: Final = frozenset({"status", "time", "length"})
-#: Made of the URL: where that is known, nothing is missing.
+#: Columns computed from the URL: never missing if it is known.
 _OF_URL: Final = frozenset({"protocol", "host", "domain", "tld", "path", "query"})
-#: What a crawler finds out itself. Null means that it found nothing, where the index has the column at all, and it
-#: looked: for languages into HTML only. Of other types those have a text, and so a language, that are ``_READ_LATER``.
+#: Columns that the crawler detects. Null means that it detected nothing, if the index has the column and the crawler
+#: tried: languages only in HTML. Of other types ``_READ_LATER`` has a text, and so a language.
 _DETECTED: Final = frozenset({"lang", "charset"})
 _READ_LATER: Final = "application/pdf"
-#: The indexes of Common Crawl that say what the crawler found out of a capture. What only others lack is in question.
+#: The indexes with the crawler's detections. A value that only other indexes lack is unknown.
 _DESCRIBING: Final = ("parquet", "zipnum")
 _IN_LOWER_CASE: Final = frozenset({"mime", "mime_claimed", "lang", "protocol", "host", "domain", "tld", "subset"})
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What captures of a target must be. ``text`` is its normal form, ``columns`` are those of a capture that it
-    reads."""
+    """A condition on the captures of a target. ``text`` is its normal form, ``columns`` are the columns of a capture
+    that it reads."""
 
     text: str
     columns: tuple[str, ...]
@@ -63,8 +63,8 @@ class Condition:
     _filter: Filter
 
     def truth(self, captures: pa.Table, *, parsed: bool = False) -> pa.Array:
-        """Whether each of ``captures`` of one crawl is meant, null where that is not known. Of ``parsed`` ones all is
-        known that ever will be."""
+        """Returns whether each of ``captures`` of one crawl matches, null if unknown. For ``parsed`` captures missing
+        values are final."""
         unread = {} if parsed else {name: _unread(name, captures) for name in self._names}
         return self._truth({name: _made(name, captures, parsed) for name in self._names}, captures, unread)
 
@@ -72,64 +72,66 @@ class Condition:
     def _names(self) -> tuple[str, ...]:
         return (*self._filter.columns, *self._filter.perhaps)
 
-    def _truth(self, made: Mapping[str, Any], captures: pa.Table, unread: Mapping[str, pa.Array]) -> pa.Array:
-        """The same of columns of conditions that were ``made`` of ``captures``, as far as they could be."""
+    def _truth(
+        self, condition_columns: Mapping[str, Any], captures: pa.Table, unread: Mapping[str, pa.Array]
+    ) -> pa.Array:
+        """Does the same with ``condition_columns``, those that could be computed from ``captures``."""
         columns: dict[str, Any] = {
             name: pa.nulls(len(captures), pa.int64() if name in _NUMBERS else pa.string())
             for name in COLUMNS
             # a table needs a column to have rows
             if name in self._names or name == "subset"
         }
-        return self._filter.truth(pa.table(columns | dict(made)), unread)
+        return self._filter.truth(pa.table(columns | dict(condition_columns)), unread)
 
     def _truth_of_one(self, column: str, captures: pa.Table) -> pa.Array:
-        """The same where nothing but one ``column`` was read of ``captures``, and what every one of them has."""
-        given = pc.is_valid(captures[column])
-        made: dict[str, Any] = {}
+        """Does the same if only one ``column`` of ``captures`` was read, besides the columns that all of them have."""
+        has_value = pc.is_valid(captures[column])
+        condition_columns: dict[str, Any] = {}
         unread = {name: pa.repeat(True, len(captures)) for name in self._names}
         for name in unread:
-            first, *others = COLUMNS[name]
+            first, *fallbacks = COLUMNS[name]
             if first == column:
-                # of several columns the first counts, where it has a value
-                alone = not others and name not in _OF_URL
+                # of several columns the first with a value counts
+                is_sole_source = not fallbacks and name not in _OF_URL
                 nothing = pa.scalar(None, pa.int64() if name in _NUMBERS else pa.string())
                 values = _made(name, captures, False)
-                made[name] = values if alone else pc.if_else(given, values, nothing)
-                unread[name] = _unread(name, captures) if alone else pc.invert(given)
-        return self._truth(made, captures, unread)
+                condition_columns[name] = values if is_sole_source else pc.if_else(has_value, values, nothing)
+                unread[name] = _unread(name, captures) if is_sole_source else pc.invert(has_value)
+        return self._truth(condition_columns, captures, unread)
 
     def keep(self, captures: pa.Table) -> pa.Table:
-        """Those of ``captures`` of one crawl that may be meant, with what is known of that in ``meant``."""
+        """Returns the ``captures`` of one crawl that may match, with the result in ``meant``."""
         truth = self.truth(captures)
-        may_be = pc.fill_null(truth, True)
-        captures, truth = captures.filter(may_be), truth.filter(may_be)
-        said = pc.if_else(pc.is_valid(truth), YES, pa.scalar(None, pa.string()))
+        is_possible = pc.fill_null(truth, True)
+        captures, truth = captures.filter(is_possible), truth.filter(is_possible)
+        verdicts = pc.if_else(pc.is_valid(truth), YES, pa.scalar(None, pa.string()))
         if truth.null_count:
-            said = pc.replace_with_mask(said, pc.is_null(truth), self._open(captures.filter(pc.is_null(truth))))
-        at = captures.schema.get_field_index("meant")
-        return captures.set_column(at, captures.schema.field(at), said)
+            verdicts = pc.replace_with_mask(verdicts, pc.is_null(truth), self._open(captures.filter(pc.is_null(truth))))
+        position = captures.schema.get_field_index("meant")
+        return captures.set_column(position, captures.schema.field(position), verdicts)
 
     def _open(self, captures: pa.Table) -> pa.Array:
-        """What is to be asked of the page of each of ``captures``, of which the index does not tell enough."""
+        """Returns for each of ``captures`` the rest of the condition that its page must decide."""
         parts = {_written(part): part for part in _parts(self._tree)}
-        told = [parse_condition(text).truth(captures).to_pylist() for text in parts]
-        asked: dict[tuple[bool | None, ...], str] = {}
-        for row in set(zip(*told, strict=True)):
-            left = _left(self._tree, dict(zip(parts, row, strict=True)))
-            assert isinstance(left, Node), "else it were known"
-            asked[row] = OPEN + parse_condition(_written(left)).text
-        return pa.array([asked[row] for row in zip(*told, strict=True)], pa.string())
+        truths = [parse_condition(text).truth(captures).to_pylist() for text in parts]
+        open_conditions: dict[tuple[bool | None, ...], str] = {}
+        for row in set(zip(*truths, strict=True)):
+            remainder = _left(self._tree, dict(zip(parts, row, strict=True)))
+            assert isinstance(remainder, Node), "else the truth would be known"
+            open_conditions[row] = OPEN + parse_condition(_written(remainder)).text
+        return pa.array([open_conditions[row] for row in zip(*truths, strict=True)], pa.string())
 
     def values_of(self, name: str) -> tuple[str, ...]:
-        """The only values that a column of conditions has where it is so; none where it may have any."""
+        """Returns the only values of a column that the condition allows; none if it allows any."""
         for part in self._tree.parts if self._tree.call == "and_kleene" else (self._tree,):
             equals = part.parts if part.call == "or_kleene" else (part,)
-            if all(one.call == "equal" and _column(one) == name for one in equals):
-                return tuple(str(one.parts[1].value) for one in equals)
+            if all(comparison.call == "equal" and _column(comparison) == name for comparison in equals):
+                return tuple(str(comparison.parts[1].value) for comparison in equals)
         return ()
 
     def rules_out(self, column: str, values: pa.Array, crawl: str) -> pa.Array:
-        """Whether each value of one ``column`` of an index says by itself that a capture is not meant."""
+        """Returns for each value of one ``column`` of an index whether it alone excludes a capture."""
         bare = {field.name: pa.nulls(len(values), field.type) for field in CAPTURE_SCHEMA}
         bare |= {name: pa.repeat(text, len(values)) for name, text in (("crawl", crawl), ("located_by", "parquet"))}
         bare[column] = values
@@ -137,20 +139,20 @@ class Condition:
 
     @property
     def subsets(self) -> tuple[str, ...]:
-        """The subsets that it may mean; none where it does not say."""
+        """The subsets that the condition allows; none if it does not restrict them."""
         if "subset" not in self.columns:
             return ()
         bare = {field.name: pa.nulls(len(SUBSETS), field.type) for field in CAPTURE_SCHEMA}
         bare |= {"crawl": pa.array([""] * len(SUBSETS)), "subset": pa.array(SUBSETS)}
         truth = self._truth_of_one("subset", pa.table(bare)).to_pylist()
-        return tuple(subset for subset, so in zip(SUBSETS, truth, strict=True) if so is not False)
+        return tuple(subset for subset, is_met in zip(SUBSETS, truth, strict=True) if is_met is not False)
 
 
 @lru_cache(maxsize=1024)
 def parse_condition(text: str) -> Condition:
-    """The condition on captures in ``text``, as docs/targets.md tells. ``parse_condition(c.text) == c``.
+    """Parses the condition on captures in ``text``, see docs/targets.md. ``parse_condition(c.text) == c``.
 
-    Raises ``UserInputError`` that says where the text is wrong.
+    Raises ``UserInputError`` with the position of the fault.
     """
     typed = parse_filter(text.strip())
     tree = _normal(typed.tree, typed)
@@ -159,16 +161,21 @@ def parse_condition(text: str) -> Condition:
         parse_filter(normal)
     except UserInputError:
         typed.wrong(0, "is too long, or nested too deep, once it is written out in full")
-    asked = replace(typed, tree=_worked(tree, typed))
-    asked.check({name: pa.int64() if name in _NUMBERS else pa.string() for name in COLUMNS})
-    named = {name for name in COLUMNS if name in _names(tree)}
-    read = dict.fromkeys(column for name in COLUMNS if name in named for column in COLUMNS[name])
-    return Condition(normal, tuple(read), tree, replace(asked, text=normal, columns=tuple(sorted(named)), perhaps=()))
+    executable_filter = replace(typed, tree=_worked(tree, typed))
+    executable_filter.check({name: pa.int64() if name in _NUMBERS else pa.string() for name in COLUMNS})
+    used_columns = {name for name in COLUMNS if name in _names(tree)}
+    read = dict.fromkeys(column for name in COLUMNS if name in used_columns for column in COLUMNS[name])
+    return Condition(
+        normal,
+        tuple(read),
+        tree,
+        replace(executable_filter, text=normal, columns=tuple(sorted(used_columns)), perhaps=()),
+    )
 
 
-def both(one: str, other: str) -> str:
-    """Both conditions as one, where there are two."""
-    return f"({one}) and ({other})" if one and other else one or other
+def both(first: str, second: str) -> str:
+    """Joins two conditions with ``and``; an empty one is ignored."""
+    return f"({first}) and ({second})" if first and second else first or second
 
 
 def in_words(
@@ -179,7 +186,7 @@ def in_words(
     mime: str | None = None,
     language: str | None = None,
 ) -> str:
-    """The condition that a person says in parts; lists are comma-separated. Nothing said is an empty text.
+    """Builds the condition from its parts; lists are comma-separated. Without any part the text is empty.
 
     Raises ``UserInputError`` with a reason.
     """
@@ -187,81 +194,82 @@ def in_words(
         raise UserInputError(f"the first time, {from_time}, is after the last, {to_time}, so nothing can match")
     parts = [f"time >= {_quoted(from_time)}"] if from_time else []
     parts += [f"time <= {_quoted(to_time)}"] if to_time else []
-    for name, listed in (("status", status), ("mime", mime), ("lang", language)):
-        items = [item.strip() for item in (listed or "").split(",") if item.strip()]
+    for name, values in (("status", status), ("mime", mime), ("lang", language)):
+        items = [item.strip() for item in (values or "").split(",") if item.strip()]
         if items:
-            parts.append(f"{name} in ({', '.join(one if one.isdigit() else _quoted(one) for one in items)})")
+            parts.append(f"{name} in ({', '.join(value if value.isdigit() else _quoted(value) for value in items)})")
     return parse_condition(" and ".join(parts)).text if parts else ""
 
 
 def period(text: str) -> tuple[datetime, datetime]:
-    """First moment of the year, month, day, hour, minute or second that ``text`` names, and the first one after.
+    """Returns the first moment of the year, month, day, hour, minute or second in ``text``, and the first one after.
 
-    It is ``2018``, ``2018-05``, ``2018-05-01``, ``2018-05-01T12:30`` or 4 to 14 digits, in UTC. Raises
+    ``text`` is ``2018``, ``2018-05``, ``2018-05-01``, ``2018-05-01T12:30`` or 4 to 14 digits, in UTC. Raises
     ``UserInputError``.
     """
     match = _TIME.fullmatch(text.strip().upper())
-    given = [int(part) for part in match.groups() if part is not None] if match else []
-    year, month, day, hour, minute, second = (*given, *(0, 1, 1, 0, 0, 0)[len(given) :])
+    numbers = [int(part) for part in match.groups() if part is not None] if match else []
+    year, month, day, hour, minute, second = (*numbers, *(0, 1, 1, 0, 0, 0)[len(numbers) :])
     try:
         begin = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-        if len(given) == 1:
+        if len(numbers) == 1:
             return begin, begin.replace(year=year + 1)
-        if len(given) == 2:
+        if len(numbers) == 2:
             return begin, (begin + timedelta(days=31)).replace(day=1)
         units = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1))
-        return begin, begin + units[len(given) - 3]
+        return begin, begin + units[len(numbers) - 3]
     except (ValueError, OverflowError) as fault:
         raise UserInputError(f"{text[:80]!r} is not a time; write 2018, 2018-05-01 or 2018-05-01T12:30") from fault
 
 
 def _made(name: str, captures: pa.Table, parsed: bool) -> Any:
-    """A column of conditions, for each of ``captures``."""
+    """Computes a column of conditions for each of ``captures``."""
     columns = [captures[column] for column in COLUMNS[name]]
-    found = columns[0] if name == "lang" else pc.coalesce(*columns)
+    values = columns[0] if name == "lang" else pc.coalesce(*columns)
     if name in ("mime", "mime_claimed"):
-        return pc.replace_substring_regex(pc.utf8_lower(found), r"(?s)[\s;].*", "")
+        return pc.replace_substring_regex(pc.utf8_lower(values), r"(?s)[\s;].*", "")
     if name == "status":
-        return pc.if_else(pc.greater(found, 0), found, None)  # -1 stands for a missing status
+        return pc.if_else(pc.greater(values, 0), values, None)  # -1 means a missing status
     if name == "time":
-        return found.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+        return values.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
     if name in _OF_URL:
-        return pc.coalesce(found, pc.if_else(pc.is_valid(captures["url"]), "", None))
+        return pc.coalesce(values, pc.if_else(pc.is_valid(captures["url"]), "", None))
     if name in _DETECTED:
         if name == "lang":
-            found = pc.binary_join_element_wise("", found, "", ",")
-        looked = _detects(captures)
+            values = pc.binary_join_element_wise("", values, "", ",")
+        detects = _detects(captures)
         if name == "lang":
-            looked = pc.and_(looked, pc.fill_null(pc.not_equal(columns[1], _READ_LATER), True))
-        none = "" if parsed else pc.if_else(looked, "", None)
-        return pc.coalesce(found, none)
-    return found
+            detects = pc.and_(detects, pc.fill_null(pc.not_equal(columns[1], _READ_LATER), True))
+        absent_value = "" if parsed else pc.if_else(detects, "", None)
+        return pc.coalesce(values, absent_value)
+    return values
 
 
 def _unread(name: str, captures: pa.Table) -> pa.Array:
-    """In which of ``captures`` of one crawl a column of conditions is null because the index does not have it."""
+    """Returns for each of ``captures`` of one crawl whether a column is null only because the index lacks it."""
     if name in _OF_URL or name == "url":
         return pa.repeat(False, len(captures))
-    has_it = _detects(captures) if name in _DETECTED else _is_described(captures)
-    return pc.invert(has_it).combine_chunks()
+    has_column = _detects(captures) if name in _DETECTED else _is_described(captures)
+    return pc.invert(has_column).combine_chunks()
 
 
 def _detects(captures: pa.Table) -> Any:
-    """Whether the index that named each capture of one crawl has what the crawler found out of pages."""
+    """Returns for each capture of one crawl whether the index that located it has the crawler's detections."""
     crawl = captures["crawl"][0].as_py() if captures.num_rows else ""
-    says = crawl not in ARC_CRAWLS and not index_is_built(crawl) and has(crawl, "content_languages") is not False
-    return pc.and_(_is_described(captures), says)
+    detects_languages = (
+        crawl not in ARC_CRAWLS and not index_is_built(crawl) and has(crawl, "content_languages") is not False
+    )
+    return pc.and_(_is_described(captures), detects_languages)
 
 
 def _is_described(captures: pa.Table) -> Any:
-    """Whether each capture was named by an index that has more of it than its URL and place."""
-    by = captures["located_by"]
-    return pc.is_in(by, pa.array(_DESCRIBING))
+    """Returns for each capture whether the index that located it has more than URL and location."""
+    locators = captures["located_by"]
+    return pc.is_in(locators, pa.array(_DESCRIBING))
 
 
 def _normal(node: Node, typed: Filter) -> Node:
-    """The same as everybody would write it: columns on the left, their values as they are compared, and parts that may
-    change places in order."""
+    """Returns the normal form: columns on the left, values as they are compared, and commutative parts sorted."""
     if node.call == "column":
         name = node.value.lower()
         if name not in COLUMNS:
@@ -270,7 +278,7 @@ def _normal(node: Node, typed: Filter) -> Node:
     if node.call in COMPARED.values():
         left, right = node.parts
         if _column(node) is None and _is_column(right):
-            # a column may stand behind its value
+            # a column may follow its value
             node = replace(node, call=_FLIPPED[node.call], parts=(_as_column(right), left))
         name = _column(node)
         if name in COLUMNS:
@@ -283,8 +291,8 @@ def _normal(node: Node, typed: Filter) -> Node:
         node = replace(node, value=node.value.lower())
     parts = [_normal(part, typed) for part in node.parts]
     if node.call in ("and_kleene", "or_kleene"):
-        inner = [one for part in parts for one in (part.parts if part.call == node.call else (part,))]
-        by_text = {_written(one): one for one in inner}
+        inner = [operand for part in parts for operand in (part.parts if part.call == node.call else (part,))]
+        by_text = {_written(operand): operand for operand in inner}
         parts = [by_text[text] for text in sorted(by_text)]
         if len(parts) == 1:
             return parts[0]
@@ -292,7 +300,7 @@ def _normal(node: Node, typed: Filter) -> Node:
 
 
 def _compared(node: Node, name: str, typed: Filter) -> Node:
-    """A column compared with something: where that is a value, with the value in its normal form."""
+    """Returns the normal form of a comparison of a column, with its value, if it is one, normalized."""
     left, right = _normal(node.parts[0], typed), node.parts[1]
     if name == "lang" and node.call not in ("equal", "not_equal"):
         typed.wrong(node.at, "lang takes = and !=: a page may have several languages")
@@ -317,22 +325,22 @@ def _compared(node: Node, name: str, typed: Filter) -> Node:
             typed.wrong(right.at, str(refused))
     elif name in _NUMBERS and right.call == "perhaps":
         return replace(node, parts=(left, _normal(right, typed)))
-    for names, pattern, what in (
+    for names, pattern, expected in (
         (("mime", "mime_claimed"), _MIME, "a MIME type, such as text/html or image/*"),
         (("lang",), _LANGUAGE, "a language; use ISO 639-3 codes such as eng, deu, zho"),
         (("subset",), re.compile("|".join(SUBSETS)), f"a subset; there are {', '.join(SUBSETS)}"),
     ):
         if name in names and not pattern.fullmatch(value):
-            typed.wrong(right.at, f"{str(right.value)[:80]!r} is not {what}")
+            typed.wrong(right.at, f"{str(right.value)[:80]!r} is not {expected}")
     if name not in _NUMBERS and not isinstance(value, str):
         typed.wrong(right.at, f"{name} is compared with a text; put quotes around it")
     return replace(node, parts=(left, Node("value", value=value, at=right.at)))
 
 
 def _column(node: Node) -> str | None:
-    """The column on the left, if there is one."""
-    left = node.parts[0]
-    return left.value.lower() if left.call == "column" else None
+    """Returns the column on the left, if there is one."""
+    left_operand = node.parts[0]
+    return left_operand.value.lower() if left_operand.call == "column" else None
 
 
 def _is_column(node: Node) -> bool:
@@ -344,50 +352,53 @@ def _as_column(node: Node) -> Node:
 
 
 def _names(node: Node) -> set[str]:
-    own = {node.value} if node.call == "column" else set()
-    return own.union(*map(_names, node.parts))
+    own_names = {node.value} if node.call == "column" else set()
+    return own_names.union(*map(_names, node.parts))
 
 
 def _worked(node: Node, typed: Filter) -> Node:
-    """The same in what can be worked out: periods as moments, languages and types as parts of texts."""
+    """Returns an executable form: periods as moments, languages and types as parts of texts."""
     if node.call not in COMPARED.values() or node.parts[1].call != "value" or _column(node) is None:
         return replace(node, parts=tuple(_worked(part, typed) for part in node.parts))
-    name, value, left = _column(node), node.parts[1].value, node.parts[0]
+    name, value, left_operand = _column(node), node.parts[1].value, node.parts[0]
 
-    def than(call: str, number: int) -> Node:
-        return Node(call, (left, Node("value", value=number)), at=node.at)
+    def compare_with(call: str, number: int) -> Node:
+        return Node(call, (left_operand, Node("value", value=number)), at=node.at)
 
     if name == "time":
         first, end = ((moment - _EPOCH) // timedelta(milliseconds=1) for moment in period(value))
         if node.call not in ("equal", "not_equal"):
-            return than(*{
+            return compare_with(*{
                 "less": ("less", first), "less_equal": ("less", end),
                 "greater": ("greater_equal", end), "greater_equal": ("greater_equal", first),
             }[node.call])  # fmt: skip
-        return _unless(node, Node("and_kleene", (than("greater_equal", first), than("less", end))))
+        return _unless(node, Node("and_kleene", (compare_with("greater_equal", first), compare_with("less", end))))
     if name == "status" and isinstance(value, str):
         first = int(value[0]) * 100
-        return _unless(node, Node("and_kleene", (than("greater_equal", first), than("less", first + 100))))
+        return _unless(
+            node, Node("and_kleene", (compare_with("greater_equal", first), compare_with("less", first + 100)))
+        )
     if name == "lang":
-        return _unless(node, Node("match_substring", (left,), f",{value},", node.at))
+        return _unless(node, Node("match_substring", (left_operand,), f",{value},", node.at))
     if name in ("mime", "mime_claimed") and value.endswith("/*"):
-        return _unless(node, Node("starts_with", (left,), value[:-1], node.at))
+        return _unless(node, Node("starts_with", (left_operand,), value[:-1], node.at))
     return node
 
 
 def _parts(node: Node) -> list[Node]:
-    """The comparisons that a condition is made of."""
+    """Returns the comparisons in a condition."""
     if node.call in ("and_kleene", "or_kleene", "invert"):
-        return [one for part in node.parts for one in _parts(part)]
+        return [comparison for part in node.parts for comparison in _parts(part)]
     return [node]
 
 
-def _left(node: Node, told: Mapping[str, bool | None]) -> Node | bool:
-    """What is left of a condition once it is ``told`` which of its comparisons, by their texts, are so."""
+def _left(node: Node, truths: Mapping[str, bool | None]) -> Node | bool:
+    """Returns the undecided rest of a condition, or its truth. ``truths`` has the truth of its comparisons by their
+    texts."""
     if node.call not in ("and_kleene", "or_kleene", "invert"):
-        so = told[_written(node)]
-        return node if so is None else so
-    parts = [_left(part, told) for part in node.parts]
+        is_met = truths[_written(node)]
+        return node if is_met is None else is_met
+    parts = [_left(part, truths) for part in node.parts]
     if node.call == "invert":
         return not parts[0] if isinstance(parts[0], bool) else replace(node, parts=(parts[0],))
     decides = node.call == "or_kleene"
@@ -402,7 +413,7 @@ def _unless(node: Node, equal: Node) -> Node:
 
 
 def _written(node: Node, inside: bool = False) -> str:
-    """An expression as text; ``inside`` of another one, in parentheses where it needs them."""
+    """Returns an expression as text; ``inside`` another one in parentheses, if it needs them."""
     if node.call == "column":
         return str(node.value)
     if node.call == "value":
@@ -423,25 +434,27 @@ def _written(node: Node, inside: bool = False) -> str:
     if node.call == "negate":
         return f"(-{_operand(node.parts[0])})"
     if node.call in _COUNTED:
-        one, other = (_operand(part) for part in node.parts)
-        return f"({one} {_COUNTED[node.call]} {other})"
-    if node.call == "or_kleene" and len({_column(one) for one in node.parts if one.parts}) == 1:
+        first, second = (_operand(part) for part in node.parts)
+        return f"({first} {_COUNTED[node.call]} {second})"
+    if node.call == "or_kleene" and len({_column(comparison) for comparison in node.parts if comparison.parts}) == 1:
         name = _column(node.parts[0])
-        if name and all(one.call == "equal" and one.parts[1].call == "value" for one in node.parts):
-            return f"{name} in ({', '.join(_bare(one.parts[1].value, name) for one in node.parts)})"
+        if name and all(
+            comparison.call == "equal" and comparison.parts[1].call == "value" for comparison in node.parts
+        ):
+            return f"{name} in ({', '.join(_bare(comparison.parts[1].value, name) for comparison in node.parts)})"
     word = node.call.removesuffix("_kleene")
     text = f" {word} ".join(_written(part, True) for part in node.parts)
     return f"({text})" if inside else text
 
 
 def _operand(node: Node) -> str:
-    """What is compared or counted: a truth value among such needs parentheses."""
+    """Returns an operand of a comparison or calculation as text: a truth value needs parentheses."""
     is_plain = node.call in ("column", "value", "negate", *_COUNTED)
     return _written(node) if is_plain else f"({_written(node)})"
 
 
 def _bare(value: Any, name: str | None) -> str:
-    """A value without quotes where it is read as the same so."""
+    """Returns a value as text, without quotes if it is read as the same value."""
     if not isinstance(value, str):
         return _written(Node("value", value=value))
     is_read = BARE.fullmatch(value) and value.lower() not in WORDS and value.lower() not in COLUMNS

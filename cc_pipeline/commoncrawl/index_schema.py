@@ -1,4 +1,4 @@
-"""The columnar URL index as published, and the one shape a capture has inside cc_pipeline.
+"""The columnar URL index as published, and the schema of captures inside cc_pipeline.
 
 Source: ``cc-index-schema-flat.json`` of commoncrawl/cc-index-table and its history (see docs/architecture.md).
 """
@@ -73,16 +73,16 @@ INDEX_COLUMNS: Final = (
 
 INDEX_COLUMN_NAMES: tuple[str, ...] = tuple(column.name for column in INDEX_COLUMNS)
 
-#: Columns added by Common Crawl after the first 30; unknown ones land in ``extra_columns``. ``warc_record_id`` is seen
-#: in index files of CC-MAIN-2026-30, and not in those of 2026-21, which the schema file names as its first crawl.
+#: Columns added by Common Crawl after the first 30; unknown ones are put into ``extra_columns``. ``warc_record_id`` is
+#: in index files of CC-MAIN-2026-30, but not in those of 2026-21, its first crawl by the schema file.
 LATER_COLUMNS: Final = (Column("warc_record_id", pa.binary(), "Id of the record, in newer indexes"),)
 
-#: What every locator returns: one row per capture. ``domain`` is the registered domain (host for IPs and
+#: The result of every locator: one row per capture. ``domain`` is the registered domain (host for IPs and
 #: hosts without a public suffix). ``archive_format`` is ``warc`` or ``arc``. ``located_by`` names the
-#: locator, ``index_file`` and ``index_position`` the index bytes the row came from (row group number for
+#: locator, ``index_file`` and ``index_position`` the source of the row in the index (row group number for
 #: Parquet, block number for the B-tree, member offset for ZipNum). ``extra_columns`` holds columns or CDXJ
-#: keys this version does not know, as text. ``meant`` says of captures of a target with a condition whether the index
-#: says that they are (``yes``) or does not tell (``unknown``).
+#: keys unknown to this version, as text. ``meant``, for a target with a condition: the index decides that the capture
+#: matches (``yes``), or cannot decide (``unknown``).
 CAPTURE_COLUMNS: Final = (
     CRAWL,
     SUBSET,
@@ -104,11 +104,11 @@ CAPTURE_COLUMNS: Final = (
     MEANT,
 )
 CAPTURE_SCHEMA: Final = schema_of(CAPTURE_COLUMNS)
-#: Captures with the slug of the target that they were asked for.
+#: Captures with the slug of the target that requested them.
 NAMED_CAPTURES_COLUMNS: Final = (TARGET, *CAPTURE_COLUMNS)
 NAMED_CAPTURES: Final = schema_of(NAMED_CAPTURES_COLUMNS)
 
-#: The columns of a condition, and those of a capture that each is made of.
+#: The columns of a condition, with the columns of a capture from which each is computed.
 CONDITION_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "mime": ("content_mime_detected", "content_mime_type"),
     "mime_claimed": ("content_mime_type",),
@@ -130,7 +130,7 @@ CONDITION_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def distinct_captures(captures: pa.Table) -> pa.Table:
-    """The first row of each capture (crawl, file, offset) of a table of captures or records, in their order."""
+    """Returns the first row of each capture (crawl, file, offset) of a table of captures or records, in their order."""
     numbered = captures.select([*CAPTURE]).append_column("row", pa.array(range(captures.num_rows), pa.int64()))
     first = numbered.group_by([*CAPTURE]).aggregate([("row", "min")])
     return captures.take(first["row_min"].combine_chunks().sort())

@@ -1,5 +1,5 @@
-"""Indexes are sorted by key, so a target is a few ranges of keys: in order, disjoint, and asked by bisection. With them
-the keys of the 2012 B-tree, which are written in another way than SURT keys."""
+"""Ranges of keys: indexes are sorted by key, so a target is a few sorted, disjoint ranges, searched by bisection. Also
+the keys of the 2012 B-tree, which differ from SURT keys."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class KeyRange:
 
 
 def prefix_range(prefix: bytes) -> KeyRange:
-    """The range of all keys that start with ``prefix``."""
+    """Returns the range of all keys that start with ``prefix``."""
     trimmed = prefix.rstrip(b"\xff")
     end = trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
     return KeyRange(prefix, end)
 
 
 def reverse_dots(host: str) -> str:
-    """``www.example.com`` as ``com.example.www``; its own inverse."""
+    """Returns ``www.example.com`` as ``com.example.www``; its own inverse."""
     return ".".join(reversed(host.split(".")))
 
 
 def btree_key(url: str) -> bytes:
-    """The key of ``url`` in a B-tree index. A URL without a path gets ``/``; one without a scheme is ``http``.
+    """Returns the key of ``url`` in a B-tree index. A URL without a path gets ``/``; one without a scheme is ``http``.
 
-    A host name is written in lower case and in ASCII, as all real ones of the published index are, so that it can be
-    found. A closing dot stays, and comes first: ``.com.example/``.
+    A host name is written in lower case and ASCII, as in the published index, so that it can be found. A closing dot
+    stays, and comes first: ``.com.example/``.
 
     Never raises; bytes are UTF-8 with ``surrogateescape``, and a NUL, which ends keys, is written ``%00``.
     """
@@ -56,53 +56,53 @@ def btree_key(url: str) -> bytes:
         match = _PARTS.fullmatch("http://" + url.partition("#")[0].lstrip("/"))
     assert match is not None, "the pattern accepts everything after http://"
     scheme, authority, tail = match.groups()
-    host, colon, rest = authority.partition(":")
+    host, colon, port_or_login = authority.partition(":")
     if not tail.startswith("/"):
         tail = "/" + tail
     plain = host.lower() if host.isascii() else canonical_host(host)
     reversed_host = reverse_dots(plain)
     if not _REAL_HOST.fullmatch(reversed_host):
         reversed_host = reverse_dots(host)
-    key = f"{reversed_host}{tail}{colon if rest else ''}{rest}:{scheme.lower()}"
+    key = f"{reversed_host}{tail}{colon if port_or_login else ''}{port_or_login}:{scheme.lower()}"
     return key.replace("\0", "%00").encode("utf-8", "surrogatepass" if _has_odd_surrogates(key) else "surrogateescape")
 
 
 def url_of_btree_key(key: bytes) -> str:
-    """The URL that ``key`` was made from; ``btree_key`` of it is ``key`` again.
+    """Returns the URL of ``key``; its ``btree_key`` is ``key`` again.
 
     ``…/a:8080:http`` is read as port 8080, although a path may end like that; ``…/page:12:http`` is read as a path.
-    What stands behind the path with an ``@`` is a login (``http://user:password@host/``) only where the key does not
-    begin with a real host name.
+    Text with an ``@`` after the path is a login (``http://user:password@host/``) only if the key does not begin with a
+    real host name.
     """
     text = key.decode("utf-8", "surrogateescape")
     match = _SCHEME_AT_END.fullmatch(text)
     body, scheme = (match[1], match[2]) if match else (text, "http")
     head = re.split(r"[/?]", body, maxsplit=1)[0]
-    rest = ""
+    port_or_login = ""
     if not _REAL_HOST.fullmatch(head) and (login := _login_at_end(body)):
-        body, rest = body[: -len(login) - 1], login
+        body, port_or_login = body[: -len(login) - 1], login
     elif (port := _PORT_AT_END.fullmatch(body)) and _is_port(head, port[1], int(port[2])):
-        body, rest = port[1], port[2]
+        body, port_or_login = port[1], port[2]
     tail = body[len(head) :]
-    return f"{scheme}://{reverse_dots(head)}{':' + rest if rest else ''}{tail}"
+    return f"{scheme}://{reverse_dots(head)}{':' + port_or_login if port_or_login else ''}{tail}"
 
 
 def host_prefixes(host: str) -> tuple[str, ...]:
-    """Prefixes of the keys of exactly this host, whatever the port."""
+    """Returns the prefixes of the keys of exactly this host, with any port."""
     shown_host = f"[{host}]" if ":" in host else host
     key = btree_key(f"http://{shown_host}/").decode("utf-8", "surrogateescape")
     return (key[: key.index("/") + 1],)
 
 
 def domain_prefixes(domain: str) -> tuple[str, ...]:
-    """Prefixes of the keys of a domain and of all hosts under it. ``.`` and ``/`` are neighbours in ASCII, so the
-    two prefixes are one stretch of the index."""
+    """Returns the prefixes of the keys of a domain and of all hosts under it. ``.`` and ``/`` are neighbours in ASCII,
+    so the two prefixes are one range of the index."""
     reversed_domain = reverse_dots(domain)
     return (reversed_domain + ".", reversed_domain + "/")
 
 
 def _login_at_end(body: str) -> str:
-    """``password@host`` in the last part of a path, behind the first colon with an ``@`` before the next colon."""
+    """Returns ``password@host`` in the last part of a path: after the first colon with an ``@`` before the next one."""
     end = max(body.rfind("/"), body.rfind("?")) + 1
     pieces = body[end:].split(":")
     for number, piece in enumerate(pieces[1:], start=1):
@@ -111,11 +111,11 @@ def _login_at_end(body: str) -> str:
     return ""
 
 
-def _is_port(head: str, before: str, number: int) -> bool:
-    if "/" not in before or not 1 <= number <= 65535:
+def _is_port(head: str, path: str, number: int) -> bool:
+    if "/" not in path or not 1 <= number <= 65535:
         return False
     # Sites that name their page numbers (/view/page:12) outnumber names with ports below 80.
-    return number >= 80 or head[:1].isdigit() or not before.rsplit("/", 1)[-1].isalpha()
+    return number >= 80 or head[:1].isdigit() or not path.rsplit("/", 1)[-1].isalpha()
 
 
 def _has_odd_surrogates(text: str) -> bool:
@@ -125,9 +125,9 @@ def _has_odd_surrogates(text: str) -> bool:
 
 
 def merge_ranges(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
-    """The same keys as ``ranges`` in the fewest ranges, sorted; overlapping and touching ones become one."""
+    """Returns the keys of ``ranges`` as the fewest ranges, sorted; overlapping and touching ranges are joined."""
     merged: list[KeyRange] = []
-    for item in sorted(ranges, key=lambda one: (one.start, one.end is None, one.end or b"")):
+    for item in sorted(ranges, key=lambda key_range: (key_range.start, key_range.end is None, key_range.end or b"")):
         if item.end is not None and item.end <= item.start:
             continue
         if merged and (merged[-1].end is None or item.start <= merged[-1].end):
@@ -140,13 +140,13 @@ def merge_ranges(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
 
 
 class RangeSet(Sequence[KeyRange]):
-    """The keys of some ranges, as the fewest ranges. Two hundred thousand of them answer in a microsecond."""
+    """A set of keys, as the fewest ranges. A search in two hundred thousand of them takes a microsecond."""
 
     __slots__ = ("_ranges", "_starts")
 
     def __init__(self, ranges: Iterable[KeyRange]) -> None:
         self._ranges = merge_ranges(ranges)
-        self._starts = [one.start for one in self._ranges]
+        self._starts = [key_range.start for key_range in self._ranges]
 
     def __len__(self) -> int:
         return len(self._ranges)
@@ -170,22 +170,22 @@ class RangeSet(Sequence[KeyRange]):
 
     def touches(self, start: bytes, end: bytes | None) -> bool:
         """Whether any range has a key from ``start`` to before ``end`` (``None``: to the end of all keys)."""
-        behind = bisect_right(self._starts, start)
-        if behind:
-            before = self._ranges[behind - 1].end
-            if before is None or before > start:
+        next_index = bisect_right(self._starts, start)
+        if next_index:
+            previous_end = self._ranges[next_index - 1].end
+            if previous_end is None or previous_end > start:
                 return True
-        return behind < len(self._starts) and (end is None or self._starts[behind] < end)
+        return next_index < len(self._starts) and (end is None or self._starts[next_index] < end)
 
     def near(self, low: bytes | None, high: bytes | None) -> tuple[KeyRange, ...]:
-        """The ranges that may have keys of a block from ``low`` to ``high`` (both inclusive; ``None`` is unknown)."""
-        first, after = self._span(low, high)
-        return self._ranges[first:after]
+        """Returns the ranges that may have keys of a block from ``low`` to ``high`` (inclusive; ``None``: unknown)."""
+        first, stop = self._span(low, high)
+        return self._ranges[first:stop]
 
     def meets(self, low: bytes | None, high: bytes | None) -> bool:
         """Whether any range may have a key of a block from ``low`` to ``high``."""
-        first, after = self._span(low, high)
-        return first < after
+        first, stop = self._span(low, high)
+        return first < stop
 
     def _span(self, low: bytes | None, high: bytes | None) -> tuple[int, int]:
         first = 0
@@ -195,21 +195,21 @@ class RangeSet(Sequence[KeyRange]):
                 end = self._ranges[first].end
                 if end is not None and end <= low:
                     first += 1
-        after = len(self._ranges) if high is None else bisect_right(self._starts, high)
-        return first, after
+        stop = len(self._ranges) if high is None else bisect_right(self._starts, high)
+        return first, stop
 
 
-def common_ranges(one: Iterable[KeyRange], other: RangeSet) -> tuple[KeyRange, ...]:
-    """The keys that both have."""
+def common_ranges(first: Iterable[KeyRange], second: RangeSet) -> tuple[KeyRange, ...]:
+    """Returns the ranges of the common keys."""
     return merge_ranges(
         KeyRange(
             max(keys.start, near.start), min((end for end in (keys.end, near.end) if end is not None), default=None)
         )
-        for keys in one
-        for near in other.near(keys.start, keys.end)
+        for keys in first
+        for near in second.near(keys.start, keys.end)
     )
 
 
 def range_set(ranges: Sequence[KeyRange]) -> RangeSet:
-    """``ranges`` as a ``RangeSet``; one that is one already stays."""
+    """Returns ``ranges`` as a ``RangeSet``; the same object if it is one."""
     return ranges if isinstance(ranges, RangeSet) else RangeSet(ranges)

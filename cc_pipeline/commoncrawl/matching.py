@@ -1,5 +1,5 @@
-"""An index of targets: which of thousands a capture belongs to, by dictionaries. A look-up must not ask each target
-about each row."""
+"""An index of targets: finds the targets of a capture among thousands, by dictionaries. A look-up must not compare each
+target with each row."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _prefix_parts = lru_cache(maxsize=4096)(resolved_parts)
-#: Hosts whose answer is remembered: rows of an index come host by host.
+#: Hosts with a cached result: rows of an index are sorted by host.
 _REMEMBERED: Final = 65_536
-#: Numbers of targets by the port that they are restricted to.
+#: Numbers of targets by their port restriction.
 _Ports = dict[int | None, list[int]]
 
 
 def host_of(url: str) -> str:
-    """The host as written in ``url``, without port and login; empty where there is none."""
+    """Returns the host as written in ``url``, without port and login; empty if there is none."""
     return split_authority(_authority(url))[0]
 
 
 def port_of(url: str) -> int | None:
-    """The port a fetch of ``url`` goes to; ``None`` where it cannot be told."""
+    """Returns the port of a fetch of ``url``; ``None`` if it cannot be determined."""
     written = split_authority(_authority(url))[1]
     if not written:
         return _DEFAULT_PORTS.get(url.partition(":")[0].lower())
@@ -39,48 +39,51 @@ def port_of(url: str) -> int | None:
 
 
 def reversed_url(url: str, host: str | None = None) -> str:
-    """``com.nytimes.www/a?b``: reversed host, path and query as the 2012 index has them, without port and scheme."""
+    """Returns ``com.nytimes.www/a?b``: reversed host, path and query as in the 2012 index, without port and scheme."""
     name = plain_host(host if host else host_of(url))
-    rest = url.partition("#")[0].partition("://")[2]
-    cut = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
-    tail = rest[cut:]
+    path_and_query = url.partition("#")[0].partition("://")[2]
+    cut = min(
+        (position for position in (path_and_query.find("/"), path_and_query.find("?")) if position >= 0),
+        default=len(path_and_query),
+    )
+    tail = path_and_query[cut:]
     labels = name if ":" in name else ".".join(reversed(name.split(".")))
     return labels + (tail if tail.startswith("/") else "/" + tail)
 
 
 def _authority(url: str) -> str:
-    rest = url.partition("://")[2]
+    authority = url.partition("://")[2]
     for mark in "/?#":
-        rest = rest.partition(mark)[0]
-    return rest
+        authority = authority.partition(mark)[0]
+    return authority
 
 
 def starts_with(url: str, prefix: str) -> bool:
-    """Whether the URL starts so, both brought to the common form of ``resolved_parts``."""
-    found, wanted = resolved_parts(url), _prefix_parts(prefix)
-    if found is None or wanted is None or found[0] != wanted[0]:
+    """Whether the URL starts with the prefix, both in the form of ``resolved_parts``."""
+    url_parts, prefix_parts = resolved_parts(url), _prefix_parts(prefix)
+    if url_parts is None or prefix_parts is None or url_parts[0] != prefix_parts[0]:
         return False
-    if wanted[2] is None:
-        return found[1].startswith(wanted[1])
-    return found[1] == wanted[1] and (found[2] or "").startswith(wanted[2])
+    if prefix_parts[2] is None:
+        return url_parts[1].startswith(prefix_parts[1])
+    return url_parts[1] == prefix_parts[1] and (url_parts[2] or "").startswith(prefix_parts[2])
 
 
 def spellings(url: str, whole: bool) -> tuple[str, ...]:
-    """Ways in which pages of ``url`` may stand in a B-tree: key prefixes, complete up to the port if ``whole``."""
+    """Returns the possible keys of ``url`` in a B-tree as prefixes, complete up to the port if ``whole``."""
     authority, _, tail = url.partition("://")[2].partition("/")
     host, _ = split_authority(authority)
-    label, _, above = host.partition(".")
-    other = above if label == "www" or (label[:3] == "www" and label[3:].isdigit()) else f"www.{host}"
+    label, _, parent_host = host.partition(".")
+    www_variant = parent_host if label == "www" or (label[:3] == "www" and label[3:].isdigit()) else f"www.{host}"
     typed = "/" + tail
     canonical = surt_key(url).partition(")")[2] if whole else typed
     tails = [typed, typed.lower(), canonical]
     if whole:
         tails = [spelling for tail in tails for spelling in _with_and_without_slash(tail)]
-    found = []
-    for name in (host,) if is_ip(host) else (host, other):
+    prefixes = []
+    for name in (host,) if is_ip(host) else (host, www_variant):
         head = host_prefixes(name)[0].removesuffix("/") if name else ""
-        found += [head + tail for tail in tails if head]
-    return tuple(dict.fromkeys(found))
+        prefixes += [head + tail for tail in tails if head]
+    return tuple(dict.fromkeys(prefixes))
 
 
 def _with_and_without_slash(tail: str) -> tuple[str, ...]:
@@ -92,12 +95,12 @@ def _with_and_without_slash(tail: str) -> tuple[str, ...]:
 
 
 class PrefixIndex:
-    """Numbers by prefixes, any of which may be a prefix of others."""
+    """Numbers by prefixes; a prefix may begin with another one."""
 
     def __init__(self, numbers: Mapping[str, list[int]]) -> None:
         self._prefixes = sorted(numbers)
         self._numbers = [numbers[prefix] for prefix in self._prefixes]
-        #: Of each prefix the place of the longest other one that it begins with; -1 where there is none.
+        #: For each prefix the index of the longest other prefix that it begins with; -1 for none.
         self._shorter: list[int] = []
         place = -1
         for prefix in self._prefixes:
@@ -107,21 +110,21 @@ class PrefixIndex:
             place = len(self._shorter) - 1
 
     def of(self, text: str) -> list[int]:
-        """The numbers of the prefixes that ``text`` begins with, each once."""
-        found: list[int] = []
-        # whatever the text begins with, the prefix that sorts just before it is or begins with
+        """Returns the numbers of the prefixes that ``text`` begins with, each once."""
+        numbers: list[int] = []
+        # the prefix that sorts just before the text begins with every prefix of the text
         place = bisect_right(self._prefixes, text) - 1
         while place >= 0:
-            if found or text.startswith(self._prefixes[place]):
-                found += self._numbers[place]
+            if numbers or text.startswith(self._prefixes[place]):
+                numbers += self._numbers[place]
             place = self._shorter[place]
-        return found
+        return numbers
 
 
 class MemberIndex:
-    """Targets (no sets) by what decides about them: the host and those above it, a key, an authority, a reverse.
+    """Targets (no sets) by their deciding part: the host and its parents, a key, an authority, a reverse.
 
-    A question costs the logarithm of how many there are, and what it finds."""
+    A search costs the logarithm of their number, plus its results."""
 
     def __init__(self, members: Sequence[Target]) -> None:
         self._under: dict[str, _Ports] = {}
@@ -132,8 +135,8 @@ class MemberIndex:
         self._whatever: list[int] = []
         for number, member in enumerate(members):
             if member.place is not None:
-                alone = member.kind == "host" or member.place.is_ip
-                by_port = (self._alone if alone else self._under).setdefault(member.place.host, {})
+                is_host_only = member.kind == "host" or member.place.is_ip
+                by_port = (self._alone if is_host_only else self._under).setdefault(member.place.host, {})
                 by_port.setdefault(member.place.port, []).append(number)
             elif member.kind == "url":
                 self._keys.setdefault(member.ranges[0].start, []).append(number)
@@ -152,30 +155,30 @@ class MemberIndex:
         self._known: dict[str, tuple[_Ports, ...]] = {}
 
     def of(self, url: str, host: str | None = None) -> list[int]:
-        """Numbers of the members that a capture of ``url`` is of, as their ``matches`` says; ``host`` as there."""
+        """Returns the numbers of the members that match a capture of ``url``; ``host`` as in ``Target.matches``."""
         written = host if host else host_of(url)
         by_host = self._known.get(written)
         if by_host is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             by_host = self._known[written] = self._of_host(plain_host(written))
-        found: list[int] = []
+        numbers: list[int] = []
         for ports in by_host:
-            found += ports.get(None, ())
+            numbers += ports.get(None, ())
             if len(ports) > (None in ports) and (port := port_of(url)) is not None:
-                found += ports.get(port, ())
+                numbers += ports.get(port, ())
         if self._keys:
-            found += self._keys.get(surt_key(url).encode("ascii"), ())
+            numbers += self._keys.get(surt_key(url).encode("ascii"), ())
         if self._paths and (parts := resolved_parts(url)) is not None and parts[0] in self._paths:
-            found += self._paths[parts[0]].of(f"{parts[1]}?{parts[2] or ''}")
+            numbers += self._paths[parts[0]].of(f"{parts[1]}?{parts[2] or ''}")
         if self._reverses is not None:
-            found += self._reverses.of(reversed_url(url, host))
-        return found + self._whatever
+            numbers += self._reverses.of(reversed_url(url, host))
+        return numbers + self._whatever
 
     def _of_host(self, name: str) -> tuple[_Ports, ...]:
         places = [self._alone.get(name), self._under.get(name)]
-        above = name
-        while "." in above:
-            above = above.partition(".")[2]
-            places.append(self._under.get(above))
+        parent = name
+        while "." in parent:
+            parent = parent.partition(".")[2]
+            places.append(self._under.get(parent))
         return tuple(place for place in places if place)

@@ -1,7 +1,7 @@
-"""Every object in the bucket is found by its key, and the layouts of eighteen years are still in use. Path lists, index
-files, WARC files and the ARC files of 2008 to 2012, by their names.
+"""The keys of the bucket, in the layouts of eighteen years: path lists, index files, WARC files and the ARC files of
+2008 to 2012.
 
-Addresses of all years (``s3n://``, ``https://``) are read as keys of the bucket of today.
+Addresses of all years (``s3n://``, ``https://``) are read as keys of today's bucket.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _PLACES = re.compile(
     r"|aws-publicdatasets\.s3[.a-z0-9-]*\.amazonaws\.com)/"
     r"|https?://s3[.a-z0-9-]*\.amazonaws\.com/(?:commoncrawl|aws-publicdatasets)/)"
 )
-#: What every name of before begins with.
+#: The prefix of every name in the old layout.
 OLD_FOLDER: Final = "common-crawl/"
-# only in front of the public layouts: whoever has other files in a folder of this name means these
+# only before the public layouts: a user may have other files in a folder of this name
 _OLD = r"^common-crawl/((?:crawl-data|crawl-00[12]|parse-output|cc-index|projects)/)"
 _OLD_NAME = re.compile(_OLD)
 
@@ -40,19 +40,19 @@ _BY_DAY = re.compile(r"(crawl-00[12])/(\d{4})/(\d\d)/(\d\d)/(\d+)/(\d{1,15})_(\d
 _CRAWL_OF_FOLDER: Final = {folder: crawl for crawl, folder in ARC_CRAWLS.items()}
 _MAX_MS: Final = 4_102_444_800_000  # the year 2100
 
-#: The lists every crawl since 2013 has; ``non200responses`` lists the files of subset ``crawldiagnostics``.
+#: The lists of every crawl since 2013; ``non200responses`` lists the files of subset ``crawldiagnostics``.
 PathList = Literal["segment", "warc", "wat", "wet", "robotstxt", "non200responses", "cc-index", "cc-index-table"]
 
-#: The longest real lists have some 100,000 paths in 15 MB, that of the ARC files of crawl 002 has 323,694 in 16 MB.
+#: The longest real lists have some 100,000 paths in 15 MB, the list of ARC files of crawl 002 has 323,694 in 16 MB.
 MAX_LIST_BYTES: Final = 1 << 28
-#: Of a list that is allowed so many lines, empty ones too, the keys take a few hundred MB at most.
+#: The maximum number of lines, empty ones too: their keys take a few hundred MB at most.
 MAX_LIST_KEYS: Final = 2_000_000
-#: An address is a key of at most 1,024 bytes behind a bucket's name; the rest is room for blanks.
+#: An address is a key of at most 1,024 bytes after a bucket's name; the rest is room for blanks.
 _MAX_LINE: Final = 4096
-#: Lines of a list that cannot be used, of which a note tells, and beyond which it is no list.
+#: The number of unusable lines that a note quotes, and the number that makes a list unusable.
 _NAMED_LINES: Final = 5
 _MAX_ODD: Final = 10_000
-#: Bytes inflated at a time, and bytes of gzip data given to zlib at a time (what it leaves is copied).
+#: Bytes inflated at a time, and bytes of gzip data passed to zlib at a time (the unused rest is copied).
 _PIECE: Final = 1 << 18
 _STEP: Final = 1 << 14
 #: Lists have one member; packers that cut their input make a member of 64 KiB or more.
@@ -73,35 +73,35 @@ _WARC_NAME = re.compile(
 
 
 def todays_key(name: str) -> str:
-    """The key in today's bucket for a name or an address of any year; other names as they are.
+    """Returns the key in today's bucket for a name or an address of any year; other names unchanged.
 
     ``common-crawl/crawl-data/…``, ``s3://aws-publicdatasets/common-crawl/parse-output/…`` and
-    ``https://data.commoncrawl.org/crawl-data/…`` are such names. Whether the key is a sound one is another question.
+    ``https://data.commoncrawl.org/crawl-data/…`` are such names. Does not check the key.
     """
     match = _PLACES.match(name)
     return _OLD_NAME.sub(r"\1", name[match.end() :].lstrip("/") if match else name)
 
 
 def todays_keys(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The same of a column of names without the address of a bucket."""
-    # most readers of one name have no column
+    """Does the same for a column of names without the address of a bucket."""
+    # slow to import, and not needed for a single name
     import pyarrow.compute as pc  # noqa: PLC0415
 
     return pc.replace_substring_regex(names, _OLD, r"\1")
 
 
 def current_key(address: str) -> str:
-    """The key in today's bucket for an address of any year.
+    """Returns the key in today's bucket for an address of any year.
 
     ``s3://aws-publicdatasets/common-crawl/parse-output/…``, ``common-crawl/crawl-data/…``,
-    ``https://data.commoncrawl.org/crawl-data/…`` and a plain key are all accepted. Raises ``DataFault`` for what is
-    no key.
+    ``https://data.commoncrawl.org/crawl-data/…`` and a plain key are all accepted. Raises ``DataFault`` for
+    any other text.
     """
     return clean_key(todays_key(address.lstrip("/")))
 
 
 def clean_key(key: str) -> str:
-    """``key`` itself. Raises ``DataFault`` unless it is a relative path of printable ASCII without ``..``."""
+    """Returns ``key``. Raises ``DataFault`` unless it is a relative path of printable ASCII without ``..``."""
     if len(key) > _MAX_KEY or not _KEY.fullmatch(key):
         raise DataFault(DataKind.MALFORMED, key[:100], None, "a key is 1 to 1024 printable ASCII characters")
     if "://" in key or "\\" in key or any(part in ("", ".", "..") for part in key.rstrip("/").split("/")):
@@ -113,7 +113,7 @@ def clean_key(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ArcFile:
-    """One ARC file. ``segment_id`` is 0 for crawls that have no segments, ``file_date_ms`` counts from 1970 in UTC."""
+    """One ARC file. ``segment_id`` is 0 for crawls without segments, ``file_date_ms`` counts from 1970 in UTC."""
 
     crawl: str
     segment_id: int
@@ -123,7 +123,7 @@ class ArcFile:
 
 @dataclass(frozen=True, slots=True)
 class ArcPointer:
-    """The 32 bytes a B-tree has for a capture: its ARC file, and the gzip member in it in bytes."""
+    """The 32 bytes of a B-tree for a capture: its ARC file, and offset and length (bytes) of its gzip member."""
 
     segment_id: int
     file_date_ms: int
@@ -132,14 +132,14 @@ class ArcPointer:
     length: int
 
     def file(self, crawl: str) -> ArcFile:
-        """The ARC file of ``crawl`` that this points into."""
+        """Returns the ARC file of ``crawl`` that this points into."""
         return ArcFile(crawl, self.segment_id, self.file_date_ms, self.partition)
 
 
 def arc_key(file: ArcFile | ArcPointer, crawl: str = "CC-MAIN-2012") -> str:
-    """The key of an ARC file; ``crawl`` says where a pointer points to.
+    """Returns the key of an ARC file; ``crawl`` is the crawl of a pointer.
 
-    Raises ``UserInputError`` for a crawl without ARC files, ``DataFault`` for a date no ARC file can have.
+    Raises ``UserInputError`` for a crawl without ARC files, ``DataFault`` for an impossible date.
     """
     arc = file.file(crawl) if isinstance(file, ArcPointer) else file
     folder = ARC_CRAWLS.get(arc.crawl)
@@ -155,7 +155,7 @@ def arc_key(file: ArcFile | ArcPointer, crawl: str = "CC-MAIN-2012") -> str:
 
 
 def parse_arc_key(address: str) -> ArcFile:
-    """The ARC file behind a key or an old address. Raises ``DataFault`` for anything else."""
+    """Returns the ARC file of a key or an old address. Raises ``DataFault`` for any other text."""
     key = current_key(address)
     if match := _BY_SEGMENT.fullmatch(key):
         return ArcFile("CC-MAIN-2012", int(match[1]), int(match[2]), int(match[3]))
@@ -168,7 +168,7 @@ def parse_arc_key(address: str) -> ArcFile:
 
 
 def segments_key(crawl: str = "CC-MAIN-2012") -> str:
-    """Key of the list of segments that are complete; only the crawl of 2012 has one."""
+    """Returns the key of the list of complete segments; only the crawl of 2012 has one."""
     if ARC_CRAWLS.get(crawl) != "parse-output":
         raise UserInputError(f"{crawl} has no list of valid segments")
     return "parse-output/valid_segments.txt"
@@ -177,7 +177,7 @@ def segments_key(crawl: str = "CC-MAIN-2012") -> str:
 def parse_valid_segments(
     data: bytes, source: str = "valid_segments.txt", *, odd: list[DataFault] | None = None
 ) -> tuple[int, ...]:
-    """Segment ids, one decimal number a line, in the list's order. Raises ``DataFault`` naming a wrong line; with
+    """Reads segment ids, one decimal number a line, in the list's order. Raises ``DataFault`` for a wrong line; with
     ``odd``, such faults are added to it instead."""
     segments: dict[int, None] = {}
     offset = 0
@@ -196,7 +196,7 @@ def parse_valid_segments(
 
 
 def _pacific_day(ms: int) -> date:
-    """The day it was on the US west coast, by the daylight saving rule in force since 2007."""
+    """Returns the day on the US west coast, by the daylight saving rule in force since 2007."""
     moment = datetime.fromtimestamp(ms / 1000, UTC)
     year = moment.year
     starts = datetime(year, 3, _sunday(year, 3, 2), 10, tzinfo=UTC)  # 2:00 standard time
@@ -210,9 +210,9 @@ def _sunday(year: int, month: int, nth: int) -> int:
 
 
 def path_list_key(crawl: str, name: PathList) -> str:
-    """Key of one of a crawl's path lists, such as ``crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz``.
+    """Returns the key of one of a crawl's path lists, such as ``crawl-data/CC-MAIN-2024-22/cc-index-table.paths.gz``.
 
-    A month of CC-NEWS has one list only, ``warc``: ``crawl-data/CC-NEWS/2026/05/warc.paths.gz``.
+    A month of CC-NEWS has only one list, ``warc``: ``crawl-data/CC-NEWS/2026/05/warc.paths.gz``.
     """
     crawl = validate_crawl_id(crawl)
     month = news_month(crawl)
@@ -221,19 +221,19 @@ def path_list_key(crawl: str, name: PathList) -> str:
 
 
 def published_key(crawl: str) -> str | None:
-    """Key of the path list that a published crawl has for certain; ``None`` for a collection that a person named."""
+    """Returns the key of a path list that every published crawl has; ``None`` for a collection that a user named."""
     if not index_is_built(crawl):
         return path_list_key(crawl, "cc-index-table")
     return path_list_key(crawl, "warc") if news_month(crawl) else None
 
 
 def is_path_list(key: str) -> bool:
-    """Whether a key is that of a path list."""
+    """Whether a key is the key of a path list."""
     return key.endswith(".paths.gz")
 
 
 def cluster_key(crawl: str) -> str:
-    """Key of a crawl's ZipNum summary; its shards lie beside it."""
+    """Returns the key of a crawl's ZipNum summary; its shards are in the same folder."""
     return f"cc-index/collections/{validate_crawl_id(crawl)}/indexes/cluster.idx"
 
 
@@ -245,12 +245,11 @@ def parse_path_list(
     *,
     odd: list[DataFault] | None = None,
 ) -> tuple[str, ...]:
-    """The keys of a gzipped path list, in its order, old addresses brought to today's bucket.
+    """Reads the keys of a gzipped path list, in its order, old addresses as keys of today's bucket.
 
     The list is inflated and read a piece at a time. Raises ``DataFault`` for damaged gzip data, for more than
-    ``limit`` bytes of text or ``most`` lines (both ``TOO_LARGE``), and for a line that is no key of the bucket; the
-    offset of the latter is its place in the inflated text. With ``odd``, faults of single lines are added to it
-    instead.
+    ``limit`` bytes of text or ``most`` lines (both ``TOO_LARGE``), and for a line that is no key of the bucket, with
+    its offset in the inflated text. With ``odd``, faults of single lines are added to it instead.
     """
     return tuple(key for _, key in listed_keys(inflated(data, source), source, limit, most, odd=odd))
 
@@ -258,7 +257,7 @@ def parse_path_list(
 def parse_keys(
     pieces: Iterable[bytes], source: str, limit: int = MAX_LIST_BYTES, most: int = MAX_LIST_KEYS
 ) -> tuple[str, ...]:
-    """The same for text that is not packed, in ``pieces`` of any size; no more of them is drawn than the bounds allow.
+    """Reads the same from text that is not compressed, in ``pieces`` of any size; stops at the limits.
 
     Raises ``DataFault`` as ``parse_path_list`` does.
     """
@@ -273,7 +272,7 @@ def listed_keys(
     *,
     odd: list[DataFault] | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """The same one by one, each with the byte of the text at which its line starts."""
+    """Yields the same one by one, each with the byte offset of its line in the text."""
     for number, (offset, line) in enumerate(_lines(pieces, source, limit, odd)):
         if odd is not None and len(odd) > _MAX_ODD:
             raise odd[0]
@@ -302,50 +301,50 @@ def _listed_key(written: bytes, source: str, offset: int) -> str:
         ) from fault
 
 
-def refuse_odd_list(odd: Sequence[DataFault], good: int) -> None:
-    """Raises the first of ``odd``, faults of single lines beside ``good`` ones, where they are more than one and a
-    tenth of the good: then it is no list, or a list of something else."""
-    if odd and (not good or len(odd) > max(1, good // 10)):
-        raise odd[0]
+def refuse_odd_list(faults: Sequence[DataFault], good: int) -> None:
+    """Raises the first of ``faults``, faults of single lines, if they are more than one and more than a tenth of the
+    number of ``good`` lines: then it is no list, or a list of something else."""
+    if faults and (not good or len(faults) > max(1, good // 10)):
+        raise faults[0]
 
 
-def describe_odd_lines(odd: Sequence[DataFault], source: str) -> tuple[str, ...]:
-    """A note that names the first of the lines that were left out of the list ``source``; none where all were read."""
-    if not odd:
+def describe_odd_lines(faults: Sequence[DataFault], source: str) -> tuple[str, ...]:
+    """Returns a note with the first lines that were left out of the list ``source``; none if all were read."""
+    if not faults:
         return ()
-    lines = "1 line" if len(odd) == 1 else f"{len(odd):,} lines"
-    named = "; ".join(str(fault) for fault in odd[:_NAMED_LINES])
-    return (f"{lines} of {source} cannot be used and are left out: {named}",)
+    lines = "1 line" if len(faults) == 1 else f"{len(faults):,} lines"
+    examples = "; ".join(str(fault) for fault in faults[:_NAMED_LINES])
+    return (f"{lines} of {source} cannot be used and are left out: {examples}",)
 
 
 def _lines(
-    pieces: Iterable[bytes], source: str, limit: int, odd: list[DataFault] | None
+    pieces: Iterable[bytes], source: str, limit: int, faults: list[DataFault] | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Each line of at most ``limit`` bytes of text, with the byte at which it starts. Too long a line is a fault."""
-    rest = b""
+    """Yields each line with its byte offset, of at most ``limit`` bytes of text. Too long a line is a fault."""
+    partial_line = b""
     offset = size = 0
-    passed = 0  # bytes of a line that is too long, and was said to be
+    passed = 0  # bytes of a line that is too long, and was reported
     for piece in pieces:
         size += len(piece)
         if size > limit:
             raise DataFault(DataKind.TOO_LARGE, source, None, f"has more than {limit} bytes of text")
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
+        *complete_lines, partial_line = (partial_line + piece).split(b"\n")
+        for line in complete_lines:
             if not passed:
                 yield offset, line
             offset += passed + len(line) + 1
             passed = 0
-        if passed or len(rest) > _MAX_LINE:
+        if passed or len(partial_line) > _MAX_LINE:
             if not passed:
-                reason = f"a line of more than {_MAX_LINE} bytes is no key: {rest[:100]!r}"
+                reason = f"a line of more than {_MAX_LINE} bytes is no key: {partial_line[:100]!r}"
                 fault = DataFault(DataKind.MALFORMED, source, offset, reason)
-                if odd is None:
+                if faults is None:
                     raise fault
-                odd.append(fault)
-            passed += len(rest)
-            rest = b""
-    if rest:
-        yield offset, rest
+                faults.append(fault)
+            passed += len(partial_line)
+            partial_line = b""
+    if partial_line:
+        yield offset, partial_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +358,7 @@ class IndexFile:
 
     @classmethod
     def from_path(cls, path: str) -> IndexFile:
-        """From a line of ``cc-index-table.paths.gz``. Raises ``DataFault`` if it is something else."""
+        """Parses a line of ``cc-index-table.paths.gz``. Raises ``DataFault`` for other keys."""
         match = _INDEX_FILE.fullmatch(path)
         if match is None:
             raise DataFault(
@@ -372,8 +371,8 @@ class IndexFile:
 class WarcFile:
     """One WARC, WAT or WET file by its name.
 
-    ``started`` (aware UTC) is in the name of all of them, ``ended`` since 2016; ``number`` counts within the segment.
-    All three are ``None`` where a name does not follow the pattern.
+    ``started`` (aware UTC) is in all names, ``ended`` since 2016; ``number`` counts within the segment. All three are
+    ``None`` if a name does not follow the pattern.
     """
 
     path: str
@@ -386,7 +385,7 @@ class WarcFile:
 
     @classmethod
     def from_path(cls, path: str) -> WarcFile:
-        """From a key or an old address. Raises ``DataFault`` if it is no WARC file of Common Crawl."""
+        """Parses a key or an old address. Raises ``DataFault`` if it is no WARC file of Common Crawl."""
         key = current_key(path)
         if news := _NEWS_FILE.fullmatch(key):
             started, _, number = news["segment"].partition("-")
@@ -415,17 +414,17 @@ def _moment(digits: str) -> datetime | None:
 
 
 def inflated(data: bytes, source: str) -> Iterator[bytes]:
-    """The text of all members of a gzipped list, in pieces of at most ``_PIECE`` bytes. Raises ``DataFault``."""
+    """Yields the text of all members of a gzipped list, in pieces of at most ``_PIECE`` bytes. Raises ``DataFault``."""
     view = memoryview(data)
-    at = members = 0
-    while at < len(data):
-        if members and data[at] == 0 and not data[at:].strip(b"\0"):
-            return  # padding behind the last member
+    position = members = 0
+    while position < len(data):
+        if members and data[position] == 0 and not data[position:].strip(b"\0"):
+            return  # padding after the last member
         if members == _MAX_MEMBERS:
-            raise DataFault(DataKind.TOO_LARGE, source, at, f"has more than {_MAX_MEMBERS} gzip members")
-        start, engine = at, zlib.decompressobj(wbits=31)
+            raise DataFault(DataKind.TOO_LARGE, source, position, f"has more than {_MAX_MEMBERS} gzip members")
+        start, engine = position, zlib.decompressobj(wbits=31)
         while not engine.eof:
-            stored = engine.unconsumed_tail or view[at : at + _STEP]
+            stored = engine.unconsumed_tail or view[position : position + _STEP]
             if not stored:
                 raise DataFault(DataKind.GZIP_TRUNCATED, source, len(data), "its gzip data ends too early")
             fresh = not engine.unconsumed_tail
@@ -433,10 +432,10 @@ def inflated(data: bytes, source: str) -> Iterator[bytes]:
                 piece = engine.decompress(stored, _PIECE)
             except zlib.error as fault:
                 raise DataFault(DataKind.GZIP_CORRUPT, source, start, f"is not gzip data ({fault})") from fault
-            at += len(stored) if fresh else 0
+            position += len(stored) if fresh else 0
             if piece:
                 yield piece
-        at -= len(engine.unused_data)
+        position -= len(engine.unused_data)
         members += 1
     if not members:
         raise DataFault(DataKind.TRUNCATED, source, 0, "is empty")

@@ -1,10 +1,10 @@
-"""The slices of a target in a crawl: the parts of a large set, and subsets of the crawl, each under a slug of its own.
+"""The slices of a target in a crawl: the parts of a large set, and subsets of the crawl, each with its own slug.
 
-A part holds the members that a hash puts there, so a member that comes or goes changes one part, and nothing of the
-others is done again. A part's slug is the set's, ``~``, the number of parts and its own. What a subset other than
-``warc`` has is a slice beside that of ``warc``, so that asking for one takes nothing from another: its slug ends with
-``~`` and the subset, as in ``example.org~robotstxt`` or ``set-press~16-0003~robotstxt``. No slug of a target has a
-``~``, and no other character of a slug is above it.
+A hash assigns the members to the parts, so a member that is added or removed changes one part, and the others are not
+processed again. A part's slug is the set's, ``~``, the number of parts and its own. Each subset other than ``warc`` is
+a separate slice, so that a request for one does not affect another: its slug ends with ``~`` and the subset, as in
+``example.org~robotstxt`` or ``set-press~16-0003~robotstxt``. No slug of a target has a ``~``, and no other character of
+a slug sorts after it.
 """
 
 from __future__ import annotations
@@ -17,75 +17,75 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS, has_subsets
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 
-#: Between a set's slug and the rest of a part's.
+#: Separates a set's slug from the rest of a part's slug.
 SEPARATOR: Final = "~"
-#: Members up to which a set has so many parts: about a hundred in each at most.
+#: Maximum members of a set, and its number of parts: about a hundred members in each at most.
 _CLASSES: Final = ((64, 1), (1_600, 16), (12_800, 128), (102_400, 1_024))
 _MOST_PARTS: Final = 8_192
-#: Members a part may grow or shrink to on average before a set that is divided otherwise is divided anew.
+#: The average members of a part above and below which a divided set is divided again.
 _MOST_IN_ONE, _FEWEST_IN_ONE = 256, 2
 #: The subset whose slices have the plain slugs.
 PLAIN: Final = "warc"
 _OTHERS: Final = frozenset(SUBSETS) - {PLAIN}
 
 
-def part_count(members: int, before: int | None = None) -> int:
-    """Into how many parts a set of ``members`` is divided, 1 for "not at all".
+def part_count(members: int, previous_parts: int | None = None) -> int:
+    """Returns the number of parts of a set of ``members``, 1 for an undivided set.
 
-    One that has ``before`` parts keeps them as long as they are neither much too full nor nearly empty, so that a set
-    which gains and loses members about a bound is not divided anew each time.
+    A set of ``previous_parts`` parts keeps them unless they are much too full or nearly empty, so that a set whose size
+    varies around a bound is not divided again each time.
     """
-    if before is not None and _FEWEST_IN_ONE * (before - 1) < members <= _MOST_IN_ONE * before:
-        return before
-    return next((parts for most, parts in _CLASSES if members <= most), _MOST_PARTS)
+    if previous_parts is not None and _FEWEST_IN_ONE * (previous_parts - 1) < members <= _MOST_IN_ONE * previous_parts:
+        return previous_parts
+    return next((parts for max_members, parts in _CLASSES if members <= max_members), _MOST_PARTS)
 
 
 def part_slugs(slug: str, parts: int) -> list[str]:
-    """The slugs of all parts of a set, in order; of a set that is not divided its own."""
+    """Returns the slugs of all parts of a set, in order; for an undivided set its own."""
     return [slug] if parts == 1 else [f"{slug}{SEPARATOR}{parts}-{number:04}" for number in range(parts)]
 
 
 def whole_slug(slug: str) -> str:
-    """The slug of the target that a slice belongs to, whatever its part and its subset."""
+    """Returns the slug of the target of a slice, without part and subset."""
     return slug.partition(SEPARATOR)[0]
 
 
 def with_subset(slug: str, subset: str) -> str:
-    """The slug of what ``subset`` has of a target or a part."""
+    """Returns the slug of a target or a part in ``subset``."""
     return slug if subset == PLAIN else f"{slug}{SEPARATOR}{subset}"
 
 
 def is_given(slug: str) -> bool:
-    """Whether a slice is of captures that somebody named one by one."""
+    """Whether a slice has named captures, which a user listed one by one."""
     return slug.startswith(f"{GIVEN_KIND}_")
 
 
 def subset_of(slug: str) -> str:
-    """The subset that a slice is of."""
+    """Returns the subset of a slice."""
     last = slug.rpartition(SEPARATOR)[2]
     return last if last in _OTHERS and SEPARATOR in slug else PLAIN
 
 
 def defined_slug(slug: str) -> str:
-    """The slug of a slice without its subset: that of the target or part which has a definition."""
+    """Returns the slug of a slice without its subset: the slug of the target or part that has a definition."""
     return slug if subset_of(slug) == PLAIN else slug.rpartition(SEPARATOR)[0]
 
 
 def given_slug(slug: str) -> str:
-    """The slug of the slice of captures given one by one that a slice of them with a condition is a part of."""
+    """Returns the slug of the named captures to which a slice of them with a condition belongs."""
     return with_subset(defined_slug(slug).partition(WHERE_SLUG)[0], subset_of(slug))
 
 
-def subsets_in(crawl: str, asked: Iterable[str]) -> tuple[str, ...]:
-    """Those of the ``asked`` subsets that slices of ``crawl`` can be of; crawls that know no subsets have ``warc``."""
-    return tuple(dict.fromkeys(asked)) if has_subsets(crawl) else (PLAIN,)
+def subsets_in(crawl: str, subsets: Iterable[str]) -> tuple[str, ...]:
+    """Returns those of ``subsets`` that slices of ``crawl`` can have; crawls without subsets have ``warc``."""
+    return tuple(dict.fromkeys(subsets)) if has_subsets(crawl) else (PLAIN,)
 
 
 def divided(target: Target, parts: int) -> list[Target]:
-    """The parts of a set, in the order of ``part_slugs``; a set that is not divided is its only part.
+    """Divides a set into parts, in the order of ``part_slugs``; an undivided set is its only part.
 
-    Members that can share captures because one lies under the other's domain are in the same part, so that the set's
-    captures are there once.
+    Members that can share captures because one is under the other's domain are in the same part, so that each capture
+    of the set is in one part.
     """
     if parts == 1:
         return [target]
@@ -105,24 +105,24 @@ def divided(target: Target, parts: int) -> list[Target]:
 
 
 def part_from(slug: str, definition: str) -> Target:
-    """The part ``slug`` again, from its ``written`` definition. Raises ``UserInputError``."""
+    """Restores the part ``slug`` from its ``written`` definition. Raises ``UserInputError``."""
     definition, _, where = definition.partition(" where ")
-    head, _, listed = definition.partition(" = ")
-    members = tuple(map(parse_target, listed.split(", ") if listed else ()))
+    head, _, member_texts = definition.partition(" = ")
+    members = tuple(map(parse_target, member_texts.split(", ") if member_texts else ()))
     return Target("set", head.removeprefix("set:"), slug, members, where=where)
 
 
 def _neighbourhood(member: Target, domains: set[str]) -> str:
-    """What decides about a member's part: the topmost of ``domains`` that its host lies under, or the host."""
+    """Returns the text that determines a member's part: the topmost of ``domains`` above its host, or the host."""
     host = _host(member)
     if host is None:
         return member.slug
-    topmost = above = host
-    while above:
-        if above in domains:
-            topmost = above
-        above = above.partition(".")[2]
-    # pages of a www host may be asked for by the URL without it
+    topmost = parent = host
+    while parent:
+        if parent in domains:
+            topmost = parent
+        parent = parent.partition(".")[2]
+    # pages of a www host may be requested by the URL without it
     return topmost.removeprefix("www.")
 
 

@@ -1,16 +1,16 @@
-"""SURT keys: the sort key Common Crawl's indexes have for a URL.
+"""SURT keys: the sort keys of URLs in Common Crawl's indexes.
 
 ``http://www.Example.com/b/?z=1&a=2`` becomes ``com,example)/b?a=2&z=1``: host labels reversed, leading ``www`` labels
 (and ``www2``, ``www17`` ...), user information and the scheme's own port dropped, percent-escapes resolved and written
-anew, everything lower-cased, dot segments and repeated slashes resolved, well-known session ids cut out, query
-parameters sorted. Which rules apply was learnt from real index rows (Common Crawl writes the keys with
-``WaybackURLKeyMaker`` of webarchive-commons) and from what is told of that program; nothing was taken from it. The
+again, everything lower-cased, dot segments and repeated slashes resolved, well-known session ids removed, query
+parameters sorted. The rules were derived from real index rows (Common Crawl writes the keys with
+``WaybackURLKeyMaker`` of webarchive-commons) and from descriptions of that program; none of its code was taken. The
 Python package ``surt`` gives the same keys, but it drops only the first ``www`` label.
 
 One rule changed (ia-web-commons#6, iipc/webarchive-commons#102): see :class:`KeyRule`, and ``key_rule`` of
-``commoncrawl/crawls.py`` for which index follows which.
+``commoncrawl/crawls.py`` for the rule of each index.
 
-Keys are ASCII text, so comparing them as text or as bytes is the same.
+Keys are ASCII text, so they sort the same as text and as bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _CHARACTER = {f"{number:02x}": chr(number) for number in range(256)}
 
-#: Bytes that may not stand bare in a key: controls, the space, ``#``, ``%`` and everything from 0x7F on.
+#: Bytes that a key must escape: controls, the space, ``#``, ``%`` and everything from 0x7F on.
 _UNSAFE = re.compile(r"[^!-\"$&-~]")
 _UNSAFE_BUT_ESCAPED = re.compile(r"[^!-~]")
 
@@ -32,7 +32,7 @@ _CHARACTER_OF_UTF8 = (
     r"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
 )
 _BEYOND_ASCII = re.compile(rf"({_CHARACTER_OF_UTF8})|[\x80-\xff]")
-#: How such a character may begin where the text ends before the character does.
+#: The beginning of such a character at the end of a text.
 _BEGUN_CHARACTER = re.compile(
     r"(?:[\xc2-\xdf]|\xe0[\xa0-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]?|\xed[\x80-\x9f]?"
     r"|\xf0(?:[\x90-\xbf][\x80-\xbf]?)?|[\xf1-\xf3][\x80-\xbf]{0,2}|\xf4(?:[\x80-\x8f][\x80-\xbf]?)?)\Z"
@@ -41,9 +41,9 @@ _DOUBLED_ESCAPE = re.compile(r"%25([89a-f][0-9a-f])")
 
 
 class KeyRule(Enum):
-    """How a key writes the escape of a byte that is no part of UTF-8 text, as ``%E4`` of a URL in Latin-1.
+    """The form of the escape of a byte outside UTF-8 text, such as ``%E4`` of a URL in Latin-1.
 
-    ``TODAY``: ``%e4``, as indexes have it since CC-MAIN-2025-05. ``BEFORE_2025``: ``%25e4``, as all before.
+    ``TODAY``: ``%e4``, in indexes since CC-MAIN-2025-05. ``BEFORE_2025``: ``%25e4``, in all earlier ones.
     """
 
     TODAY = "today"
@@ -51,9 +51,9 @@ class KeyRule(Enum):
 
 
 def unescape_fully(text: str) -> str:
-    """Resolve ``%XX`` again and again until the text does not change (``%2525`` gives ``%``).
+    """Resolves ``%XX`` repeatedly until the text does not change (``%2525`` gives ``%``).
 
-    ``text`` is latin-1 text of bytes, and so is the result. Linear in the length however deep the nesting.
+    ``text`` is latin-1 text of bytes, and so is the result. Linear in the length at any nesting.
     """
     for _ in range(4):
         if "%" not in text:
@@ -66,19 +66,19 @@ def unescape_fully(text: str) -> str:
 
 
 def escape(text: str, keep: str = "", rule: KeyRule = KeyRule.TODAY) -> str:
-    """Write unsafe bytes of latin-1 text as lower-case ``%xx``; ``keep="%#"`` leaves these two as they are."""
+    """Writes unsafe bytes of latin-1 text as lower-case ``%xx``; ``keep="%#"`` leaves these two unchanged."""
     unsafe = _UNSAFE_BUT_ESCAPED if keep == "%#" else _UNSAFE
     if rule is KeyRule.BEFORE_2025 and not text.isascii():
-        # The escapes that stay are escaped once more, with all other percent signs.
+        # The remaining escapes are escaped again, with all other percent signs.
         text = _BEYOND_ASCII.sub(lambda match: match[0] if match[1] else _write(match), text)
     return unsafe.sub(_write, text)
 
 
 def todays_key(key: str) -> str:
-    """The key of today for a ``key`` of either rule; a key of today is its own.
+    """Returns today's key for a ``key`` of either rule; a key of today is unchanged.
 
-    In a key of today no percent sign is escaped before two hex digits: both would be one escape. Two pages whose *path*
-    has an escaped ``?`` and ``&`` aside, the result is the key that :func:`surt_key` gives for the URL.
+    In a key of today no percent sign is escaped before two hex digits: both would be one escape. Except for pages
+    whose *path* has an escaped ``?`` and ``&``, the result is the key that :func:`surt_key` gives for the URL.
     """
     if "%25" not in key or not _DOUBLED_ESCAPE.search(key):
         return key
@@ -95,7 +95,7 @@ def _write(match: re.Match[str]) -> str:
 
 
 def _unescape_with_stack(text: str) -> str:
-    # Two escapes never share a character, so resolving in any order ends in the same text: one pass will do.
+    # Two escapes never share a character, so any order of resolving gives the same text: one pass is enough.
     stack: list[str] = []
     for character in text:
         stack.append(character)
@@ -106,14 +106,14 @@ def _unescape_with_stack(text: str) -> str:
     return "".join(stack)
 
 
-# Ordinary URLs: a host of two or more plain labels whose last label starts with a letter (so no IPv4 address in
-# any notation), no userinfo, nothing that needs unescaping or escaping.
+# Ordinary URLs: a host of two or more plain labels, the last of which starts with a letter (so no IPv4 address in
+# any notation), no userinfo, nothing to unescape or escape.
 _ORDINARY = re.compile(
     r"https?://([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.[A-Za-z][A-Za-z0-9_-]*)(?::([0-9]{1,5}))?"
     r'(/[!"$&->@-~]*)?(?:\?([!"$&-~]*))?(?:#.*)?'
 )
 
-# A character that lacks a byte has three at most.
+# A character with a missing byte has at most three.
 _LAST_ESCAPES = re.compile(r"(?:%[89a-f][0-9a-f]){1,3}\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _WWW = re.compile(r"^(?:www[0-9]*\.)+")
@@ -127,7 +127,7 @@ _PATH_SESSIONS = (
     re.compile(r"(.*/)\((?:[a-z]\([0-9a-z]{24}\))+\)/([^?]+\.aspx.*)", re.DOTALL),
     re.compile(r"(.*/)\([0-9a-z]{24}\)/([^?]+\.aspx.*)", re.DOTALL),
 )
-# In a query the last occurrence of each kind goes, together with the ampersand behind it.
+# In a query the last occurrence of each kind is removed, together with the ampersand after it.
 _QUERY_SESSIONS = tuple(
     re.compile(rf"(.*){pair}(?:&(.*))?", re.DOTALL)
     for pair in (
@@ -141,10 +141,10 @@ _QUERY_SESSIONS = tuple(
 
 
 def surt_key(url: str | bytes, rule: KeyRule = KeyRule.TODAY) -> str:
-    """The key of ``url`` in indexes that follow ``rule``; ``url`` is raw bytes where it has raw non-ASCII bytes.
+    """Returns the key of ``url`` in indexes that follow ``rule``; a ``url`` with raw non-ASCII bytes is given as bytes.
 
-    Never raises. Text that is no hierarchical URL (``dns:``, ``mailto:``, ``filedesc:`` ...) is its own key, and
-    nothing at all is ``-``.
+    Never raises. Text that is no hierarchical URL (``dns:``, ``mailto:``, ``filedesc:`` ...) is its own key, and the
+    key of an empty text is ``-``.
     """
     if isinstance(url, bytes):
         url = url.decode("latin-1")
@@ -163,29 +163,28 @@ def surt_key(url: str | bytes, rule: KeyRule = KeyRule.TODAY) -> str:
 
 
 def surt_host(host: str) -> str:
-    """``host`` (no port) as it stands in a key before ``)``: ``www.example.com`` gives ``com,example``."""
+    """Returns ``host`` (no port) as in a key before ``)``: ``www.example.com`` gives ``com,example``."""
     return reverse_labels(_WWW.sub("", canonical_host(host)))
 
 
 def reverse_labels(host: str) -> str:
-    """Labels of a host in reverse, comma-separated, with nothing dropped: ``www.example.com`` gives
-    ``com,example,www``."""
+    """Returns all labels of a host in reverse, comma-separated: ``www.example.com`` gives ``com,example,www``."""
     return ",".join(reversed(host.split(".")))
 
 
 def canonical_host(host: str) -> str:
-    """The host name that a key is made of, ``www`` included: lower case, unescaped, IDNA as ASCII, IPv4 dotted, no
-    empty labels; the brackets of an IPv6 address go."""
+    """Returns the host name for a key, with ``www``: lower case, unescaped, IDNA as ASCII, IPv4 dotted, no empty
+    labels, IPv6 without brackets."""
     return _host_of_bytes((host if host.isascii() else _as_byte_text(host)).strip("[]"))
 
 
 def split_authority(authority: str) -> tuple[str, str]:
-    """Host and port text of ``[user[:password]@]host[:port]``, as written; the brackets of an IPv6 host go."""
+    """Splits ``[user[:password]@]host[:port]`` into host and port text, as written; an IPv6 host without brackets."""
     place = authority.rpartition("@")[2]
     if place.startswith("["):
-        host, bracket, rest = place[1:].partition("]")
-        if bracket and (not rest or rest[0] == ":"):
-            return host, rest[1:]
+        host, bracket, port_text = place[1:].partition("]")
+        if bracket and (not port_text or port_text[0] == ":"):
+            return host, port_text[1:]
     host, _, port = place.partition(":")
     return host, port
 
@@ -197,18 +196,18 @@ def has_several_www(host: str) -> bool:
 
 
 def begun_character(path: str) -> str:
-    """The end of a resolved ``path`` (of today's rule) with which a character of UTF-8 may begin: its escapes, or
-    nothing. A longer path has this character, and its key the escapes as they are; or it has bytes that are no text."""
+    """Returns the escapes at the end of a resolved ``path`` (of today's rule) that may begin a character of UTF-8, or
+    an empty text. A longer path has this character, and its key the same escapes; or it has bytes that are no text."""
     end = _LAST_ESCAPES.search(path[-9:])
-    begun = _BEGUN_CHARACTER.search(unescape_fully(end[0])) if end else None
-    return end[0][len(end[0]) - 3 * len(begun[0]) :] if end and begun else ""
+    partial = _BEGUN_CHARACTER.search(unescape_fully(end[0])) if end else None
+    return end[0][len(end[0]) - 3 * len(partial[0]) :] if end and partial else ""
 
 
 def resolved_parts(url: str, rule: KeyRule = KeyRule.TODAY) -> tuple[str, str, str | None] | None:
-    """The key's part before ``)``, the resolved path with its closing slash, the query in its own order.
+    """Returns the key's part before ``)``, the resolved path with its closing slash, the query in its own order.
 
-    This is a key before session ids and the closing slash are cut and parameters sorted: what a URL prefix can be
-    compared with. ``None`` for text that names no host.
+    This is a key before session ids and the closing slash are removed and parameters sorted, so that URL prefixes can
+    be compared. ``None`` for text without a host.
     """
     parts = _ordinary_parts(url)
     if parts is not None:
@@ -217,7 +216,7 @@ def resolved_parts(url: str, rule: KeyRule = KeyRule.TODAY) -> tuple[str, str, s
 
 
 def _ordinary_parts(url: str) -> tuple[str, str, str | None] | None:
-    """``resolved_parts`` of a URL that needs no care; ``None`` for others."""
+    """Returns ``resolved_parts`` of an ordinary URL; ``None`` for others."""
     match = _ORDINARY.fullmatch(url)
     if match is None:
         return None
@@ -239,7 +238,7 @@ def _ordinary_parts(url: str) -> tuple[str, str, str | None] | None:
 
 
 def _careful_key(url: str, rule: KeyRule) -> str:
-    """The key of any URL, given as ASCII or as latin-1 text of its bytes."""
+    """Returns the key of any URL, given as ASCII or as latin-1 text of its bytes."""
     text = url.strip(_BLANK).translate(_DROPPED)
     if not text:
         return "-"
@@ -261,12 +260,12 @@ def _careful_key(url: str, rule: KeyRule) -> str:
 
 
 def _parts(text: str, rule: KeyRule) -> tuple[str, str, str | None] | None:
-    scheme, rest = _split_scheme(text)
-    if rest is None:
+    scheme, address = _split_scheme(text)
+    if address is None:
         return None
-    rest = rest.partition("#")[0]
-    cut = re.search(r"[/?]", rest)
-    authority, tail = (rest[: cut.start()], rest[cut.start() :]) if cut else (rest, "")
+    address = address.partition("#")[0]
+    cut = re.search(r"[/?]", address)
+    authority, tail = (address[: cut.start()], address[cut.start() :]) if cut else (address, "")
     raw_host, port = split_authority(authority)
     host = _host_of_bytes(raw_host, rule)
     if not host:
@@ -277,16 +276,16 @@ def _parts(text: str, rule: KeyRule) -> tuple[str, str, str | None] | None:
 
 
 def _split_scheme(text: str) -> tuple[str, str | None]:
-    """Scheme and what follows ``//``; ``None`` for text that names no place on a host."""
+    """Returns the scheme and the text after ``//``; ``None`` for text without a host."""
     match = _SCHEME.match(text)
     if match is None:
         return "http", text.lstrip("/")
     scheme = match[1].lower()
-    rest = text[match.end() :]
+    address = text[match.end() :]
     if scheme in _DEFAULT_PORTS:
-        return scheme, rest.lstrip("/")
-    if rest.startswith("//"):
-        return scheme, rest[2:]
+        return scheme, address.lstrip("/")
+    if address.startswith("//"):
+        return scheme, address[2:]
     return scheme, None
 
 
@@ -298,7 +297,7 @@ def _port_suffix(scheme: str, port: str) -> str:
 
 
 def _resolved_path(path: str, rule: KeyRule) -> str:
-    """Dot segments and repeated slashes resolved, escapes written anew, lower case; a closing slash stays."""
+    """Resolves dot segments and repeated slashes, rewrites escapes, in lower case; a closing slash stays."""
     raw = unescape_fully(path.removeprefix("/")).split("/")
     segments: list[str] = []
     for segment in raw:
@@ -306,13 +305,13 @@ def _resolved_path(path: str, rule: KeyRule) -> str:
             segments.pop()  # also an empty segment: ``/a//../b`` is ``/a/b``
         elif segment != ".":
             segments.append(segment)  # also a first ``..``, which has nothing to climb out of
-    kept = [segment for segment in segments if segment]
-    closing = "/" if kept and raw[-1] in ("", ".", "..") and kept[-1] != ".." else ""
-    return escape("/" + "/".join(kept) + closing, rule=rule).lower()
+    filled_segments = [segment for segment in segments if segment]
+    closing = "/" if filled_segments and raw[-1] in ("", ".", "..") and filled_segments[-1] != ".." else ""
+    return escape("/" + "/".join(filled_segments) + closing, rule=rule).lower()
 
 
 def _sorted_query(query: str) -> str:
-    """Session ids cut, parameters sorted by name and then value; ``query`` is lower-case."""
+    """Removes session ids and sorts parameters by name and then value; ``query`` is lower-case."""
     if "sid=" in query or "sessionid" in query or "cftoken=" in query:
         for pattern in _QUERY_SESSIONS:
             match = pattern.fullmatch(query)
@@ -336,7 +335,7 @@ def _host_of_bytes(raw: str, rule: KeyRule = KeyRule.TODAY) -> str:
 
 
 def _dotted_ipv4(host: str) -> str | None:
-    """The dotted form of an IPv4 address in another notation: one number, octal parts, parts left out."""
+    """Returns the dotted form of an IPv4 address in another notation: one number, octal parts, omitted parts."""
     if not host.isascii() or not host.replace(".", "").isdigit():
         return None
     parts = host.split(".")
@@ -360,7 +359,7 @@ def _dotted_ipv4(host: str) -> str | None:
 
 
 def _idna_ascii(host: str) -> str:
-    """IDNA 2003 form of a host given as latin-1 text of its UTF-8 bytes; unchanged where there is none."""
+    """Returns the IDNA 2003 form of a host given as latin-1 text of its UTF-8 bytes; unchanged if there is none."""
     if len(host) > _MAX_IDN_HOST:
         return host
     try:
@@ -370,7 +369,7 @@ def _idna_ascii(host: str) -> str:
 
 
 def _as_byte_text(url: str) -> str:
-    """The UTF-8 bytes of ``url`` as latin-1 text; undecodable bytes kept as ``surrogateescape`` come back whole."""
+    """Returns the UTF-8 bytes of ``url`` as latin-1 text; undecodable bytes in ``surrogateescape`` are restored."""
     try:
         return url.encode("utf-8", "surrogateescape").decode("latin-1")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What a target is: its kind, its slug, the captures it matches, and the key ranges that can hold them."""
+"""Targets: kind, slug, the captures they match, and the key ranges that can hold them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from cc_pipeline.commoncrawl.surt import (
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.filters import Condition
 
-#: A last, perhaps unfinished label of a reversed prefix that a ``www`` label may continue.
+#: The last, possibly incomplete label of a reversed prefix, if it may become a ``www`` label.
 MAY_BECOME_WWW = re.compile(r"|w|ww|www[0-9]*")
 _PORTS_LEFT_OUT = (80, 443)
-#: The kind of a target that is captures which somebody named one by one: no URL says whether it is one of them.
+#: The kind of a target of named captures, which a user listed one by one: a URL does not decide whether it belongs.
 GIVEN_KIND: Final = "captures"
 
 
 def exact_range(key: str) -> KeyRange:
-    """Just this key."""
+    """Returns the range of exactly this key."""
     start = key.encode("ascii")
     return KeyRange(start, start + b"\0")
 
@@ -55,7 +55,7 @@ def _ranges_of(target: Target, rule: KeyRule) -> tuple[KeyRange, ...]:
         return _prefix_ranges(value, rule)
     if target.kind == "rev":
         name, slash, _ = value.partition("/")
-        # A path behind it makes the host a whole one; the path is compared as written, which keys say nothing about.
+        # A path after it makes the host complete; the path is compared as written, and keys do not have it as written.
         return host_ranges(Place(reverse_dots(name))) if slash else reversed_prefix_ranges(name)
     assert place is not None, "all other kinds have a host"
     return host_ranges(place) if target.kind == "host" else domain_ranges(place)
@@ -67,61 +67,61 @@ def _prefix_ranges(value: str, rule: KeyRule) -> tuple[KeyRange, ...]:
     authority, path, query = parts
     ranges = path_prefix_ranges(authority, path, query)
     today = resolved_parts(value)
-    if rule is KeyRule.TODAY or today is None or query is not None or not (begun := begun_character(today[1])):
+    if rule is KeyRule.TODAY or today is None or query is not None or not (partial := begun_character(today[1])):
         return ranges
-    # whether the last bytes are of a character is told by what follows them
-    before = path.removesuffix(begun.replace("%", "%25"))
-    return merge_ranges([*ranges, *path_prefix_ranges(authority, before + begun, None)])
+    # only the bytes after them show whether the last bytes are part of a character
+    complete_path = path.removesuffix(partial.replace("%", "%25"))
+    return merge_ranges([*ranges, *path_prefix_ranges(authority, complete_path + partial, None)])
 
 
 def host_ranges(place: Place) -> tuple[KeyRange, ...]:
-    """Keys of one host, as crawlers may have written it. Without a port: of every port."""
+    """Returns the keys of one host in all spellings of crawlers. Without a port: of every port."""
     spellings = spellings_of_host(place.host)
     return merge_ranges(keys for spelling in spellings for keys in _of_key(surt_host(spelling), place.port))
 
 
 def domain_ranges(place: Place) -> tuple[KeyRange, ...]:
-    """Keys of a domain and of all hosts under it; an IP address has none under it.
+    """Returns the keys of a domain and of all hosts under it; an IP address has none under it.
 
-    ``com,example)`` … ``com,example-`` holds ``com,example)`` and ``com,example,``; ports are further on, behind
+    ``com,example)`` … ``com,example-`` holds ``com,example)`` and ``com,example,``; ports come later, after
     ``com,example-foo)``, at ``com,example:``. A domain that itself begins with ``www`` has its own pages one label up.
     """
     if place.is_ip:
         return host_ranges(place)
     key = reverse_labels(place.host)
     if place.port is None and surt_host(place.host) == key:
-        # most domains: the same as below, without putting it together
+        # the fast path of most domains, with the same result as below
         plain = key.encode("ascii")
         return (KeyRange(plain + b")", plain + b"-"), KeyRange(plain + b":", plain + b";"))
     first = "," if place.port and place.port not in _PORTS_LEFT_OUT else ")"
-    below = KeyRange(f"{key}{first}".encode("ascii"), f"{key}-".encode("ascii"))
-    return merge_ranges([below, *_of_key(key, place.port), *host_ranges(place)])
+    subdomains = KeyRange(f"{key}{first}".encode("ascii"), f"{key}-".encode("ascii"))
+    return merge_ranges([subdomains, *_of_key(key, place.port), *host_ranges(place)])
 
 
 def reversed_prefix_ranges(host_prefix: str) -> tuple[KeyRange, ...]:
-    """Keys of all hosts whose dotted reverse (``com.nytimes.blogs``) starts with ``host_prefix``."""
+    """Returns the keys of all hosts whose dotted reverse (``com.nytimes.blogs``) starts with ``host_prefix``."""
     ranges = [prefix_range(host_prefix.replace(".", ",").encode("ascii"))]
-    above, dot, last = host_prefix.rpartition(".")
+    parent, dot, last = host_prefix.rpartition(".")
     if dot and MAY_BECOME_WWW.fullmatch(last):
-        ranges += _of_key(surt_host(reverse_dots(above)), None)
+        ranges += _of_key(surt_host(reverse_dots(parent)), None)
     return merge_ranges(ranges)
 
 
 def path_prefix_ranges(authority: str, path: str, query: str | None) -> tuple[KeyRange, ...]:
-    """Keys of URLs whose resolved path and query start so; ``authority`` is a key up to before ``)``.
+    """Returns the keys of URLs whose resolved path and query start so; ``authority`` is a key up to before ``)``.
 
-    A query is sorted in the key, so it narrows nothing. A session id in parentheses is cut out of keys, so nothing
-    from a parenthesis on can be relied on. A key has no closing slash: ``/blog/`` itself is found at ``/blog``.
+    A query is sorted in the key, so it does not narrow the range. A session id in parentheses is removed from keys, so
+    the path counts only up to a parenthesis. A key has no closing slash: ``/blog/`` itself is found at ``/blog``.
     """
     host = authority + ")"
-    whole = path.partition("(")[0]
-    without_slash = whole[:-1] if whole.endswith("/") and len(whole) > 1 else whole
-    if query is not None and whole == path:
+    stable_path = path.partition("(")[0]
+    without_slash = stable_path[:-1] if stable_path.endswith("/") and len(stable_path) > 1 else stable_path
+    if query is not None and stable_path == path:
         return merge_ranges(
             [exact_range(host + without_slash), prefix_range(f"{host}{without_slash}?".encode("ascii"))]
         )
-    ranges = [prefix_range((host + whole).encode("ascii"))]
-    if without_slash != whole:
+    ranges = [prefix_range((host + stable_path).encode("ascii"))]
+    if without_slash != stable_path:
         ranges += [exact_range(host + without_slash), prefix_range(f"{host}{without_slash}?".encode("ascii"))]
     return merge_ranges(ranges)
 
@@ -134,14 +134,14 @@ def _of_key(host_key: str, port: int | None) -> list[KeyRange]:
     return [at_default, at_port] if port in _PORTS_LEFT_OUT else [at_port]
 
 
-#: Between the slug of a target and the hash of the condition on its captures. No slug has it otherwise: names of sets
-#: have no dot, hosts in slugs no ``_``, and other slugs end with a longer hash.
+#: Separates the slug of a target from the hash of the condition on its captures. No other slug contains it: names of
+#: sets have no dot, hosts in slugs no ``_``, and other slugs end with a longer hash.
 WHERE_SLUG = "_where."
 
-#: Members that a description of a set names.
+#: The number of members in a description of a set.
 _DESCRIBED = 20
 
-#: Goes into ``Target.version``: raised when a kind comes to mean something else.
+#: Part of ``Target.version``: increased when the meaning of a kind changes.
 RULES = 1
 
 _SENTENCES = {
@@ -157,15 +157,15 @@ _SENTENCES = {
 
 
 def by_subsets(targets: Iterable[Target], default: Sequence[str]) -> dict[tuple[str, ...], list[Target]]:
-    """The targets by the subsets of a crawl that each means."""
-    found: dict[tuple[str, ...], list[Target]] = {}
+    """Groups the targets by the subsets of a crawl that each requests."""
+    targets_by_subsets: dict[tuple[str, ...], list[Target]] = {}
     for target in targets:
-        found.setdefault(target.subsets(default), []).append(target)
-    return found
+        targets_by_subsets.setdefault(target.subsets(default), []).append(target)
+    return targets_by_subsets
 
 
 def version_of(definition: str) -> str:
-    """Short hash of a definition and of the rules of this module."""
+    """Returns a short hash of a definition and of the rules of this module."""
     return hashlib.sha256(f"{RULES}\n{definition}".encode()).hexdigest()[:12]
 
 
@@ -175,9 +175,9 @@ class Target:
 
     ``kind`` is one of domain, host, url, prefix, tld, suffix, rev, set, captures; ``value`` its definition without the
     kind, in normal form; ``slug`` its partition key. ``members`` are the targets of a set, ``place`` the host and port
-    of the kinds that have one, ``file`` the name of the file that a set's members stand in (empty: in its definition),
-    ``where`` the condition on its captures, in normal form. ``name`` is the name of a set as it was written, where that
-    has capital letters.
+    of the kinds that have one, ``file`` the name of the file with a set's members (empty: they are in its definition),
+    ``where`` the condition on its captures, in normal form. ``name`` is the name of a set as written, if that has
+    capital letters.
     """
 
     kind: str
@@ -194,12 +194,12 @@ class Target:
 
     @property
     def definition(self) -> str:
-        """The text that ``parse_target`` makes this very target from; a line of the watch list."""
+        """The text that ``parse_target`` reads as this target; a line of the watch list."""
         return self._with_condition(f"set:{self.name or self.value} = @{self.file}") if self.file else self.written
 
     @property
     def written(self) -> str:
-        """The same with the members of a set written out, whether they stand in a file or not."""
+        """The same with the members of a set written out, even those of a file."""
         if self.kind == "domain":
             written = self.value
         elif self.kind == "set" and self.slug.startswith("set-"):
@@ -215,17 +215,17 @@ class Target:
 
     @property
     def condition(self) -> Condition | None:
-        """What its captures must be; ``None``: anything."""
+        """The condition on its captures; ``None``: all captures."""
         from cc_pipeline.commoncrawl.filters import parse_condition  # noqa: PLC0415  # needs Arrow
 
         return parse_condition(self.where) if self.where else None
 
     def subsets(self, default: Sequence[str]) -> tuple[str, ...]:
-        """The subsets of a crawl that its condition names, else the ``default``."""
+        """Returns the subsets of a crawl that its condition names, else the ``default``."""
         return (self.condition.subsets if self.condition else ()) or tuple(default)
 
     def where_too(self, where: str) -> Target:
-        """The same with one more condition: another target, with another slug. Raises ``UserInputError``."""
+        """Returns the target with one more condition: another target, with another slug. Raises ``UserInputError``."""
         from cc_pipeline.commoncrawl.filters import both, parse_condition  # noqa: PLC0415
 
         text = parse_condition(both(self.where, where)).text
@@ -235,41 +235,41 @@ class Target:
 
     @property
     def version(self) -> str:
-        """``version_of`` what is written out; a set's slug stays when its members change. That of given captures is in
-        the lake, with its captures (``lake/target_definitions.py``)."""
+        """``version_of`` the text in ``written``; a set's slug stays when its members change. The version of named
+        captures is in the lake, with the captures (``lake/target_definitions.py``)."""
         if not self._version:
             object.__setattr__(self, "_version", version_of(self.written))
         return self._version
 
     @property
     def ranges(self) -> tuple[KeyRange, ...]:
-        """The SURT keys it can have (sorted, disjoint); a capture in them belongs to it only if ``matches`` says so."""
-        # worked out when first asked for: of a large set, most members are never looked up here
+        """The ranges of its possible SURT keys (sorted, disjoint); ``matches`` decides about a capture in them."""
+        # computed on first use: most members of a large set are never looked up
         if self._ranges is None:
             object.__setattr__(self, "_ranges", _ranges_of(self, KeyRule.TODAY))
         assert self._ranges is not None
         return self._ranges
 
     def ranges_by(self, rule: KeyRule) -> tuple[KeyRange, ...]:
-        """The same in an index that follows ``rule``; ``ranges`` are those of today's."""
+        """Returns the same for an index that follows ``rule``; ``ranges`` are those of today's rule."""
         if rule is KeyRule.TODAY or (self.kind != "set" and "%" not in self.value and self.value.isascii()):
             return self.ranges
         return _ranges_of(self, rule)
 
     def describe(self) -> str:
-        """One sentence for a person."""
+        """Returns one sentence for the user."""
         return f"{self._described()}; only where {self.where}" if self.where else self._described()
 
     def _described(self) -> str:
         if self.kind == "set":
-            some = "; ".join(member.describe() for member in self.members[:_DESCRIBED])
-            more = len(self.members) - _DESCRIBED
-            return f"{len(self.members)} targets: {some}" + (f"; and {more:,} more" if more > 0 else "")
+            descriptions = "; ".join(member.describe() for member in self.members[:_DESCRIBED])
+            omitted = len(self.members) - _DESCRIBED
+            return f"{len(self.members)} targets: {descriptions}" + (f"; and {omitted:,} more" if omitted > 0 else "")
         sentence = _SENTENCES[self.kind].format(value=self.value)
         return f"the IP address {self.value}" if self.place and self.place.is_ip else sentence
 
     def matches(self, url: str, host: str | None = None) -> bool:
-        """Whether a capture of ``url`` is meant. ``host`` is its ``url_host_name``; taken from the URL if not given.
+        """Whether a capture of ``url`` belongs here. ``host`` is its ``url_host_name``, by default the URL's host.
 
         ``host`` may be in the form of any year (raw international names, escapes, upper case, a closing dot).
         """
@@ -288,13 +288,13 @@ class Target:
             return reversed_url(url, host).startswith(self.value)
         assert self.place is not None, "all other kinds have a host"
         name = plain_host(host if host else host_of(url))
-        wanted = self.place.host
-        if name != wanted and (self.kind == "host" or self.place.is_ip or not name.endswith("." + wanted)):
+        target_host = self.place.host
+        if name != target_host and (self.kind == "host" or self.place.is_ip or not name.endswith("." + target_host)):
             return False
         return self.place.port is None or port_of(url) == self.place.port
 
     def btree_prefixes(self) -> tuple[bytes, ...]:
-        """Key prefixes to search in a 2012 B-tree, most likely first; ``matches`` decides about what they find.
+        """Returns the key prefixes to search in a 2012 B-tree, most likely first; ``matches`` decides about captures.
 
         These trees keep ``www`` and case, so a ``url:`` or ``prefix:`` target is searched as typed, in lower case and
         in the form of its SURT key, with and without ``www``; other spellings of the same page are not found.
@@ -309,10 +309,10 @@ class Target:
             prefixes = spellings(self.value, whole=self.kind == "url")
         else:
             assert self.place is not None, "all other kinds have a host"
-            alone = self.kind == "host" or self.place.is_ip
-            prefixes = host_prefixes(self.place.host) if alone else domain_prefixes(self.place.host)
+            is_host_only = self.kind == "host" or self.place.is_ip
+            prefixes = host_prefixes(self.place.host) if is_host_only else domain_prefixes(self.place.host)
         return tuple(dict.fromkeys(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes))
 
     def btree_ranges(self) -> tuple[KeyRange, ...]:
-        """The same as ``btree_prefixes`` as sorted ranges; a domain's two prefixes are one of them."""
+        """Returns ``btree_prefixes`` as sorted ranges; a domain's two prefixes are one range."""
         return merge_ranges(prefix_range(prefix) for prefix in self.btree_prefixes())

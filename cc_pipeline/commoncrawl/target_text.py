@@ -1,4 +1,4 @@
-"""Targets from what a person types: a domain, host, page, prefix, suffix, or a named set of them."""
+"""Targets from typed text: a domain, host, page, prefix, suffix, or a named set of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cc_pipeline.commoncrawl.surt import resolved_parts
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.errors import UserInputError
 
-#: How the slugs of named sets begin; those of other targets may begin so too.
+#: The prefix of slugs of named sets; slugs of other targets may have it too.
 SET_SLUG = "set-"
 _SPEAKING = 80
 _AS_IT_IS = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9-])?")
@@ -22,7 +22,7 @@ _ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
 
 
 def place_slug(kind: str, place: Place) -> str:
-    """Slug of a target that is a host and perhaps a port: ``example.com``, ``example.com_8080``, ``host_www.x.org``."""
+    """Returns the slug of a host with an optional port: ``example.com``, ``example.com_8080``, ``host_www.x.org``."""
     if not _is_safe(place.host):
         return hashed_slug(kind, str(place))
     speaking = place.host if kind == "domain" else f"{kind}_{place.host}"
@@ -30,19 +30,19 @@ def place_slug(kind: str, place: Place) -> str:
 
 
 def hashed_slug(kind: str, value: str) -> str:
-    """Slug of any value: what can be shown of it, and a hash."""
+    """Returns the slug of any value: its readable part, and a hash."""
     speaking = _ODD.sub("-", value.lower()).strip(".-")[:_SPEAKING].rstrip(".-")
     digest = hashlib.sha256(f"{kind}:{value}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return "_".join(part for part in (kind, speaking, digest) if part)
 
 
 def set_slug(name: str) -> str:
-    """Slug of a named set."""
+    """Returns the slug of a named set."""
     return SET_SLUG + name
 
 
 def given(name: str) -> Target:
-    """The target that is the captures added under a name. Raises ``UserInputError`` for what cannot be one."""
+    """Returns the target of the captures added under a name. Raises ``UserInputError`` for an impossible name."""
     plain = name.strip().lower()
     if not _SET_NAME.fullmatch(plain):
         raise UserInputError(
@@ -64,16 +64,16 @@ _REVERSED = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?:\.|/[!-~]*)?")
 # In url: and prefix: members a comma belongs to the URL unless a space or another kind comes after it.
 _MEMBER_END = re.compile(r",\s+|\s+|,(?=(?:domain|host|url|prefix|tld|suffix|rev):)|,$")
 
-#: What says nothing at the end of a prefix, read backwards: an escape cut short, asterisks, white space.
+#: The meaningless end of a prefix, read backwards: an incomplete escape, asterisks, white space.
 _SAYS_NOTHING = re.compile(r"(?:[0-9A-Fa-f]?%|\*|\s)++")
-#: Before the condition on a target's captures.
+#: The word before the condition on a target's captures.
 _WHERE = re.compile(r"(?<!\s)\s+where(?:\s+|$)", re.IGNORECASE)
 
-#: A comment goes on to the end of its line.
+#: A comment extends to the end of its line.
 _COMMENT = re.compile(r"(?:^|\s)#")
 _COMMENT_OR_QUOTES = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(?P<comment>(?:^|\s)#)")
 
-# What most lines of a long list are: a domain in normal form, which is its own slug.
+# Most lines of a long list are a domain in normal form, which is its own slug.
 _PLAIN_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _FILE_SET = re.compile(r"([^=]*)=\s*@(.*)", re.DOTALL)
 #: Files of sets whose members are kept in memory.
@@ -81,10 +81,10 @@ _FILES_KEPT = 4
 
 
 def parse_target(text: str, folder: Path | None = None) -> Target:
-    """The target ``text`` means; ``docs/targets.md`` tells the kinds. ``parse_target(t.definition) == t``.
+    """Parses the target in ``text``; ``docs/targets.md`` lists the kinds. ``parse_target(t.definition) == t``.
 
-    ``folder`` is where the file of ``set:name = @file`` lies; without it no file is read, and such text is refused.
-    Raises ``UserInputError`` saying what is wrong and what to write instead.
+    ``folder`` has the file of ``set:name = @file``; without it no file is read, and such text is an error.
+    Raises ``UserInputError`` with the fault and the correct form.
     """
     text = text.strip()
     if len(text) <= _SPEAKING and _PLAIN_DOMAIN.fullmatch(text) and not is_icann_suffix(text):
@@ -97,8 +97,8 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
     if match is None or is_ip(text) or _port_follows(match[1], match[2]):
         return _domain(text)
     kind, value = match[1].lower(), match[2].strip()
-    if kind == "set" and (listed := _FILE_SET.fullmatch(value)) is not None:
-        return _set_in_file(listed[1].strip(), listed[2].strip(), folder)
+    if kind == "set" and (file_set := _FILE_SET.fullmatch(value)) is not None:
+        return _set_in_file(file_set[1].strip(), file_set[2].strip(), folder)
     reader = _READERS.get(kind)
     if reader is None:
         if kind in ("http", "https"):
@@ -110,19 +110,20 @@ def parse_target(text: str, folder: Path | None = None) -> Target:
 
 
 def parse_target_lines(text: str, folder: Path | None = None) -> tuple[Target, ...]:
-    """The targets of a watch list, one a line; blank lines and ``#`` comments are skipped, repetitions dropped.
+    """Parses the targets of a watch list, one a line; skips blank lines and ``#`` comments, drops repetitions.
 
-    ``folder`` as for ``parse_target``. Raises ``UserInputError`` naming every wrong line.
+    ``folder`` as for ``parse_target``. Raises ``UserInputError`` with every wrong line.
     """
-    found, wrong = right_and_wrong_lines(text, folder)
+    targets, wrong = right_and_wrong_lines(text, folder)
     if wrong:
         raise UserInputError("; ".join(wrong))
-    return found
+    return targets
 
 
 def right_and_wrong_lines(text: str, folder: Path | None = None) -> tuple[tuple[Target, ...], tuple[str, ...]]:
-    """As :func:`parse_target_lines`: the targets of the lines that can be read, and what is wrong with the others."""
-    found: dict[str, Target] = {}
+    """Does the same as :func:`parse_target_lines`: returns the targets of the readable lines, and the faults of the
+    others."""
+    targets: dict[str, Target] = {}
     wrong: list[str] = []
     for number, content in content_lines(text):
         try:
@@ -130,14 +131,14 @@ def right_and_wrong_lines(text: str, folder: Path | None = None) -> tuple[tuple[
         except UserInputError as refused:
             wrong.append(f"line {number}: {refused}")
             continue
-        other = found.setdefault(target.slug, target)
-        if other is not target and other.version != target.version:
+        earlier_target = targets.setdefault(target.slug, target)
+        if earlier_target is not target and earlier_target.version != target.version:
             wrong.append(f"line {number}: the set {target.value!r} is already defined with other members")
-    return tuple(found.values()), tuple(wrong)
+    return tuple(targets.values()), tuple(wrong)
 
 
 def set_slug_in(line: str) -> str | None:
-    """The slug of the set that a line of a watch list defines; ``None`` for any other line. Reads no file."""
+    """Returns the slug of the set that a line of a watch list defines; ``None`` for any other line. Reads no file."""
     for _, content in content_lines(line):
         match = _KIND.fullmatch(content)
         if match is not None and match[1].lower() == "set":
@@ -147,15 +148,17 @@ def set_slug_in(line: str) -> str | None:
     return None
 
 
-def to_run(slug: str, named: str) -> str:
-    """What a person types into a shell to run a target that was ``named`` so: of a set its name is enough to ask, but
-    not to run it."""
-    only_named = slug.startswith(SET_SLUG) and "=" not in named
-    return shlex.quote(f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else named or slug)
+def to_run(slug: str, target_text: str) -> str:
+    """Returns the shell argument that runs the target of ``target_text``. The name of a set is enough for look-ups, but
+    not for a run."""
+    only_named = slug.startswith(SET_SLUG) and "=" not in target_text
+    return shlex.quote(
+        f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else target_text or slug
+    )
 
 
 def slug_meant(text: str) -> str:
-    """The slug of the target that ``text`` means; of a set its name is enough (``set:press``), and no file is read.
+    """Returns the slug of the target in ``text``; for a set its name is enough (``set:press``), and no file is read.
 
     Raises ``UserInputError`` as ``parse_target`` does.
     """
@@ -163,7 +166,7 @@ def slug_meant(text: str) -> str:
 
 
 def content_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Numbers (from 1) and texts of the lines that say something."""
+    """Yields numbers (from 1) and texts of the lines with content."""
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         content = (_without_comment(line) if "#" in line else line).strip()
         if content:
@@ -171,7 +174,7 @@ def content_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _without_comment(line: str) -> str:
-    """A line up to its comment, which does not begin inside quotes of a condition. Elsewhere a quote is a letter."""
+    """Returns a line up to its comment, which cannot begin in quotes of a condition. Elsewhere a quote is a letter."""
     first, where = _COMMENT.search(line), _WHERE.search(line)
     if first is None or where is None or first.start() < where.end():
         return line if first is None else line[: first.start()]
@@ -196,7 +199,7 @@ def _domain(text: str) -> Target:
 
 
 def _bare_name(text: str) -> str:
-    """The name in ``text``: ``https://x.org/``, ``*.x.org`` and ``.x.org`` mean ``x.org``; a path is refused."""
+    """Returns the name in ``text``: ``https://x.org/``, ``*.x.org``, ``.x.org`` mean ``x.org``; a path is an error."""
     web = _WEB_URL.fullmatch(text)
     name, tail = (web[2], web[3]) if web else (text, "")
     if not web:
@@ -248,7 +251,7 @@ def _prefix(value: str) -> Target:
 
 
 def _read_url(value: str) -> str:
-    """``value`` as an absolute URL with a normal host; without a scheme it is taken for ``http``."""
+    """Returns ``value`` as an absolute URL with a normal host; without a scheme it is an ``http`` URL."""
     if len(value) > _MAX_URL:
         raise UserInputError(f"{shown(value)} is {len(value)} characters long; the longest URL accepted is {_MAX_URL}")
     match = _WEB_URL.fullmatch(value if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value) else f"http://{value}")
@@ -268,8 +271,8 @@ def _rev(value: str) -> Target:
         raise UserInputError(f"{shown('rev:' + value)} has nothing after rev:")
     if len(members) == 1:
         return members[0]
-    listed = ", ".join(member.value for member in members)
-    return Target("set", listed, hashed_slug("rev", listed), members)
+    value_list = ", ".join(member.value for member in members)
+    return Target("set", value_list, hashed_slug("rev", value_list), members)
 
 
 def _one_rev(value: str) -> Target:
@@ -282,8 +285,8 @@ def _one_rev(value: str) -> Target:
 
 
 def _set(value: str) -> Target:
-    name, equals, listed = (part.strip() for part in value.partition("="))
-    texts = _member_texts(listed)
+    name, equals, member_list = (part.strip() for part in value.partition("="))
+    texts = _member_texts(member_list)
     if not equals or not texts:
         raise UserInputError(
             f"{shown('set:' + value)} has no members; write set:press = bbc.co.uk, host:www.nytimes.com"
@@ -296,7 +299,7 @@ def _set(value: str) -> Target:
 
 
 def _capitals(name: str) -> str:
-    """The name of a set where it has capital letters: names that differ in these alone would be one partition."""
+    """Returns the name of a set if it has capital letters: names that differ only in these would be one partition."""
     return "" if name == name.lower() else name
 
 
@@ -328,7 +331,7 @@ def _set_in_file(name: str, file: str, folder: Path | None) -> Target:
 
 @lru_cache(maxsize=_FILES_KEPT)
 def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Target:
-    """Kept by what the file says: a sensor reads it every minute, and 100,000 lines are a second's work."""
+    """Parses the file of a set. Cached by its text: a sensor reads it every minute, and 100,000 lines take a second."""
     members: dict[str, Target] = {}
     wrong: list[str] = []
     for number, content in content_lines(text):
@@ -349,11 +352,11 @@ def _set_of_text(name: str, slug: str, file: str, path: str, text: str) -> Targe
     return Target("set", name.lower(), slug, tuple(members.values()), file=file, name=_capitals(name))
 
 
-def _member_texts(listed: str) -> list[str]:
+def _member_texts(member_list: str) -> list[str]:
     texts: list[str] = []
-    for piece in _MEMBER_END.split(listed):
-        whole = piece.lower().startswith(("url:", "prefix:"))
-        texts += [part for part in ([piece] if whole else piece.split(",")) if part]
+    for piece in _MEMBER_END.split(member_list):
+        is_url = piece.lower().startswith(("url:", "prefix:"))
+        texts += [part for part in ([piece] if is_url else piece.split(",")) if part]
     return texts
 
 
@@ -361,9 +364,9 @@ def _distinct(members: tuple[Target, ...]) -> tuple[Target, ...]:
     return tuple({member.slug: member for member in members}.values())
 
 
-def _port_follows(name: str, rest: str) -> bool:
-    """``localhost:8080`` is a host with a port, not a kind."""
-    return name.lower() not in _READERS and re.fullmatch(r"[0-9]+/?", rest) is not None
+def _port_follows(name: str, port_text: str) -> bool:
+    """Whether a colon precedes a port: ``localhost:8080`` is a host with a port, not a kind."""
+    return name.lower() not in _READERS and re.fullmatch(r"[0-9]+/?", port_text) is not None
 
 
 _READERS: dict[str, Callable[[str], Target]] = {
@@ -377,5 +380,5 @@ _READERS: dict[str, Callable[[str], Target]] = {
     "set": _set,
     GIVEN_KIND: given,
 }
-#: Kinds that no set has among its members.
+#: Kinds that cannot be members of a set.
 _NO_MEMBERS = ("set", GIVEN_KIND)

@@ -1,4 +1,4 @@
-"""Who has 2012's documents wants them beside today's pages: that JSON read into the same rows."""
+"""Reads 2012's JSON documents into the same rows as today's pages."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PARSER = "commoncrawl-2012"
 
 
 def read_metadata_json(text: str, page: PageInput) -> ParsedPage:
-    """Rows from one value of a ``metadata-nnnnn`` file.
+    """Reads rows from one value of a ``metadata-nnnnn`` file.
 
-    ``page`` gives the keys (crawl, URL, target, source file) and no payload; fetch time, status and archive
-    pointer are filled from the document where ``page`` has none. The parser column says ``commoncrawl-2012``.
-    Raises ``DataFault`` where the text is not such a document.
+    ``page`` has the keys (crawl, URL, target, source file) and no payload; fetch time, status and archive pointer are
+    filled from the document if ``page`` has none. The parser column is ``commoncrawl-2012``. Raises ``DataFault`` if
+    the text is not such a document.
     """
     source = page.source_file or page.url
     try:
@@ -89,11 +89,11 @@ def _number(value: Any, bits: int = 64) -> int | None:
 
 
 def _words(value: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _text(each) or "" for name, each in value.items()}
+    return {name: _text(text) or "" for name, text in value.items()}
 
 
 def _texts(value: Any) -> list[str | None] | None:
-    return None if value is None else [_text(each) for each in _listed(value)]
+    return None if value is None else [_text(text) for text in _listed(value)]
 
 
 def _listed(value: Any) -> list[Any]:
@@ -156,7 +156,7 @@ def _link(attributes: dict[str, str], item_index: int | None) -> Link:
 
 
 def _tag_of(kind: str, attributes: Mapping[str, str]) -> str | None:
-    """The tag of a link whose type attribute overwrote it, where its other attributes tell."""
+    """Returns the tag of a link whose type attribute overwrote it, if its other attributes show it."""
     if _LINK_RELATIONS.intersection(attributes.get("rel", "").lower().split()):
         return "link"
     if "javascript" in kind.lower() and "rel" not in attributes:
@@ -181,9 +181,9 @@ def _feed(content: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Link, ...],
         nested |= {name: _moment(item.get(name)) for name in ("published", "updated")}
         bodies = []
         for body in _many(item.get("content")) or ():
-            found = _links(body.get("links"), index)
-            links += found
-            bodies.append({**_html_doc(body), "links": [link._asdict() for link in found] or None})
+            body_links = _links(body.get("links"), index)
+            links += body_links
+            bodies.append({**_html_doc(body), "links": [link._asdict() for link in body_links] or None})
         nested["content"] = bodies or None
         items.append(nested)
         rows.append(_item_row(nested, row, index))

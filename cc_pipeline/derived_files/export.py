@@ -1,5 +1,5 @@
-"""Programs of 2012 read SequenceFiles: parsed pages of a slice as numbered ones, the same bytes for the same
-records."""
+"""Exports parsed pages of a slice as numbered SequenceFiles, for programs of 2012. The same records give the same
+bytes."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
 _KEYS = ("warc_filename", "warc_record_offset", "url")
-#: Rows held at a time: a row may hold a whole page.
+#: Rows in memory at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
 _SPILLED = pa.schema([pa.field("value", pa.large_string(), nullable=False)])
 _NOT_IN_JSON = frozenset(KEY_NAMES) | {field.name for field in PROVENANCE_COLUMNS} | {"metadata_json"}
-#: What ``metadata_json`` writes; ``url`` is the record's key.
+#: The columns that ``metadata_json`` writes; ``url`` is the record's key.
 _METADATA_COLUMNS = tuple(name for name in PAGE_METADATA_SCHEMA.names if name not in _NOT_IN_JSON)
 
 RecordKey = tuple[str | None, int | None, str | None]
@@ -54,7 +54,7 @@ EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
 
 
 def record_order(workspace: Workspace, slice_: Slice) -> list[RecordKey]:
-    """The keys of the slice's metadata rows: by archive file, offset, URL. Failures are among them."""
+    """Returns the keys of the slice's metadata rows, failures included: by archive file, offset, URL."""
     keys = [key for key, _ in _rows(workspace, "page_metadata", slice_, ())]
     return sorted(keys, key=_place)
 
@@ -62,7 +62,7 @@ def record_order(workspace: Workspace, slice_: Slice) -> list[RecordKey]:
 def metadata_records(
     workspace: Workspace, slice_: Slice, order: Sequence[RecordKey], folder: Path, compat: Compat
 ) -> Iterator[tuple[str, str]]:
-    """(URL, 2012 JSON) of every record, in ``order``."""
+    """Yields URL and 2012 JSON of every record, in ``order``."""
 
     def written(row: Mapping[str, Any]) -> str:
         return metadata_json(row, compat=compat)
@@ -73,7 +73,7 @@ def metadata_records(
 def text_records(
     workspace: Workspace, slice_: Slice, order: Sequence[RecordKey], folder: Path
 ) -> Iterator[tuple[str, str]]:
-    """(URL, full text) of every record, in ``order``; an empty text for those that have none."""
+    """Yields URL and full text of every record, in ``order``; an empty text for records without one."""
 
     def written(row: Mapping[str, Any]) -> str:
         return row["text"] or ""
@@ -110,11 +110,11 @@ def _in_order(
         spilled = pa.ipc.open_file(source)
         loaded, column = -1, None
         for key in order:
-            # equal keys (rows without a place in an archive) take their values one after another
-            found = places.get(key)
+            # equal keys (rows without a location in an archive) take their values one after another
+            spill_places = places.get(key)
             value = ""
-            if found:
-                number, place = found.pop(0) if len(found) > 1 else found[0]
+            if spill_places:
+                number, place = spill_places.pop(0) if len(spill_places) > 1 else spill_places[0]
                 if number != loaded:
                     loaded, column = number, spilled.get_batch(number).column(0)
                 assert column is not None
@@ -138,8 +138,8 @@ def _place(key: RecordKey) -> tuple[bool, str, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """How SequenceFiles are written: ``block`` and ``gzip`` as in 2012. ``records_per_file`` cuts text and metadata
-    alike; ``compat="2012"`` writes the JSON with the 2012 writer's bugs.
+    """Options of SequenceFiles: ``block`` and ``gzip`` as in 2012. ``records_per_file`` applies to text and metadata;
+    ``compat="2012"`` writes the JSON with the 2012 writer's bugs.
 
     Raises ``UserInputError`` for an unknown value.
     """
@@ -150,13 +150,13 @@ class ExportOptions:
     compat: Literal["2012"] | None = None
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, choices in (
             ("compression", self.compression, get_args(Compression)),
             ("codec", self.codec, get_args(Codec)),
             ("compat", self.compat, (None, "2012")),
         ):
-            if value not in known:
-                raise UserInputError(f"{name} is {value!r}; choose one of {', '.join(map(str, known))}")
+            if value not in choices:
+                raise UserInputError(f"{name} is {value!r}; choose one of {', '.join(map(str, choices))}")
         if self.records_per_file < 1:
             raise UserInputError(f"records_per_file is {self.records_per_file}; it must be 1 or more")
 
@@ -171,7 +171,7 @@ class ExportedFile:
     sha256: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Returns the fields for JSON."""
         return asdict(self)
 
 
@@ -182,10 +182,11 @@ def write_files(
     options: ExportOptions,
     header: tuple[tuple[str, str], ...],
 ) -> Iterator[tuple[ExportedFile, Path]]:
-    """``records`` (URL, text) in their order as ``prefix-00000`` and on in ``folder``, each yielded when complete.
+    """Writes ``records`` (URL, text) in their order to ``prefix-00000``, ``prefix-00001``, ... in ``folder``. Yields
+    each complete file.
 
-    ``header`` becomes the files' header metadata; it and the name decide the sync marker. No records, no files.
-    Raises ``EnvironmentFault`` when the disk refuses.
+    ``header`` becomes the files' header metadata; it and the name determine the sync marker. Without records there is
+    no file. Raises ``EnvironmentFault`` if the disk cannot be written.
     """
     waiting = iter(records)
     number = 0
@@ -215,27 +216,27 @@ def export_slices(
     kinds: Sequence[ExportKind] = EXPORT_KINDS,
     options: ExportOptions | None = None,
 ) -> StageReport:
-    """Writes the SequenceFiles of ``slugs`` in ``crawl``; those made from the same inputs and options stay.
+    """Writes the SequenceFiles of ``slugs`` in ``crawl``; files of the same inputs and options are reused.
 
     Both kinds have the same records in the same order under the same numbers. Raises ``EnvironmentFault`` for a
-    slice that has not been parsed, for a target that is being purged, and when lake or disk refuse.
+    slice that was not parsed, for a target that is being purged, and if lake or disk fail.
     """
     started = time.monotonic()
     options = options or ExportOptions()
-    figures: dict[str, dict[str, int | float | str]] = {slug: {} for slug in slugs}
+    metrics: dict[str, dict[str, int | float | str]] = {slug: {} for slug in slugs}
     fresh = written = size = rows = 0
     notes: list[str] = []
     place = workspace.place
     for slug in slugs:
         slice_ = Slice(crawl, slug)
-        # who purges the target deletes its exports
+        # a purge of the target deletes its exports
         with at_work(workspace, {crawl: [slug]}) as run:
             run.begin([slug])
             pages = pages_digest(workspace, slice_)
-            made = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
-        for kind, (manifest, is_fresh) in made.items():
+            exports = {kind: _export(workspace, place, slice_, kind, options, pages) for kind in kinds}
+        for kind, (manifest, is_fresh) in exports.items():
             sizes = sum(file["bytes"] for file in manifest["files"])
-            figures[slug] |= {
+            metrics[slug] |= {
                 f"{kind} records": manifest["records"],
                 f"{kind} files": len(manifest["files"]),
                 f"{kind} bytes": sizes,
@@ -255,7 +256,7 @@ def export_slices(
         fresh_slices=fresh,
         reused_slices=len(slugs) * len(kinds) - fresh,
         notes=tuple(notes),
-        per_target=figures,
+        per_target=metrics,
     )
 
 
@@ -263,7 +264,7 @@ def _export(
     workspace: Workspace, place: Transport, slice_: Slice, kind: ExportKind, options: ExportOptions, pages: str
 ) -> tuple[dict[str, Any], bool]:
     prefix = export_prefix(slice_.crawl, slice_.target)
-    # the text knows no compat mode
+    # texts have no compat mode
     applied = asdict(options) | ({"compat": None} if kind == "textData" else {})
     digest = input_digest({"stage": "export", "version": VERSION, "kind": kind, "pages": pages, "options": applied})
     manifest = read_manifest(place, prefix, kind)
@@ -300,18 +301,19 @@ def _write(
         records = text_records(workspace, slice_, order, folder)
     header = ((CRAWL_ENTRY, slice_.crawl), (TARGET_ENTRY, slice_.target))
     files: list[ExportedFile] = []
-    done = 0
+    exported_records = 0
     for file, path in write_files(records, kind, folder, options, header):
         place.put(f"{export_prefix(slice_.crawl, slice_.target)}{file.name}", path)
         path.unlink()
         files.append(file)
-        done += file.records
-        progress.report(f"export {kind}", done, len(order))
+        exported_records += file.records
+        progress.report(f"export {kind}", exported_records, len(order))
     return files
 
 
 def read_manifest(place: Transport, prefix: str, kind: ExportKind) -> dict[str, Any] | None:
-    """What an export below ``prefix`` says of itself; ``None`` where it says nothing. Raises ``EnvironmentFault``."""
+    """Reads the manifest of an export below ``prefix``; returns ``None`` without a usable one. Raises
+    ``EnvironmentFault``."""
     try:
         read = json.loads(place.read_all(f"{prefix}_{kind}.json").data)
     except (RangeFault, ValueError) as error:
@@ -323,22 +325,22 @@ def read_manifest(place: Transport, prefix: str, kind: ExportKind) -> dict[str, 
 
 def _is_whole(place: Transport, prefix: str, manifest: dict[str, Any]) -> bool:
     for file in manifest["files"]:
-        found = place.head(prefix + file["name"])
-        if found is None or found.size != file["bytes"]:
+        stored = place.head(prefix + file["name"])
+        if stored is None or stored.size != file["bytes"]:
             return False
     return True
 
 
 def _delete_others(place: Transport, prefix: str, kind: ExportKind, files: Sequence[ExportedFile]) -> None:
-    """An earlier export may have had more files."""
-    here = {prefix + file.name for file in files}
-    for listed in place.listing(f"{prefix}{kind}-"):
-        if listed.key not in here:
-            place.delete(listed.key)
+    """Deletes the further files of an earlier, larger export."""
+    current_keys = {prefix + file.name for file in files}
+    for stored_object in place.listing(f"{prefix}{kind}-"):
+        if stored_object.key not in current_keys:
+            place.delete(stored_object.key)
 
 
 def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
-    """Both kinds have equal numbers for equal records only if they were cut alike from the same pages."""
+    """Returns a note if the two kinds of an export do not have the same records under the same numbers."""
     cuts = set()
     with suppress(RangeFault):
         for kind in EXPORT_KINDS:
@@ -354,10 +356,10 @@ def _disagreement(place: Transport, crawl: str, slug: str) -> list[str]:
 
 
 def pages_digest(workspace: Workspace, slice_: Slice) -> str:
-    """What the pages were made from; of a divided set of all its parts. Raises ``EnvironmentFault`` where they were not
-    parsed, or are of two runs."""
-    made = [_made_from(workspace, part) for part in part_slices(workspace, [slice_])]
-    return made[0] if len(made) == 1 else input_digest({"parts": made})
+    """Returns the input digest of the pages, of a divided set over all its parts. Raises ``EnvironmentFault`` if they
+    were not parsed, or come from two runs."""
+    digests = [_made_from(workspace, part) for part in part_slices(workspace, [slice_])]
+    return digests[0] if len(digests) == 1 else input_digest({"parts": digests})
 
 
 def _made_from(workspace: Workspace, slice_: Slice) -> str:

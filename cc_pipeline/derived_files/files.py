@@ -1,5 +1,4 @@
-"""A person names a file by where it lies. From the name come its kind, place, crawl and partition key; from the place a
-local copy."""
+"""Source files that a user names by path or key: their kind, location, crawl and partition key, and a local copy."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.ranges import ByteRange
 from cc_pipeline.workspace.source_files import FileKind, SourceFile
 
-#: The first record of a WAT or WET file and the header of a SequenceFile are far smaller.
+#: Bytes that are read of a file's beginning: the first record of a WAT or WET file and the header of a SequenceFile are
+#: far smaller.
 _HEAD = 1 << 16
 #: WAT files have some 150 to 400 MB: large enough pieces to be few requests, small enough to try again.
 _PIECE = 8 << 20
@@ -46,30 +46,30 @@ class LocalCopy:
 
 
 def is_local(location: str) -> bool:
-    """Whether ``location`` is a path of this machine; keys of the source are never absolute."""
+    """Whether ``location`` is a local path; keys of the source are never absolute."""
     return location.startswith("/")
 
 
 def size_and_tag(transport: Transport, location: str) -> tuple[int, str] | None:
-    """Size in bytes and the ETag (of a file here: when it was changed), ``None`` where there is no such file.
+    """Returns size in bytes and the ETag (of a local file: its modification time); ``None`` if there is no such file.
 
-    ``transport`` leads to the source; a file on this machine does not use it. Raises ``EnvironmentFault`` when the
-    source does not say.
+    ``transport`` connects to the source; local files do not use it. Raises ``EnvironmentFault`` if the source does not
+    answer.
     """
     if is_local(location):
         try:
-            found = Path(location).stat()
+            file_status = Path(location).stat()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise _unreadable(location, error.strerror or str(error)) from error
-        return found.st_size, f"{found.st_mtime_ns:x}"
+        return file_status.st_size, f"{file_status.st_mtime_ns:x}"
     info = _asked(transport, location)
     return None if info is None else (info[0], info[1] or str(info[0]))
 
 
 def read_head(transport: Transport, location: str) -> bytes:
-    """The first bytes of a file. Raises ``EnvironmentFault`` when it cannot be read."""
+    """Returns the first bytes of a file. Raises ``EnvironmentFault`` if it cannot be read."""
     if is_local(location):
         try:
             with Path(location).open("rb") as file:
@@ -87,9 +87,9 @@ def read_head(transport: Transport, location: str) -> bytes:
 
 @contextmanager
 def local_copy(transport: Transport, location: str, scratch: Path) -> Iterator[LocalCopy]:
-    """The file on this disk: itself, or a copy in the folder ``scratch`` that is deleted afterwards.
+    """Provides the file on this disk: itself, or a copy in the folder ``scratch`` that is deleted afterwards.
 
-    Raises ``EnvironmentFault`` when the file is gone, cannot be read, or the disk is full.
+    Raises ``EnvironmentFault`` if the file does not exist, cannot be read, or the disk is full.
     """
     if is_local(location):
         if not Path(location).is_file():
@@ -111,15 +111,15 @@ def _download(transport: Transport, key: str, path: Path) -> int:
         raise _unreadable(key, "the source has no such file")
     size, tag = info
     pieces = (ByteRange(key, start, min(_PIECE, size - start), tag, total=size) for start in range(0, size, _PIECE))
-    done = 0
+    downloaded = 0
     with disk_trouble(path), path.open("wb") as file:
         for piece in transport.read_many(pieces):
             if isinstance(piece, RangeFault):
                 raise _unreadable(key, str(piece)) from piece
             file.seek(piece.offset)
             file.write(piece.data)
-            done += len(piece.data)
-            progress.report("download", done, size)
+            downloaded += len(piece.data)
+            progress.report("download", downloaded, size)
     return size
 
 
@@ -135,49 +135,51 @@ def _asked(transport: Transport, key: str) -> tuple[int, str | None] | None:
     return info.size, info.etag
 
 
-def _unreadable(location: str, why: str) -> EnvironmentFault:
-    return EnvironmentFault(f"{location} cannot be read: {why}", "Check the file or the source, then run it again.")
+def _unreadable(location: str, reason: str) -> EnvironmentFault:
+    return EnvironmentFault(f"{location} cannot be read: {reason}", "Check the file or the source, then run it again.")
 
 
-def identify(transport: Transport, named: str, kind: str, crawl: str | None = None) -> SourceFile:
-    """The file a person means by a path of this machine or a key (or address) of the source behind ``transport``.
+def identify(transport: Transport, path_or_key: str, kind: str, crawl: str | None = None) -> SourceFile:
+    """Identifies a file by a local path or a key (or address) of the source of ``transport``.
 
     Without ``crawl`` the crawl comes from the key, the file's ``warcinfo`` (``isPartOf``) or the header of a
-    SequenceFile. A SequenceFile that names no crawl counts as one of 2012. Raises ``UserInputError`` for an unknown
-    kind, a file that is not there, and a crawl that cannot be told.
+    SequenceFile. A SequenceFile without a crawl counts as one of 2012. Raises ``UserInputError`` for an unknown kind, a
+    missing file, and a crawl that cannot be determined.
     """
     if kind not in get_args(FileKind):
         raise UserInputError(f"unknown kind {kind!r}; choose one of {', '.join(get_args(FileKind))}")
-    known: FileKind = kind  # type: ignore[assignment]  # checked against the literal's values
-    location = _location(transport, named)
-    return SourceFile(known, location, validate_crawl_id(crawl) if crawl else _crawl_of(transport, location, known))
+    file_kind: FileKind = kind  # type: ignore[assignment]  # checked against the literal's values
+    location = _location(transport, path_or_key)
+    return SourceFile(
+        file_kind, location, validate_crawl_id(crawl) if crawl else _crawl_of(transport, location, file_kind)
+    )
 
 
-def _location(transport: Transport, named: str) -> str:
-    path = Path(named).expanduser()
+def _location(transport: Transport, path_or_key: str) -> str:
+    path = Path(path_or_key).expanduser()
     if path.is_file():
         return str(path.absolute())
     if path.is_absolute():
-        raise UserInputError(f"{named} is not a file on this machine")
+        raise UserInputError(f"{path_or_key} is not a file on this machine")
     try:
-        key = current_key(named)
+        key = current_key(path_or_key)
     except DataFault as fault:
         raise UserInputError(
-            f"{shown(named)!r} is neither a file here nor a key of the source: {fault.reason}"
+            f"{shown(path_or_key)!r} is neither a file here nor a key of the source: {fault.reason}"
         ) from None
     if size_and_tag(transport, key) is None:
-        raise UserInputError(f"{shown(named)!r} is neither a file here nor a key of {transport.source}")
+        raise UserInputError(f"{shown(path_or_key)!r} is neither a file here nor a key of {transport.source}")
     return key
 
 
 def _crawl_of(transport: Transport, location: str, kind: FileKind) -> str:
-    found = _IN_KEY.search(location)
-    if found:
-        return validate_crawl_id(found.group(1))
+    match = _IN_KEY.search(location)
+    if match:
+        return validate_crawl_id(match.group(1))
     head = read_head(transport, location)
     if kind == "sequencefile":
         return _crawl_of_sequencefile(head, location)
-    # the first record of a WAT or WET file may say which crawl it is part of
+    # the first record of a WAT or WET file may name its crawl
     first = next(iter_records(head, location), None)
     part_of = _PART_OF.search(first.payload) if isinstance(first, ArchivedRecord) else None
     if part_of is None:

@@ -1,4 +1,4 @@
-"""SequenceFiles, WAT and WET hold pages without records: each becomes pages like those that are parsed."""
+"""Turns SequenceFiles, WAT and WET files, which have pages without records, into the rows of parsed pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cc_pipeline.documents.page import Limits, Link, PageInput, ParsedPage
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile
 
-#: A page, or what could not be read. A page whose ``metadata`` is empty came from a file that has only texts.
+#: A page, or the fault of an unreadable one. A page with empty ``metadata`` came from a file that has only texts.
 SourcePage = ParsedPage | DataFault
 
 _PARSER = "commoncrawl-2012"
@@ -39,8 +39,8 @@ _LIMITS = Limits()
 _WET_PARSER = "commoncrawl-wet"
 
 
-def page_input(file: SourceFile, url: str, **known: Any) -> PageInput:
-    """The keys of a page out of ``file``; ``known`` are further fields of ``PageInput``."""
+def page_input(file: SourceFile, url: str, **fields: Any) -> PageInput:
+    """Returns the keys of a page in ``file``; ``fields`` are further fields of ``PageInput``."""
     assert file.kind != ARCHIVE
     domain = host_columns(url)["url_host_registered_domain"]
     return PageInput(
@@ -53,32 +53,32 @@ def page_input(file: SourceFile, url: str, **known: Any) -> PageInput:
         domain=str(domain) if domain is not None else None,
         source_kind=file.kind,
         source_file=file.location,
-        **known,
+        **fields,
     )
 
 
 def text_row(text: str, languages: str | None = None) -> dict[str, Any]:
-    """A row of ``page_text`` of which only the text is known; its languages are detected unless they are given."""
+    """Returns a row of ``page_text`` with only the text; its languages are detected unless they are given."""
     if languages is not None:
         return {"text": text, "content_languages": languages}
-    found = detect_languages(text)
-    return {"text": text, "content_languages": found.codes, "language_reliable": found.reliable}
+    detected = detect_languages(text)
+    return {"text": text, "content_languages": detected.codes, "language_reliable": detected.reliable}
 
 
 def sequencefile_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
-    """One page per record: with metadata, links and feed items, or with text.
+    """Yields one page per record: with metadata, links and feed items, or with text.
 
-    Which of the two a file has is in its name (``metadata-…``, ``textData-…``), else its first value tells. Empty
-    texts, which exported files have for records without one, give nothing.
+    The file's name shows which of the two it has (``metadata-…``, ``textData-…``), else its first value. Empty texts,
+    which exported files have for records without one, are skipped.
     """
     pairs = iter_pairs(path, file.location)
     metadata = _has_metadata(file.location)
     if metadata is None:
-        ahead = list(_until_first_pair(pairs))
-        first = ahead[-1] if ahead else None
+        leading_pairs = list(_until_first_pair(pairs))
+        first = leading_pairs[-1] if leading_pairs else None
         value = first.value if isinstance(first, SequencePair) else None
         metadata = isinstance(value, str) and value.startswith("{") and '"disposition"' in value
-        pairs = chain(ahead, pairs)
+        pairs = chain(leading_pairs, pairs)
     for pair in pairs:
         if isinstance(pair, DataFault):
             yield pair
@@ -113,13 +113,13 @@ def _metadata_page(file: SourceFile, offset: int, url: str, value: str) -> Sourc
 
 
 def warc_key(location: str) -> str | None:
-    """The key of the WARC file that a WAT or WET file is about, if its own path follows the bucket's layout."""
-    found = _DERIVED.search(location)
-    return f"{found.group(1)}/warc/{found.group(2)}.warc.gz" if found else None
+    """Returns the key of the WARC file that a WAT or WET file describes, if its own path has the bucket's layout."""
+    match = _DERIVED.search(location)
+    return f"{match.group(1)}/warc/{match.group(2)}.warc.gz" if match else None
 
 
 def wat_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
-    """One page per response described; records about requests and crawler metadata are skipped."""
+    """Yields one page per described response; skips records about requests and crawler metadata."""
     described = warc_key(file.location)
     for record in iter_wat(path, file.location):
         if isinstance(record, DataFault):
@@ -133,7 +133,7 @@ def wat_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
 
 
 def _page(file: SourceFile, record: WatRecord, described: str | None) -> ParsedPage:
-    own = first_values(record.record_headers)
+    record_fields = first_values(record.record_headers)
     name = record.warc_filename
     if described is not None and name is not None and described.endswith(f"/{name}"):
         name = described
@@ -150,9 +150,9 @@ def _page(file: SourceFile, record: WatRecord, described: str | None) -> ParsedP
         http_status=record.http_status,
         http_status_line=line or None,
         http_headers=record.http_headers,
-        server_ip=own.get("warc-ip-address"),
-        truncated=own.get("warc-truncated"),
-        mime_detected=media_type(own.get("warc-identified-payload-type")),
+        server_ip=record_fields.get("warc-ip-address"),
+        truncated=record_fields.get("warc-truncated"),
+        mime_detected=media_type(record_fields.get("warc-identified-payload-type")),
         record_headers=record.record_headers,
     )
     row = exchange_row(page) | _sizes(page, record.entity_length)
@@ -171,7 +171,7 @@ def _text(number: int | None) -> str | None:
 
 
 def _sizes(page: PageInput, entity_length: int | None) -> dict[str, Any]:
-    """Sizes from the WAT record. For other pages they are taken from the payload."""
+    """Returns the sizes in the WAT record, which other pages take from the payload."""
     declared = original_length(page.http_headers)
     gzipped = was_gzip(page.http_headers)
     travelled = declared if gzipped and declared is not None and page.truncated is None else entity_length
@@ -200,11 +200,11 @@ def _links(url: str, html: WatHtml, flags: set[str]) -> Iterator[Link]:
             resolve = browser_resolver(base)
         else:
             flags.add("base_unusable")
-    found = [link for group in (html.head_links, html.scripts, html.links) for link in group]
-    kept = [link for link in found if link.url and link.url[0] != "#"]
-    if len(kept) > _LIMITS.links:
+    all_links = [link for group in (html.head_links, html.scripts, html.links) for link in group]
+    usable_links = [link for link in all_links if link.url and link.url[0] != "#"]
+    if len(usable_links) > _LIMITS.links:
         flags.add("links_cut")
-    for link in kept[: _LIMITS.links]:
+    for link in usable_links[: _LIMITS.links]:
         absolute, host = resolve(link.url)
         yield _link(link, absolute, host)
 
@@ -221,9 +221,9 @@ def _link(link: WatLink, absolute: str | None, host: str | None) -> Link:
 
 
 def wet_pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
-    """One page with text and nothing else per ``conversion`` record.
+    """Yields one page per ``conversion`` record, with only its text.
 
-    A WET file does not say where in its WARC file a record lies: ``warc_record_offset`` stays empty, and
+    A WET file does not have the offsets of records in its WARC file: ``warc_record_offset`` stays empty, and
     ``warc_filename`` is known only from the WET file's own key.
     """
     described = warc_key(file.location)

@@ -1,5 +1,5 @@
-"""The 2012 crawl's texts and metadata are Hadoop SequenceFiles, which few programs read any more: header, pairs of key
-and value, and a writer."""
+"""Reads and writes Hadoop SequenceFiles, the format of the 2012 crawl's texts and metadata: header, pairs of key and
+value, and a writer."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ MAGIC: Final = b"SEQ"
 SYNC_LENGTH: Final = 16
 #: A record length of -1 announces a sync marker.
 SYNC_ESCAPE: Final = b"\xff\xff\xff\xff"
-#: Bytes a header may have; metadata is the only part of any size.
+#: The maximum bytes of a header; only its metadata can be large.
 MAX_HEADER: Final = 1 << 20
 
 _CUSTOM_CODEC: Final = 5
 _WITH_METADATA: Final = 6
 
-#: Records a block may have; Hadoop's blocks are a megabyte by default.
+#: The maximum records of a block; Hadoop's blocks are a megabyte by default.
 MAX_BLOCK_RECORDS: Final = 1 << 22
 
 _MAX_VINT: Final = 9
-#: Bytes of bad records that may be looked at in one file before the rest of it is given up.
+#: Bytes of bad records that may be examined in one file before the rest is skipped.
 _VAIN_WORK: Final = 16 << 30
 
 #: Serialized bytes after which a block is written (``io.seqfile.compress.blocksize``).
 BLOCK_BYTES: Final = 1_000_000
-#: Bytes between two sync markers where records are not in blocks.
+#: Bytes between two sync markers if records are not in blocks.
 SYNC_INTERVAL: Final = 100 * (SYNC_LENGTH + 4)
 
 _CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
@@ -56,7 +56,7 @@ _CODECS: Final = {"default": DEFAULT_CODEC, "gzip": GZIP_CODEC}
 
 @dataclass(frozen=True, slots=True)
 class SequenceHeader:
-    """What a SequenceFile says of itself; ``length`` is the header's own length in bytes."""
+    """The header of a SequenceFile; ``length`` is the header's own length in bytes."""
 
     version: int
     key_class: str
@@ -69,7 +69,7 @@ class SequenceHeader:
 
 
 def parse_header(data: bytes, source: str) -> SequenceHeader:
-    """Read the header at the begin of ``data``, a whole file or at least ``MAX_HEADER`` bytes of it.
+    """Parses the header at the beginning of ``data``, a complete file or at least ``MAX_HEADER`` bytes of it.
 
     Raises ``DataFault``.
     """
@@ -120,7 +120,7 @@ def write_header(
     metadata: tuple[tuple[str, str], ...],
     sync: bytes,
 ) -> bytes:
-    """A version 6 header."""
+    """Returns a version 6 header."""
     parts = [MAGIC, b"\x06", encode_text(key_class), encode_text(value_class)]
     parts += [bytes((compression != "none", compression == "block"))]
     if codec is not None:
@@ -145,7 +145,7 @@ def _boolean(data: bytes, position: int) -> tuple[bool, int]:
 
 @dataclass(frozen=True, slots=True)
 class SequencePair:
-    """A record: the offset (bytes) of it or of its block, its key and its value, decoded where the class is known."""
+    """A record: the offset (bytes) of it or of its block, its key and its value, decoded if the class is known."""
 
     offset: int
     key: Value
@@ -153,16 +153,16 @@ class SequencePair:
 
 
 def read_header(stream: ByteSource, source: str) -> SequenceHeader:
-    """The header of a SequenceFile (a path, bytes, or a binary stream). Raises ``DataFault``."""
+    """Reads the header of a SequenceFile (a path, bytes, or a binary stream). Raises ``DataFault``."""
     with open_window(stream) as window:
         return parse_header(window.slice(window.begin, MAX_HEADER), source)
 
 
 def iter_pairs(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[SequencePair | DataFault]:
-    """Every record in order, and a ``DataFault`` for each stretch that cannot be read.
+    """Yields every record in order, and a ``DataFault`` for each unreadable range of bytes.
 
-    Behind damage it goes on at the next sync marker. ``limit`` bounds what a record or a block may take in
-    memory. A file without a readable header gives one fault. Raises nothing but ``EnvironmentFault``.
+    After damage it continues at the next sync marker. ``limit`` bounds the memory of a record or a block. A file
+    without a readable header gives one fault. Raises only ``EnvironmentFault``.
     """
     with open_window(stream) as window:
         begin = window.begin
@@ -284,11 +284,11 @@ class _Walk:
                 yield damage_fault(error, self._source, begin, "a record of the block: ")
 
     def _vint(self, position: int) -> tuple[int, int]:
-        number, used = decode_vint(self._window.slice(position, _MAX_VINT), 0)
-        return number, position + used
+        number, size = decode_vint(self._window.slice(position, _MAX_VINT), 0)
+        return number, position + size
 
     def _next_marker(self, position: int, examined: int) -> int:
-        """The next sync marker, -1 if there is none or too much was ``examined`` (bytes) in vain."""
+        """Returns the next sync marker; -1 if there is none, or too many bytes were ``examined`` in vain."""
         self._vain += min(examined, self._limit)
         if self._vain > _VAIN_WORK:
             return -1
@@ -301,26 +301,26 @@ class _Walk:
         return self._window.search(find, position, len(self._marker))
 
 
-def _lengths(listed: bytes, count: int, total: int, name: str) -> array[int]:
-    """The ``count`` lengths that ``listed`` holds; they must add up to ``total`` bytes."""
+def _lengths(encoded: bytes, count: int, total: int, name: str) -> array[int]:
+    """Decodes the ``count`` lengths in ``encoded``; they must add up to ``total`` bytes."""
     lengths = array("q")
     place = missing = 0
     for _ in range(count):
-        length, place = decode_vint(listed, place)
+        length, place = decode_vint(encoded, place)
         if length < 0:
             raise ValueError(f"a block's {name} have a negative length")
         lengths.append(length)
         missing += length
-    if missing != total or place != len(listed):
+    if missing != total or place != len(encoded):
         raise ValueError(f"a block's {name} do not fit their lengths")
     return lengths
 
 
 class SequenceFileWriter:
-    """Appends (key, value) texts to a binary stream; a context manager that closes nothing but its own blocks.
+    """Appends (key, value) texts to a binary stream; a context manager that finishes only its own blocks.
 
     ``compression`` is ``none``, ``record`` or ``block``; ``codec`` is ``default`` (zlib) or ``gzip``. With a
-    ``seed`` the sync marker follows from it and the same records give the same bytes; else it is random.
+    ``seed`` the sync marker depends on it and the same records give the same bytes; else it is random.
     Raises ``UserInputError`` for another compression or codec.
     """
 
@@ -353,7 +353,7 @@ class SequenceFileWriter:
         self.count = 0
 
     def append(self, key: str, value: str) -> None:
-        """Add one record."""
+        """Adds one record."""
         key_bytes, value_bytes = encode_text(key), encode_text(value)
         self.count += 1
         if self._compression == "block":
@@ -373,7 +373,7 @@ class SequenceFileWriter:
         self._since_sync += 8 + length
 
     def flush(self) -> None:
-        """Write the block begun so far."""
+        """Writes the current block."""
         if not self._keys or self._codec is None:
             return
         parts = [self._marker, encode_vint(len(self._keys))]

@@ -1,5 +1,5 @@
-"""Files that are read whole go into the tables of parsed pages (2012 SequenceFiles, WAT, WET): one slice a file, so
-that an unchanged one is not read again.
+"""Reads source files (2012 SequenceFiles, WAT, WET) into the tables of parsed pages: one slice a file, so that an
+unchanged file is not read again.
 
 A slice is (the file's crawl, its partition key as target). ``page_metadata`` is committed last, as in the parse
 stage. A file is complete only when all tables have the same digest.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 VERSION = "1"
 #: Pages turned into rows at a time; bounds memory.
 _BATCH_ROWS = 64
-#: Faults that a note names.
+#: The number of faults in a note.
 _SHOWN_FAULTS = 5
 
 #: Names under which a file's tag and content are kept in the log of ``source_faults``.
@@ -56,15 +56,15 @@ class _Tally:
 
 
 def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
-    """Reads the registered files ``slugs`` into the page tables and ``source_faults``; unchanged files stay.
+    """Reads the registered files ``slugs`` into the page tables and ``source_faults``; skips unchanged files.
 
-    A stretch of a file that cannot be read becomes a row of ``source_faults``; everything else is read. Raises
-    ``UserInputError`` for a key that is not registered, ``EnvironmentFault`` for a file that is gone, a source that
-    does not answer, or a full disk. Files read before stay committed.
+    An unreadable range of bytes becomes a row of ``source_faults``; everything else is read. Raises ``UserInputError``
+    for a key that is not registered, ``EnvironmentFault`` for a missing file, a source that does not answer, or a full
+    disk. Files read before stay committed.
     """
     started = time.monotonic()
     files = registered(workspace, slugs)
-    figures: dict[Slice, Figures] = {}
+    metrics: dict[Slice, Figures] = {}
     notes: list[str] = []
     total = _Tally()
     fresh: list[Slice] = []
@@ -77,16 +77,16 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
             total.bytes += tally.bytes
             total.requests += tally.requests
             notes += tally.shown
-        figures[slice_] = rows_of(workspace, slice_)
+        metrics[slice_] = rows_of(workspace, slice_)
     return READ_FILES.report(
-        figures, fresh, started, bytes=total.bytes, requests=total.requests, notes=tuple(notes), counted=PAGE_TABLES
+        metrics, fresh, started, bytes=total.bytes, requests=total.requests, notes=tuple(notes), counted=PAGE_TABLES
     )
 
 
 def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFile]:
-    """Writes ``files`` down, so that a partition key alone is enough afterwards; gives those that are new."""
-    known = set(workspace.lake.read("source_files", columns=["slug"]).column("slug").to_pylist())
-    new = [file for file in {file.slug: file for file in files}.values() if file.slug not in known]
+    """Registers ``files``, so that a partition key identifies a file afterwards; returns the new ones."""
+    registered_slugs = set(workspace.lake.read("source_files", columns=["slug"]).column("slug").to_pylist())
+    new = [file for file in {file.slug: file for file in files}.values() if file.slug not in registered_slugs]
     if new:
         rows = [
             {"slug": file.slug, "source_kind": file.kind, "source_file": file.location, "crawl": file.crawl}
@@ -100,43 +100,45 @@ def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFi
 
 
 def rows_of(workspace: Workspace, slice_: Slice) -> Figures:
-    """``rows:<table>`` and ``version:<table>`` for each table: how many rows of a file it holds, and what they say."""
+    """Returns ``rows:<table>`` and ``version:<table>`` for each table: number and digest of a file's rows."""
     lake = workspace.lake
     rows = {f"rows:{table}": lake.read(table, slice_.where, ["target"]).num_rows for table in READ_FILES.tables}
     return rows | READ_FILES.versions(lake, [slice_])[slice_]
 
 
 def _brought_up_to_date(workspace: Workspace, file: SourceFile) -> _Tally | None:
-    """Reads ``file`` if its content is not what its rows are from; ``None`` where they are.
+    """Reads ``file`` if its content differs from that of its rows; returns ``None`` if it does not.
 
-    The digest of its rows names its content, so a copy, a mirror or a restored file is the same file. To know that
-    without reading it all each time, its content and its tag (length and ETag, or length and time) are kept beside
-    the digest: while the tag is the same, so is the content.
+    The digest of the rows includes the file's content, so a copy, a mirror or a restored file is the same file. To
+    check that without reading the file each time, the digests of its content and of its tag (length and ETag, or
+    length and time) are stored too: an equal tag means an equal content.
     """
     lake, slice_ = workspace.lake, Slice(file.crawl, file.slug)
-    found = size_and_tag(workspace.transport, file.location)
-    if found is None:
-        raise EnvironmentFault(f"{file.location} is not there any more", "Put it back, or leave its partition alone.")
-    here = READ_FILES.made_from(lake, [slice_])[slice_]
-    tag = input_digest({"tag": [*found]})
-    kept = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
-    if kept[_TAG.digest_name(slice_)] == tag and here == _digest(file, kept[_CONTENT.digest_name(slice_)]):
+    size_and_etag = size_and_tag(workspace.transport, file.location)
+    if size_and_etag is None:
+        raise EnvironmentFault(f"{file.location} does not exist any more", "Restore it, or do not run its partition.")
+    stored_digest = READ_FILES.made_from(lake, [slice_])[slice_]
+    tag = input_digest({"tag": [*size_and_etag]})
+    stored_digests = lake.digests(FAULTS, [_TAG.digest_name(slice_), _CONTENT.digest_name(slice_)])
+    if stored_digests[_TAG.digest_name(slice_)] == tag and stored_digest == _digest(
+        file, stored_digests[_CONTENT.digest_name(slice_)]
+    ):
         return None
     with local_copy(workspace.transport, file.location, workspace.scratch) as copy:
         content = _content(copy.path)
-        wanted = _digest(file, content)
-        beside = {_TAG.digest_name(slice_): tag, _CONTENT.digest_name(slice_): content}
-        if here == wanted:
-            lake.commit(FAULTS, lake.read(FAULTS, slice_.where), [slice_.where], beside)
+        current_digest = _digest(file, content)
+        extra_digests = {_TAG.digest_name(slice_): tag, _CONTENT.digest_name(slice_): content}
+        if stored_digest == current_digest:
+            lake.commit(FAULTS, lake.read(FAULTS, slice_.where), [slice_.where], extra_digests)
             return None
-        tally = _read(workspace, file, copy.path, {slice_: wanted}, beside)
+        tally = _read(workspace, file, copy.path, {slice_: current_digest}, extra_digests)
     tally.bytes, tally.requests = copy.bytes, copy.requests
     return tally
 
 
 def _digest(file: SourceFile, *content: object) -> str:
-    about = [file.kind, file.location, file.crawl, *content]
-    return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=about)
+    file_identity = [file.kind, file.location, file.crawl, *content]
+    return READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=file_identity)
 
 
 def _content(path: Path) -> str:
@@ -145,30 +147,34 @@ def _content(path: Path) -> str:
 
 
 def _read(
-    workspace: Workspace, file: SourceFile, path: Path, made_from: Mapping[Slice, str], beside: Mapping[str, str]
+    workspace: Workspace,
+    file: SourceFile,
+    path: Path,
+    input_digests: Mapping[Slice, str],
+    extra_digests: Mapping[str, str],
 ) -> _Tally:
     folder = workspace.scratch / f"sources-{time.monotonic_ns()}"
     folder.mkdir()
     try:
         tally = _spill(workspace, file, path, folder)
         spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
-        READ_FILES.commit(workspace.lake, made_from, spilled, beside={FAULTS: beside})
+        READ_FILES.commit(workspace.lake, input_digests, spilled, beside={FAULTS: extra_digests})
         return tally
     finally:
         rmtree(folder, ignore_errors=True)
 
 
 def _spill(workspace: Workspace, file: SourceFile, path: Path, folder: Path) -> _Tally:
-    """Rows go to one Arrow file a table, so that memory stays flat however large the file is."""
+    """Writes the rows to one Arrow file a table, so that memory does not grow with the file."""
     schemas = {table: workspace.lake.specs[table].schema for table in READ_FILES.tables}
     writers = {table: pa.ipc.new_stream(str(folder / f"{table}.arrow"), schema) for table, schema in schemas.items()}
     tally = _Tally()
     try:
         for faults, batches in _grouped(_pages(file, path), file):
             _note(tally, faults)
-            kept = faults[: max(0, MAX_FAULT_ROWS - tally.rows[FAULTS])]
-            if kept:
-                batches[FAULTS] = _fault_batch(file, kept, schemas[FAULTS])
+            recorded_faults = faults[: max(0, MAX_FAULT_ROWS - tally.rows[FAULTS])]
+            if recorded_faults:
+                batches[FAULTS] = _fault_batch(file, recorded_faults, schemas[FAULTS])
             for table, batch in batches.items():
                 if batch.num_rows:
                     writers[table].write_batch(batch)
@@ -193,7 +199,7 @@ def _note(tally: _Tally, faults: Sequence[DataFault]) -> None:
 
 
 def _pages(file: SourceFile, path: Path) -> Iterator[SourcePage]:
-    # parsers, which those need not load that only ask which files are registered
+    # imports parsers, which the list of registered files does not need
     from cc_pipeline.derived_files.pages import (  # noqa: PLC0415
         sequencefile_pages,
         wat_pages,
@@ -227,7 +233,7 @@ def _converted(
     try:
         yield faults, _rows(group)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        # a number no column can hold, a value of another shape: find the page it is in
+        # a number that no column can hold, or a value of another shape: find its page
         for page in group:
             try:
                 yield [], _rows([page])
@@ -241,7 +247,7 @@ def _converted(
 def _rows(pages: Sequence[ParsedPage]) -> dict[str, pa.RecordBatch]:
     batches = to_record_batches(pages)
     metadata = batches["page_metadata"]
-    # files that have only texts leave no metadata behind
+    # files that have only texts give no metadata
     batches["page_metadata"] = metadata.filter(pc.is_valid(metadata.column("disposition")))
     return batches
 

@@ -1,5 +1,4 @@
-"""WAT and WET files have what Common Crawl extracted itself: a JSON document a record with the links of its page, and
-texts."""
+"""Reads WAT and WET files, Common Crawl's own extracts: a JSON document a record with its page's links, and texts."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _NOTHING: Final[Mapping[str, Json]] = {}
 
 @dataclass(frozen=True, slots=True)
 class WetRecord:
-    """The text of one page. ``offset`` and ``length`` (bytes) say where in the WET file its record lies.
+    """The text of one page. ``offset`` and ``length`` (bytes) locate its record in the WET file.
 
     ``fetch_time`` is that of the page. ``languages`` are ISO 639-3 codes, best first, since 2020. ``flags``
     as of ``ArchivedRecord``.
@@ -40,28 +39,28 @@ class WetRecord:
 
 
 def iter_wet(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[WetRecord | DataFault]:
-    """The texts of a WET file in order, and a ``DataFault`` for each stretch that cannot be read.
+    """Yields the texts of a WET file in order, and a ``DataFault`` for each unreadable range of bytes.
 
-    The file's own ``warcinfo`` is passed over. Bytes that are not UTF-8 become replacement characters.
+    Skips the file's own ``warcinfo``. Bytes that are not UTF-8 become replacement characters.
     """
-    for found in iter_located(stream, source, limit):
-        if isinstance(found, DataFault):
-            yield found
-        elif found.record.record_type == "conversion":
-            yield _wet(found)
-        elif found.record.record_type != "warcinfo":
+    for stored in iter_located(stream, source, limit):
+        if isinstance(stored, DataFault):
+            yield stored
+        elif stored.record.record_type == "conversion":
+            yield _wet(stored)
+        elif stored.record.record_type != "warcinfo":
             yield DataFault(
-                DataKind.MALFORMED, source, found.offset, f"a {found.record.record_type} record in a WET file"
+                DataKind.MALFORMED, source, stored.offset, f"a {stored.record.record_type} record in a WET file"
             )
 
 
-def _wet(found: StoredRecord) -> WetRecord:
-    record = found.record
+def _wet(stored: StoredRecord) -> WetRecord:
+    record = stored.record
     values = first_values(record.record_headers)
     languages = values.get("warc-identified-content-language", "")
     return WetRecord(
-        offset=found.offset,
-        length=found.length,
+        offset=stored.offset,
+        length=stored.length,
         url=record.url,
         fetch_time=record.fetch_time,
         text=record.payload.decode("utf-8", "replace"),
@@ -73,8 +72,8 @@ def _wet(found: StoredRecord) -> WetRecord:
 
 @dataclass(frozen=True, slots=True)
 class WatLink:
-    """A link as found: ``path`` is the element and attribute (``A@/href``), ``url`` as it stood in the page, not
-    resolved; ``attributes`` are all members, those two included, in order."""
+    """A link: ``path`` is the element and attribute (``A@/href``), ``url`` the address as written in the page;
+    ``attributes`` are all members, those two included, in order."""
 
     path: str
     url: str
@@ -97,7 +96,7 @@ NO_HTML: Final = WatHtml(None, None, (), (), (), ())
 
 
 def wat_html(html: Mapping[str, Json]) -> WatHtml:
-    """Read an ``HTML-Metadata`` object; members of another shape than usual are passed over."""
+    """Reads an ``HTML-Metadata`` object; skips members of an unusual shape."""
     head = member(html, "Head")
     return WatHtml(
         title=text(head, "Title"),
@@ -110,20 +109,21 @@ def wat_html(html: Mapping[str, Json]) -> WatHtml:
 
 
 def _links(parent: Mapping[str, Json], name: str) -> tuple[WatLink, ...]:
-    found = _objects(parent, name)
+    objects = _objects(parent, name)
     return tuple(
-        WatLink(text(one, "path") or "", text(one, "url") or text(one, "href") or "", headers(one)) for one in found
+        WatLink(text(link, "path") or "", text(link, "url") or text(link, "href") or "", headers(link))
+        for link in objects
     )
 
 
 def member(parent: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    """The object called ``name``, empty where there is none."""
+    """Returns the object called ``name``; an empty one if there is none."""
     value = parent.get(name)
     return value if isinstance(value, dict) else _NOTHING
 
 
 def text(parent: Mapping[str, Json], name: str) -> str | None:
-    """The text called ``name``; numbers as their text, ``None`` for anything else."""
+    """Returns the text called ``name``; numbers as text, ``None`` for any other value."""
     value = parent.get(name)
     if isinstance(value, str):
         return value
@@ -131,7 +131,7 @@ def text(parent: Mapping[str, Json], name: str) -> str | None:
 
 
 def number(parent: Mapping[str, Json], name: str) -> int | None:
-    """The whole number called ``name``, written as a number or as a string of at most 18 digits."""
+    """Returns the whole number called ``name``, written as a number or as a string of at most 18 digits."""
     value = parent.get(name)
     if isinstance(value, bool):
         return None
@@ -143,27 +143,27 @@ def number(parent: Mapping[str, Json], name: str) -> int | None:
 
 
 def headers(fields: Mapping[str, Json]) -> Headers:
-    """Name and value of each member in order; a list stands for a repeated header."""
+    """Returns name and value of each member in order; a list means a repeated header."""
     pairs: list[tuple[str, str]] = []
     for name, value in fields.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str):
-                pairs.append((name, one))
-            elif isinstance(one, int | float):
-                pairs.append((name, str(one)))
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, str):
+                pairs.append((name, part))
+            elif isinstance(part, int | float):
+                pairs.append((name, str(part)))
     return tuple(pairs)
 
 
 def _objects(parent: Mapping[str, Json], name: str) -> list[Mapping[str, Json]]:
     value = parent.get(name)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [child for child in value if isinstance(child, dict)] if isinstance(value, list) else []
 
 
 @dataclass(frozen=True, slots=True)
 class WatRecord:
-    """What is said of one WARC record. ``offset`` and ``length`` (bytes) say where in the WAT file that stands.
+    """The description of one WARC record. ``offset`` and ``length`` (bytes) locate it in the WAT file.
 
-    ``warc_filename``, ``warc_offset`` and ``warc_length`` (compressed bytes) place the record described;
+    ``warc_filename``, ``warc_offset`` and ``warc_length`` (compressed bytes) locate the described record;
     ``record_type``, ``url``, ``fetch_time`` and ``record_headers`` are its own. ``payload_digest`` is sha1 in
     base32 without a prefix. HTTP members are empty for records that are no HTTP message.
     """
@@ -188,62 +188,62 @@ class WatRecord:
 
 
 def iter_wat(stream: ByteSource, source: str, limit: int = DEFAULT_LIMIT) -> Iterator[WatRecord | DataFault]:
-    """The records of a WAT file in order, and a ``DataFault`` for each stretch that cannot be read.
+    """Yields the records of a WAT file in order, and a ``DataFault`` for each unreadable range of bytes.
 
-    The file's own ``warcinfo`` is passed over.
+    Skips the file's own ``warcinfo``.
     """
-    for found in iter_located(stream, source, limit):
-        if isinstance(found, DataFault):
-            yield found
-        elif found.record.record_type == "metadata":
-            yield _wat(found, source)
-        elif found.record.record_type != "warcinfo":
+    for stored in iter_located(stream, source, limit):
+        if isinstance(stored, DataFault):
+            yield stored
+        elif stored.record.record_type == "metadata":
+            yield _wat(stored, source)
+        elif stored.record.record_type != "warcinfo":
             yield DataFault(
-                DataKind.MALFORMED, source, found.offset, f"a {found.record.record_type} record in a WAT file"
+                DataKind.MALFORMED, source, stored.offset, f"a {stored.record.record_type} record in a WAT file"
             )
 
 
-def _wat(found: StoredRecord, source: str) -> WatRecord | DataFault:
+def _wat(stored: StoredRecord, source: str) -> WatRecord | DataFault:
     try:
-        document = load_json(found.record.payload)
+        document = load_json(stored.record.payload)
     except (ValueError, RecursionError) as error:
         return DataFault(
-            DataKind.MALFORMED, source, found.offset, f"WAT record that is not read as JSON: {str(error)[:80]}"
+            DataKind.MALFORMED, source, stored.offset, f"WAT record that is not read as JSON: {str(error)[:80]}"
         )
     if not isinstance(document, dict) or not isinstance(document.get("Envelope"), dict):
-        return DataFault(DataKind.MALFORMED, source, found.offset, "WAT record without an Envelope")
-    return _from_json(document, found)
+        return DataFault(DataKind.MALFORMED, source, stored.offset, "WAT record without an Envelope")
+    return _from_json(document, stored)
 
 
-def _from_json(document: Mapping[str, Json], found: StoredRecord) -> WatRecord:
+def _from_json(document: Mapping[str, Json], stored: StoredRecord) -> WatRecord:
     envelope = member(document, "Envelope")
     container = member(document, "Container")
     packed = member(container, "Gzip-Metadata")
-    own = member(envelope, "WARC-Header-Metadata") or member(envelope, "ARC-Header-Metadata")
-    about = member(envelope, "Payload-Metadata")
-    response = member(about, "HTTP-Response-Metadata")
-    request = member(about, "HTTP-Request-Metadata")
+    record_fields = member(envelope, "WARC-Header-Metadata") or member(envelope, "ARC-Header-Metadata")
+    payload = member(envelope, "Payload-Metadata")
+    response = member(payload, "HTTP-Response-Metadata")
+    request = member(payload, "HTTP-Request-Metadata")
     http = response or request
     line = member(response, "Response-Message")
-    asked = member(request, "Request-Message")
-    record_type = text(own, "WARC-Type")
-    digest = text(own, "WARC-Payload-Digest") or text(http, "Entity-Digest")
+    request_line = member(request, "Request-Message")
+    record_type = text(record_fields, "WARC-Type")
+    digest = text(record_fields, "WARC-Payload-Digest") or text(http, "Entity-Digest")
     status = number(line, "Status")
     return WatRecord(
-        offset=found.offset,
-        length=found.length,
+        offset=stored.offset,
+        length=stored.length,
         warc_filename=text(container, "Filename"),
         warc_offset=number(container, "Offset"),
         warc_length=number(packed, "Deflate-Length"),
         record_type=record_type or ("response" if response else "unknown"),
-        url=text(own, "WARC-Target-URI") or text(own, "Target-URI") or found.record.url,
-        fetch_time=warc_date(text(own, "WARC-Date") or "")[0],
-        record_headers=headers(own),
-        content_type=text(about, "Actual-Content-Type"),
+        url=text(record_fields, "WARC-Target-URI") or text(record_fields, "Target-URI") or stored.record.url,
+        fetch_time=warc_date(text(record_fields, "WARC-Date") or "")[0],
+        record_headers=headers(record_fields),
+        content_type=text(payload, "Actual-Content-Type"),
         payload_digest=digest.removeprefix("sha1:") if digest else None,
         http_status=status if status is not None and 99 < status < 1000 else None,
         http_reason=text(line, "Reason"),
-        http_version=text(line, "Version") or text(asked, "Version"),
+        http_version=text(line, "Version") or text(request_line, "Version"),
         http_headers=headers(member(http, "Headers")),
         entity_length=number(http, "Entity-Length"),
         html=wat_html(member(response, "HTML-Metadata")) if response else NO_HTML,

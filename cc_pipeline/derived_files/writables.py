@@ -1,5 +1,5 @@
-"""SequenceFiles hold Hadoop's own types and codecs: ``Writable`` values, variable-length integers, and the codings
-around them."""
+"""Hadoop's types and codecs in SequenceFiles: ``Writable`` values, variable-length integers, and the codings around
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import cramjam
 
 from cc_pipeline.errors import DataFault, DataKind
 
-#: What the known classes decode to; bytes of an unknown class are given as they are.
+#: The types of decoded values; bytes of an unknown class stay unchanged.
 Value = str | bytes | int | float | bool | None
 
 _IO: Final = "org.apache.hadoop.io."
@@ -32,7 +32,7 @@ GZIP_CODEC: Final = f"{_COMPRESS}GzipCodec"
 
 
 class Damage(ValueError):
-    """Bytes that break their format, and the ``kind`` of that. Any other ``ValueError`` counts as ``malformed``."""
+    """Bytes that violate their format, with the ``kind`` of fault. Any other ``ValueError`` counts as ``malformed``."""
 
     def __init__(self, kind: DataKind, reason: str) -> None:
         self.kind = kind
@@ -40,13 +40,13 @@ class Damage(ValueError):
 
 
 def damage_fault(error: ValueError, source: str, offset: int | None, where: str = "") -> DataFault:
-    """The fault that ``error`` is at ``offset`` (bytes) of ``source``; ``where`` is set before its words."""
+    """Returns the fault for ``error`` at ``offset`` (bytes) of ``source``; ``where`` is put before its text."""
     kind = error.kind if isinstance(error, Damage) else DataKind.MALFORMED
     return DataFault(kind, source, offset, f"{where}{error}")
 
 
 def encode_vint(value: int) -> bytes:
-    """One to nine bytes for a signed 64-bit number. Raises ``OverflowError`` beyond 64 bits."""
+    """Encodes a signed 64-bit number as one to nine bytes. Raises ``OverflowError`` beyond 64 bits."""
     if -112 <= value <= 127:
         return (value & 0xFF).to_bytes(1)
     if not -(1 << 63) <= value < 1 << 63:
@@ -60,7 +60,7 @@ def encode_vint(value: int) -> bytes:
 
 
 def decode_vint(data: bytes, position: int) -> tuple[int, int]:
-    """(number, position behind it). Raises ``ValueError`` where ``data`` ends within the number."""
+    """Returns the number at ``position`` and the position after it. Raises ``ValueError`` if ``data`` ends before."""
     if position >= len(data):
         raise Damage(DataKind.TRUNCATED, "a variable-length number is missing")
     first = data[position]
@@ -75,17 +75,17 @@ def decode_vint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def decode(class_name: str, data: bytes) -> Value:
-    """The value of one serialized ``Writable``; ``data`` itself for a class that is not known here.
+    """Returns the value of one serialized ``Writable``; ``data`` itself for an unknown class.
 
-    Text that is not UTF-8 gets replacement characters, as Hadoop itself does. Raises ``ValueError`` where
-    ``data`` is not exactly one such value.
+    Text that is not UTF-8 gets replacement characters, as in Hadoop. Raises ``ValueError`` unless ``data`` is exactly
+    one such value.
     """
     decoder = _DECODERS.get(class_name)
     return data if decoder is None else decoder(data)
 
 
 def encode_text(value: str) -> bytes:
-    """A ``Text``: its length in UTF-8 bytes, then those. Lone surrogates become question marks, as in Hadoop."""
+    """Encodes a ``Text``: its length in UTF-8 bytes, then these. Lone surrogates become ``?``, as in Hadoop."""
     data = value.encode("utf-8", "replace")
     return encode_vint(len(data)) + data
 
@@ -118,7 +118,7 @@ def _packed(layout: str) -> Callable[[bytes], Value]:
 def _vint(data: bytes) -> int:
     value, end = decode_vint(data, 0)
     if end != len(data):
-        raise ValueError("bytes behind a variable-length number")
+        raise ValueError("bytes after a variable-length number")
     return value
 
 
@@ -151,8 +151,8 @@ _DECODERS: Final[dict[str, Callable[[bytes], Value]]] = {
 
 
 def decompress(codec: str, data: bytes, limit: int) -> bytes:
-    """Inflate ``data`` to at most ``limit`` bytes. Raises ``Damage``: bytes that cannot be inflated, inflate
-    beyond the bound, or are of an unknown codec."""
+    """Inflates ``data`` to at most ``limit`` bytes. Raises ``Damage`` for bytes that cannot be inflated, exceed the
+    limit, or have an unknown codec."""
     decoder = _DECOMPRESSORS.get(codec)
     if decoder is None:
         raise Damage(DataKind.UNSUPPORTED, f"unknown codec {codec[:80]}")
@@ -163,7 +163,7 @@ def decompress(codec: str, data: bytes, limit: int) -> bytes:
 
 
 def compress(codec: str, data: bytes) -> bytes:
-    """Deflate with ``DEFAULT_CODEC`` or ``GZIP_CODEC``. The same input always gives the same output."""
+    """Deflates with ``DEFAULT_CODEC`` or ``GZIP_CODEC``. The same input always gives the same output."""
     if codec == DEFAULT_CODEC:
         return zlib.compress(data)
     if codec == GZIP_CODEC:
@@ -172,7 +172,7 @@ def compress(codec: str, data: bytes) -> bytes:
 
 
 class _Engine(Protocol):
-    """What zlib's and bz2's decompressors have in common."""
+    """The common interface of zlib's and bz2's decompressors."""
 
     @property
     def eof(self) -> bool: ...
@@ -182,7 +182,7 @@ class _Engine(Protocol):
 
 
 def _one_after_another(new_engine: Callable[[], _Engine]) -> Callable[[bytes, int], bytes]:
-    """Takes off a coding whose streams may stand one behind the other, each by an engine of its own."""
+    """Returns a decoder of a coding whose data may be several consecutive streams, each with its own engine."""
 
     def inflate(data: bytes, limit: int) -> bytes:
         parts: list[bytes] = []
@@ -204,7 +204,7 @@ def _one_after_another(new_engine: Callable[[], _Engine]) -> Callable[[bytes, in
 
 
 def _into_room(inflate_into: Callable[[bytes, mmap.mmap], int], data: bytes, room: int) -> bytes:
-    """Inflate to at most ``room`` bytes. Pages of an anonymous map cost memory only once they are written to."""
+    """Inflates to at most ``room`` bytes. Pages of an anonymous map cost memory only once they are written."""
     with mmap.mmap(-1, max(room, 1)) as scratch:
         return scratch[: inflate_into(data, scratch)]
 
@@ -217,7 +217,8 @@ def _snappy_chunk(chunk: bytes, room: int) -> bytes:
 
 
 def _framed(inflate_chunk: Callable[[bytes, int], bytes]) -> Callable[[bytes, int], bytes]:
-    """``BlockCompressorStream``: blocks of (inflated length, then chunks of (length, bytes) until it is reached)."""
+    """Returns a decoder of ``BlockCompressorStream``: blocks of an inflated length, then chunks of length and bytes up
+    to it."""
 
     def inflate(data: bytes, limit: int) -> bytes:
         parts: list[bytes] = []

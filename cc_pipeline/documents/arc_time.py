@@ -1,4 +1,4 @@
-"""When captures of crawl-002 were fetched: their ARC files have the clock of the US west coast."""
+"""The fetch times of captures of crawl-002: their ARC files have the clock of the US west coast."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from cc_pipeline.documents.dates import parse_date
 from cc_pipeline.documents.headers import header
 from cc_pipeline.documents.page import PageInput
 
-#: The folder of the archive files whose dates are Pacific time, 7 or 8 hours behind UTC. All that is known of it are
-#: two records whose ``Date`` says so (commoncrawl/arc2warc-conversion); dates of the ARC files of 2012 are UTC.
+#: The folder of the archive files whose dates are Pacific time, 7 or 8 hours behind UTC. The evidence is ``Date`` in
+#: two records (commoncrawl/arc2warc-conversion); dates of the ARC files of 2012 are UTC.
 _FOLDER: Final = "crawl-002/"
 _HOUR: Final = timedelta(hours=1)
 _FURTHEST: Final = timedelta(days=1)
 
 
 def correct_fetch_time(page: PageInput) -> datetime | None:
-    """The fetch time (aware UTC) of a capture of crawl-002: the archive's date, moved by the whole hours that the
-    response's own ``Date`` is away from it, so that minutes and seconds stay those of the crawler's clock.
+    """Returns the fetch time (aware UTC) of a capture of crawl-002: the archive's date, moved by whole hours towards
+    the response's own ``Date``, so that minutes and seconds stay those of the crawler's clock.
 
-    ``None`` for captures of other archive files, and where ``Date`` is absent, unreadable or more than a day away.
+    ``None`` for captures of other archive files, and if ``Date`` is absent, unreadable or more than a day away.
     """
     if page.fetch_time is None or not (page.warc_filename or "").startswith(_FOLDER):
         return None

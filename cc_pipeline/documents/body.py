@@ -1,4 +1,4 @@
-"""What the bytes of a body are, whatever its headers say: codings that are still on it, and files that are no text."""
+"""The type of a body by its bytes, whatever its headers say: codings still applied, and files that are no text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cc_pipeline.documents.charset import has_wide_characters
 from cc_pipeline.documents.headers import Kind, begins_as_markup, content_type, is_program, root_element
 from cc_pipeline.documents.page import Headers
 
-#: What compressed bytes start with, by the coding's name.
+#: The first bytes of compressed data, with the coding's name.
 _CODED = ((b"\x1f\x8b\x08", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
-#: Times a body that no header says so of is unpacked: servers and the scripts behind them each compress it.
+#: Rounds of unpacking that no header declares: a server and the script behind it may each compress the body.
 _HIDDEN_ROUNDS = 2
 
-#: What files start with, and their media types.
+#: The first bytes of files, and their media types.
 _MAGIC = (
     (b"%PDF-", "application/pdf"),
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -43,7 +43,7 @@ _MAGIC = (
     (b"{\\rtf", "application/rtf"),
     (b"%!PS-Adobe", "application/postscript"),
 )
-#: The same where a number stands in between.
+#: The same for files with a number in between.
 _PATTERNS = (
     (re.compile(rb"RIFF.{4}(?:WEBP|AVI |WAVE)", re.DOTALL), "application/x-riff"),
     (re.compile(rb"\0.{3}ftyp", re.DOTALL), "video/mp4"),
@@ -56,23 +56,23 @@ _SPACE = b" \t\r\n\f"
 #: White space and marks, in UTF-16 too.
 _NO_CHARACTERS = _SPACE + b"\0\xef\xbb\xbf\xfe\xff"
 _LOOKED_AT = 1024
-#: Control characters that no text has (charsets of seven bits have three), and the share of them beyond which bytes
-#: are none; of compressed ones a tenth.
+#: Control characters that no text has (charsets of seven bits have three), and the share of them above which bytes are
+#: no text; compressed bytes have a tenth.
 _CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r\x0e\x0f\x1b")
 _CONTROL_SHARE = 0.05
 
 
 def uncoded(payload: bytes, headers: Headers, limit: int, flags: set[str], *, archived_decoded: bool) -> bytes:
-    """A body without the transfer and content codings it still has, at most ``limit`` bytes.
+    """Returns a body without the transfer and content codings it still has, at most ``limit`` bytes.
 
-    The bytes decide, and headers say what to look for. ``archived_decoded``: the archive is known to keep headers of
-    codings that it took off. What was done, and where headers and bytes disagree, is added to ``flags``.
+    The bytes decide; headers only say which coding to try. ``archived_decoded``: the archive is known to keep the
+    headers of codings that it removed. Adds to ``flags`` what was done, and where headers and bytes disagree.
     """
     if not payload:
         return payload
-    found = decoded(payload, headers, limit)
-    body, complete = found.body, found.complete
-    undone = set(found.codings)
+    decoding = decoded(payload, headers, limit)
+    body, complete = decoding.body, decoding.complete
+    undone = set(decoding.codings)
     if not archived_decoded and set(coding_tokens(headers, "content-encoding")) - undone:
         flags.add("coding_mismatch")
     for _ in range(_HIDDEN_ROUNDS):
@@ -102,7 +102,7 @@ def _is_page(headers: Headers) -> bool:
 
 
 def _holds_document(coding: str, body: bytes) -> bool:
-    """Whether a compressed file is a sitemap or a feed, which sites offer as files of that kind."""
+    """Whether a compressed file is a sitemap or a feed: sites publish those as compressed files."""
     for _ in range(_HIDDEN_ROUNDS):
         begin = undo(coding, body[:_LOOKED_AT], _LOOKED_AT)
         body = begin[0] if begin else b""
@@ -112,7 +112,7 @@ def _holds_document(coding: str, body: bytes) -> bool:
 
 
 def is_unread_text(mime: str | None, kind: Kind, payload: bytes) -> bool:
-    """Whether a body is text although nobody reads what has its type: a file's, or a program's where it begins as
+    """Whether a body is text although its type is not parsed: a file's type, or a program's if the body begins as
     markup."""
     if kind != "other" and not is_program(mime):
         return False
@@ -122,8 +122,8 @@ def is_unread_text(mime: str | None, kind: Kind, payload: bytes) -> bool:
 
 
 def is_binary(payload: bytes, detected: str | None) -> bool:
-    """Whether a body of a textual type is no text: by what it starts with, or by the type the crawl ``detected`` where
-    the bytes do not speak against it."""
+    """Whether a body of a textual type is no text: by its first bytes, or by the type the crawl ``detected`` unless the
+    bytes contradict it."""
     if binary_type(payload) is not None:
         return True
     head = payload[: 4 * _LOOKED_AT]
@@ -136,8 +136,8 @@ def is_binary(payload: bytes, detected: str | None) -> bool:
 
 
 def binary_type(payload: bytes) -> str | None:
-    """The media type of a file that is no text, by what it starts with; ``application/octet-stream`` for bytes in
-    which too many control characters stand; ``None`` for what may be text."""
+    """Returns the media type of a file that is no text, by its first bytes; ``application/octet-stream`` for bytes with
+    too many control characters; ``None`` if it may be text."""
     head = payload[:_LOOKED_AT]
     start = head.lstrip(_SPACE)
     for mark, kind in _MAGIC:

@@ -1,5 +1,5 @@
-"""A wrong charset spoils all that is read of a page. It is taken from header, mark or ``meta`` tag where they can be
-believed, else detected. Labels and decoders are those of the WHATWG Encoding Standard, as browsers have them."""
+"""A wrong charset spoils a whole page. The charset is taken from a credible header, mark or ``meta`` tag, else
+detected. Labels and decoders are those of the WHATWG Encoding Standard, as in browsers."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ _LABELS: dict[str, str] = {
     "x-user-defined": "x-user-defined",
 }
 
-#: Charsets that Python decodes, with their labels: those that the standard lacks, and those of its "replacement", of
-#: which browsers show nothing for their users' safety. An archive keeps what the bytes say: of ISO-2022-CN its ASCII,
-#: since no decoder of it is at hand.
+#: Charsets that Python decodes, with their labels: charsets that the standard lacks, and those of its "replacement",
+#: which browsers do not show for their users' safety. An archive must decode them; of ISO-2022-CN only the ASCII, since
+#: there is no decoder for it.
 _BEYOND_STANDARD: dict[str, tuple[str, str]] = {
     "ISO-2022-CN": ("ascii", "iso-2022-cn iso-2022-cn-ext"),
     "UTF-32LE": ("utf-32-le", "utf-32le utf-32 utf32"),
@@ -112,11 +112,11 @@ _ALIASES = {
     "iso-8859-1-windows-3.1-latin-1": "windows-1252",
 }
 
-#: Charsets that Python decodes; of UTF-8 it does what the standard says, and sooner.
+#: Charsets that Python decodes. It decodes UTF-8 as the standard says, and faster.
 _CODECS: dict[str, str] = {"UTF-8": "utf-8"} | {name: codec for name, (codec, _) in _BEYOND_STANDARD.items()}
 #: The names of all charsets that are decoded.
 CHARSETS = frozenset(_LABELS) | frozenset(_CODECS)
-#: Encodings in which browsers write the queries of a page's links. In pages of others it is UTF-8.
+#: Encodings in which browsers write the queries of a page's links. For pages in other encodings it is UTF-8.
 QUERY_ENCODINGS = frozenset(_LABELS) - {"UTF-8", "UTF-16BE", "UTF-16LE", "replacement"}
 
 _NAMES: dict[str, str] = {
@@ -125,17 +125,17 @@ _NAMES: dict[str, str] = {
     for label in labels.split()
 } | _ALIASES
 
-#: Bytes of a document that detection looks at.
+#: Bytes of a document that detection reads.
 _SAMPLE_BYTES = 256 * 1024
-#: Characters at the end of a sample that may be made of a character that was cut.
+#: Characters at the end of a sample that may come from a cut character.
 _CUT_CHARACTERS = 4
-#: Bytes in which zero bytes are counted, and the share of them that tells UTF-16 or UTF-32 from other charsets.
+#: Bytes in which zero bytes are counted, and the share of them that means UTF-16 or UTF-32.
 _NUL_SAMPLE = 4096
 _NUL_SHARE = 0.3
 _ASCII = bytes(range(128))
 _CONTROLS = re.compile("[\x80-\x9f]")
 
-#: What text in a multi-byte charset is mostly made of; tried where statistics have no answer.
+#: The main letters of texts in multi-byte charsets; tried if statistics have no answer.
 _SCRIPTS = (
     ("EUC-KR", re.compile("[\uac00-\ud7a3]")),
     ("Johab", re.compile("[\uac00-\ud7a3]")),
@@ -166,7 +166,7 @@ _WINDOWS_TWIN = {
 HEADER, META, SHAPE, STATISTICS, UNDETERMINED = 0, 1, 2, 3, 10
 
 _PRESCAN_BYTES = 4096
-#: Bytes in which a later ``meta`` tag is looked for, bytes of such a tag, and how many are looked at.
+#: Bytes that are searched for a late ``meta`` tag, bytes of such a tag, and the maximum number of tags.
 _LATE_BYTES = 1024 * 1024
 _META_BYTES = 2048
 _META_TAGS = 500
@@ -188,7 +188,7 @@ _CONTENT_CHARSET = re.compile(rb"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"'
 
 
 def encoding_for_label(label: str) -> str | None:
-    """The standard's name for a label found in a header or a page, ``None`` for an unknown one."""
+    """Returns the standard's name for a label in a header or a page; ``None`` for an unknown label."""
     return _NAMES.get(label.strip(" \t\r\n\f\"'").lower())
 
 
@@ -200,7 +200,7 @@ class Detected(NamedTuple):
 
 
 def detect(payload: bytes) -> Detected | None:
-    """The charset of unlabelled bytes, ``None`` where no charset can be told."""
+    """Returns the charset of unlabelled bytes; ``None`` if it cannot be determined."""
     sample = payload[:_SAMPLE_BYTES]
     if not sample:
         return None
@@ -222,7 +222,7 @@ def detect(payload: bytes) -> Detected | None:
 
 
 def _guess(sample: bytes) -> str | None:
-    # who reads headers alone does not load it
+    # slow to import, and not needed to read headers
     from resiliparse.parse.encoding import detect_encoding  # noqa: PLC0415
 
     guess = detect_encoding(sample, max_len=len(sample), html5_compatible=False)
@@ -235,13 +235,13 @@ def has_wide_characters(head: bytes) -> bool:
 
 
 def narrowed(payload: bytes) -> bytes:
-    """A document in UTF-16 or UTF-32 as UTF-8, so that its markup can be looked for; others as they are."""
+    """Returns a document in UTF-16 or UTF-32 as UTF-8, so that its markup can be searched; others unchanged."""
     name = next((name for mark, name in _BOMS if payload.startswith(mark)), None) or _wide(payload[:_NUL_SAMPLE])
     return payload if name in (None, "UTF-8") else decode_as(payload, name)[0].encode("utf-8", "replace")
 
 
 def _wide(head: bytes) -> str | None:
-    """UTF-16 or UTF-32 without a mark, by where the zero bytes of ASCII characters lie."""
+    """Detects UTF-16 or UTF-32 without a mark, by the positions of the zero bytes of ASCII characters."""
     if not head or head.count(0) < len(head) * _NUL_SHARE:
         return None
     zeros = [head[place::4].count(0) * 4 / len(head) for place in range(4)]
@@ -258,7 +258,7 @@ def _wide(head: bytes) -> str | None:
 
 
 def _by_escapes(sample: bytes) -> str | None:
-    """A charset of seven bits by the sequences that switch to its letters."""
+    """Detects a charset of seven bits by the sequences that switch to its letters."""
     if not sample.isascii():
         return None
     name = next((name for escape, name in _ESCAPES if escape in sample), None)
@@ -299,64 +299,64 @@ class Decoded(NamedTuple):
 
 
 def decode(payload: bytes, http_label: str | None = None, *, markup: bool = True) -> Decoded:
-    """Decodes a body. ``http_label`` is the charset of the Content-Type header; ``markup`` says that a
-    ``meta`` tag or an XML declaration may name the charset."""
+    """Decodes a body. ``http_label`` is the charset of the Content-Type header; with ``markup``, a ``meta`` tag or an
+    XML declaration may name the charset."""
     name, detector = determine(payload, http_label, markup=markup)
     text, clean = decode_as(payload, name)
     return Decoded(text, name, detector, clean)
 
 
 def determine(payload: bytes, http_label: str | None = None, *, markup: bool = True) -> tuple[str, int]:
-    """The charset's name and the code of who said so."""
+    """Returns the charset's name and the code of its source (``HEADER``, ``META``, ...)."""
     for mark, name in _BOMS:
         if payload.startswith(mark):
             return name, SHAPE
-    named = encoding_for_label(http_label) if http_label else None
-    if named:
-        return named, HEADER
-    if markup and (named := declared(payload)):
-        return named, META
-    found = detect(payload)
-    if found is None:
+    charset = encoding_for_label(http_label) if http_label else None
+    if charset:
+        return charset, HEADER
+    if markup and (charset := declared(payload)):
+        return charset, META
+    detected = detect(payload)
+    if detected is None:
         return "ISO-8859-1", UNDETERMINED
-    return found.charset, SHAPE if found.by_shape else STATISTICS
+    return detected.charset, SHAPE if detected.by_shape else STATISTICS
 
 
 def declared(payload: bytes) -> str | None:
-    """The charset a document names, or ``None``: in its first bytes by the standard's prescan, else in a ``meta`` tag
-    further on, which browsers begin again for."""
+    """Returns the charset a document names, or ``None``: in its first bytes by the standard's prescan, else in a later
+    ``meta`` tag, for which browsers restart parsing."""
     head = payload[:_PRESCAN_BYTES]
     if xml := _XML_DECLARATION.match(head.lstrip()):
-        found = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
-        if found:
-            return _of_a_page(found)
+        charset = encoding_for_label((xml.group(1) or xml.group(2) or b"").decode("latin-1"))
+        if charset:
+            return _of_a_page(charset)
     if b"<meta" in head or b"<META" in head or b"<Meta" in head:
         for tag in _META.finditer(_COMMENT.sub(b"", head)):
-            if found := _meta_charset(tag.group(1)):
-                return found
+            if charset := _meta_charset(tag.group(1)):
+                return charset
     if b"charset" in payload[_PRESCAN_BYTES - len(b"charset") : _LATE_BYTES].lower():
         return _declared_late(payload[:_LATE_BYTES])
     return None
 
 
 def _declared_late(payload: bytes) -> str | None:
-    """Tag by tag, so that what stands in comments and scripts does not count."""
-    at = tags = 0
-    while (found := _MARKUP.search(payload, at)) and tags < _META_TAGS:
-        at = found.end()
-        name = found.group(1).lower()
+    """Searches tag by tag, so that tags in comments and scripts do not count."""
+    position = tags = 0
+    while (markup := _MARKUP.search(payload, position)) and tags < _META_TAGS:
+        position = markup.end()
+        name = markup.group(1).lower()
         if name == b"!--":
-            end = payload.find(b"-->", at - 2)
-            at = end + 3
+            end = payload.find(b"-->", position - 2)
+            position = end + 3
         elif name == b"meta":
             tags += 1
-            tag = _META.match(payload, found.start(), found.start() + _META_BYTES)
+            tag = _META.match(payload, markup.start(), markup.start() + _META_BYTES)
             if tag and (charset := _meta_charset(tag.group(1))):
                 return charset
-            end = at
+            end = position
         else:
-            closing = re.compile(b"</" + name, re.IGNORECASE).search(payload, at)
-            end = at = closing.end() if closing else -1
+            closing = re.compile(b"</" + name, re.IGNORECASE).search(payload, position)
+            end = position = closing.end() if closing else -1
         if end < 0:
             return None
     return None
@@ -370,8 +370,8 @@ def _meta_charset(attributes: bytes) -> str | None:
         if name == b"http-equiv":
             pragma = value.lower() == b"content-type"
         elif name == b"content" and content is None:
-            found = _CONTENT_CHARSET.search(value)
-            content = next((part for part in found.groups() if part), None) if found else None
+            match = _CONTENT_CHARSET.search(value)
+            content = next((part for part in match.groups() if part), None) if match else None
         elif name == b"charset" and charset is None:
             charset = value
     label = charset or (content if pragma else None)
@@ -380,19 +380,19 @@ def _meta_charset(attributes: bytes) -> str | None:
 
 
 def _of_a_page(name: str) -> str:
-    """What a page means that names a charset itself (HTML, 13.2.3.2): bytes in which an ASCII declaration could be read
-    are not UTF-16, and ``x-user-defined`` is for scripts."""
+    """Returns the charset to use when a page itself names ``name`` (HTML, 13.2.3.2): bytes with a readable ASCII
+    declaration are not UTF-16, and ``x-user-defined`` is for scripts."""
     return {"UTF-16LE": "UTF-8", "UTF-16BE": "UTF-8", "x-user-defined": "windows-1252"}.get(name, name)
 
 
 def without_mark(payload: bytes, name: str) -> bytes:
-    """Bytes in a charset by its name without the byte order mark before them."""
-    mark = next((mark for mark, marked in _BOMS if marked == name), b"")
+    """Returns bytes in the charset ``name`` without their byte order mark."""
+    mark = next((mark for mark, charset in _BOMS if charset == name), b"")
     return payload.removeprefix(mark)
 
 
 def decode_as(payload: bytes, name: str) -> tuple[str, bool]:
-    """Text of bytes in a charset by its name, and whether every byte fitted; misfits become U+FFFD."""
+    """Returns the text of bytes in the charset ``name``, and whether all are valid; invalid bytes become U+FFFD."""
     payload = without_mark(payload, name)
     codec = _CODECS.get(name)
     decode = partial(payload.decode, codec) if codec else partial(endec.decode, payload, name, bom="ignore")

@@ -1,7 +1,7 @@
 """Dates as pages and feeds write them: right, or absent; never shifted.
 
-A clock time that names no zone is kept as it stands on the clock and said to be so. What could mean two days
-(``05/06/2024``), names of other languages than English, and days that no calendar has are not read at all.
+A clock time without a zone is kept as local time (``local``). Dates that could mean two days (``05/06/2024``), names
+in other languages than English, and days that no calendar has are not read.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dateutil import tz
 from dateutil.parser import isoparser
 
 #: How exact a date is. ``moment``: an instant. ``local``: a clock time whose zone is not known, shown as if it were
-#: UTC. ``day``, ``week``, ``month``, ``year``: no more was said; shown as its first moment in UTC.
+#: UTC. ``day``, ``week``, ``month``, ``year``: nothing more exact is stated; shown as its first moment in UTC.
 Precision = Literal["moment", "local", "day", "week", "month", "year"]
 
 
 class ReadDate(NamedTuple):
-    """A date: as it was written, and what it means. ``moment`` is aware UTC; it and ``precision`` are ``None``
-    where the text cannot be read for certain."""
+    """A date: its text and its meaning. ``moment`` is aware UTC; it and ``precision`` are ``None`` if the text cannot
+    be read for certain."""
 
     text: str
     moment: datetime | None = None
@@ -29,9 +29,9 @@ class ReadDate(NamedTuple):
 
 
 _MAX_CHARS = 100
-#: Other years are what broken programs write for "no date".
+#: Broken programs write other years for "no date".
 _YEARS = range(1000, 2200)
-#: Two-digit years are of 2000 to 2049 or of 1970 to 1999; those between are older or newer than the web.
+#: Two-digit years mean 2000 to 2049 or 1970 to 1999; the others are older or newer than the web.
 _LAST_OF_2000 = 49
 _FIRST_OF_1900 = 70
 
@@ -59,7 +59,7 @@ _CALENDAR = tuple(
         r"(?P<day>\d{1,2})\.\s?(?P<month>\d{1,2})\.\s?(?P<year>\d{4})",
     )
 )
-#: 05/18/2024 or 18/05/2024: read where only one of them can be meant.
+#: 05/18/2024 or 18/05/2024: read only if one of the orders is impossible.
 _SLASHED = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4})\Z")
 _ISO = re.compile(
     r"(?P<date>\d{4}(?:-\d\d-\d\d|\d{4}|-\d\d|-?W\d\d(?:-?[1-7])?|-?\d{3})?)"
@@ -73,21 +73,21 @@ _CLOCK = re.compile(
     r"\s*(?P<zone>Z\b|(?:(?:GMT|UTC|UT)\s*)?[+\u2212-]\d{1,2}(?::?\d\d)?\b|[^\W\d_]+(?=[\s,]|\Z))?",
     re.IGNORECASE,
 )
-#: What most feeds and pages have; minutes of the offset as ``_MAX_OFFSET`` bounds them.
+#: The form of most feeds and pages; minutes of the offset as ``_MAX_OFFSET`` bounds them.
 _PLAIN_ISO = re.compile(
     r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:Z|[+-](?:0\d|1[0-3]):[0-5]\d)\Z", re.ASCII
 )
 _WEEK = re.compile(r"\d{4}-?W\d\d\Z", re.IGNORECASE)
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?\s*([+\u2212-])(\d{1,2}?)(?::?(\d\d))?\Z", re.IGNORECASE)
-#: What says a zone a second time: (Central European Summer Time), [Europe/Berlin], CEST behind +0200.
+#: A repeated zone: (Central European Summer Time), [Europe/Berlin], CEST after +0200.
 _COMMENT = re.compile(r"(?:(?<!\s)\s*(?:\([^()]*\)|\[[^\[\]]*\])|(?<=[+-]\d{4})\s[A-Z]{3,5})\Z")
-#: A word behind a clock time that belongs to the date.
+#: A word after a clock time that belongs to the date.
 _DATE_WORD = re.compile(rf"(?:{_WEEKDAY.removesuffix('?')}|{_MONTH}|on|at|the)\Z", re.IGNORECASE)
 _DIGITS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 _ISO_DAYS = isoparser()
 _EPOCH = re.compile(r"1[0-8]\d{8}(\d{3})?\Z")
 
-#: Minutes east of Greenwich; those of RFC 822 first.
+#: Minutes east of Greenwich; the zones of RFC 822 first.
 _ZONES = {
     **{"UT": 0, "UTC": 0, "GMT": 0, "Z": 0, "EST": -300, "EDT": -240, "CST": -360, "CDT": -300, "MST": -420},
     **{"MDT": -360, "PST": -480, "PDT": -420, "AKST": -540, "AKDT": -480, "HST": -600, "ADT": -180, "NDT": -150},
@@ -96,28 +96,28 @@ _ZONES = {
     **{"AWST": 480, "JST": 540, "KST": 540, "ACST": 570, "ACDT": 630, "AEST": 600, "AEDT": 660, "NZST": 720},
     **{"NZDT": 780, "BRT": -180, "ART": -180},
 }
-#: Names whose distance from Greenwich changes with the date.
+#: Zones whose distance from Greenwich changes with the date.
 _PLACES = {
     **{"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles"},
     **{"AT": "America/Halifax", "MSK": "Europe/Moscow"},
 }
-#: Zones in several places of the world.
+#: Names of several zones of the world.
 _AMBIGUOUS = frozenset({"IST", "AST", "SST", "AMT", "GST", "ECT", "WST", "NST", "EAST", "CLT", "CCT"})
 _MAX_OFFSET = 14 * 60
 
 
 def parse_date(text: str | None) -> datetime | None:
-    """The moment of ``read_date``: aware UTC, ``None`` for no text and for what cannot be read for certain."""
-    found = read_date(text)
-    return found.moment if found else None
+    """Returns the moment of ``read_date``: aware UTC; ``None`` without a text or a certain reading."""
+    date = read_date(text)
+    return date.moment if date else None
 
 
 def read_date(text: str | None) -> ReadDate | None:
-    """Reads a date as pages and feeds write them; ``None`` for no text, a ``ReadDate`` without ``moment`` for a text
-    that is no date, or might be several. Raises nothing.
+    """Reads a date as pages and feeds write them. Returns ``None`` without a text, and a ``ReadDate`` without
+    ``moment`` for a text that is no date or an ambiguous one. Never raises.
 
-    Read are ISO 8601 (week and ordinal dates, basic and reduced forms), RFC 822 and 850, English dates, numeric
-    ones that can mean one day only, and Unix times in seconds or milliseconds.
+    Accepts ISO 8601 (week and ordinal dates, basic and reduced forms), RFC 822 and 850, English dates, numeric dates
+    that can mean only one day, and Unix times in seconds or milliseconds.
     """
     text = " ".join(text.split()) if text else ""
     if not text:
@@ -125,18 +125,20 @@ def read_date(text: str | None) -> ReadDate | None:
     if len(text) > _MAX_CHARS:
         return ReadDate(text[:_MAX_CHARS])
     try:
-        found = _read(text)
+        parsed = _read(text)
     except (ValueError, OverflowError):
-        found = None
-    if found is None or found[0].year not in _YEARS:
+        parsed = None
+    if parsed is None or parsed[0].year not in _YEARS:
         return ReadDate(text)
-    return ReadDate(text, *found)
+    return ReadDate(text, *parsed)
 
 
 def first_read(*dates: ReadDate | None) -> ReadDate | None:
-    """The first that could be read; else the first that has a text."""
-    said = [date for date in dates if date is not None]
-    return next((date for date in said if date.moment is not None), said[0] if said else None)
+    """Returns the first date that could be read; else the first that has a text."""
+    present_dates = [date for date in dates if date is not None]
+    return next(
+        (date for date in present_dates if date.moment is not None), present_dates[0] if present_dates else None
+    )
 
 
 def _read(text: str) -> tuple[datetime, Precision] | None:
@@ -155,8 +157,8 @@ def _read(text: str) -> tuple[datetime, Precision] | None:
     if zone and _DATE_WORD.match(zone):
         zone, end = None, clock.start("zone")
     before, after = text[: clock.start()].rstrip(" ,"), text[end:].strip(" ,")
-    found = _day(f"{before} {after.removeprefix('on ').strip()}".strip())
-    return _timed(*found, clock, zone, standard=bool(before) and not after) if found else None
+    day_and_precision = _day(f"{before} {after.removeprefix('on ').strip()}".strip())
+    return _timed(*day_and_precision, clock, zone, standard=bool(before) and not after) if day_and_precision else None
 
 
 def _digits(text: str) -> tuple[datetime, Precision] | None:
@@ -189,9 +191,9 @@ def _day(text: str) -> tuple[datetime, Precision] | None:
             return datetime(int(slashed[4]), min(first, second), max(first, second), tzinfo=UTC), "day"
         return None
     for form in _CALENDAR:
-        if not (found := form.match(text)):
+        if not (match := form.match(text)):
             continue
-        parts = found.groupdict()
+        parts = match.groupdict()
         month = _MONTHS.index(parts["name"][:3].lower()) + 1 if parts.get("name") else int(parts["month"])
         if not (year := _full_year(parts["year"])):
             return None
@@ -211,8 +213,8 @@ def _full_year(text: str) -> int | None:
 def _timed(
     day: datetime, precision: Precision, clock: re.Match[str], zone: str | None, *, standard: bool
 ) -> tuple[datetime, Precision] | None:
-    """A day with the clock's time. ``standard``: the zone stands where RFC 822 and ISO 8601 have it, and so means
-    what those say."""
+    """Returns a day with the clock's time. ``standard``: the zone is at the position of RFC 822 and ISO 8601, and so
+    has the meaning they define."""
     parts = clock.groupdict()
     if parts["hour"] is None:
         return day, precision
@@ -227,19 +229,19 @@ def _timed(
     moment = day + timedelta(hours=hour, minutes=minute, seconds=second, microseconds=micros)
     if not zone:
         return moment, "local"
-    known = _zone(zone.strip(), standard=standard)
-    if known is None:
-        # a word nobody knows may be the afternoon in another language
+    zone_offset = _zone(zone.strip(), standard=standard)
+    if zone_offset is None:
+        # an unknown word may mean the afternoon in another language
         return (moment, "local") if zone.upper() in _AMBIGUOUS or _OFFSET.match(zone) or zone == "CST" else (day, "day")
-    if isinstance(known, timedelta):
-        return moment - known, "moment"
-    local = moment.replace(tzinfo=known)
+    if isinstance(zone_offset, timedelta):
+        return moment - zone_offset, "moment"
+    local = moment.replace(tzinfo=zone_offset)
     certain = tz.datetime_exists(local) and not tz.datetime_ambiguous(local)
     return (local.astimezone(UTC), "moment") if certain else (moment, "local")
 
 
 def _hour(hour: int, half: str) -> int | None:
-    """The hour of a day; ``half`` is ``a`` or ``p`` where morning or afternoon is said."""
+    """Returns the hour of a day; ``half`` is ``a`` or ``p`` for am and pm, else empty."""
     noon = 12
     if not half:
         return hour
@@ -249,8 +251,8 @@ def _hour(hour: int, half: str) -> int | None:
 
 
 def _zone(name: str, *, standard: bool) -> timedelta | tzinfo | None:
-    """How far east of Greenwich the zone of that name or offset is, or a place's zone where that goes with the date;
-    ``None`` for one that is unknown, or known in several places."""
+    """Returns the distance east of Greenwich of a zone's name or offset, or a zone object if it depends on the date;
+    ``None`` for a zone that is unknown or ambiguous."""
     if offset := _OFFSET.match(name):
         minutes = int(offset[2]) * 60 + int(offset[3] or 0)
         if minutes > _MAX_OFFSET or int(offset[3] or 0) > 59:
@@ -259,7 +261,7 @@ def _zone(name: str, *, standard: bool) -> timedelta | tzinfo | None:
     name = name.upper()
     if name in _PLACES:
         return _place(_PLACES[name])
-    # Java writes China's time so where RFC 822 would have a day and month before it
+    # Java writes China's time as CST, at a position where RFC 822 has no zone
     if name not in _ZONES or (name == "CST" and not standard):
         return None
     return timedelta(minutes=_ZONES[name])

@@ -1,5 +1,5 @@
-"""Headers say what a page is, and are often wrong: media types, the parser they mean, feeds that are labelled as pages;
-and headers as the 2012 document has them."""
+"""Headers name the type of a page, and are often wrong: media types, the parser for each, feeds that are labelled as
+pages; and headers as the 2012 document has them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cc_pipeline.documents.page import Headers
 
 #: The media types of JSON Feed.
 JSON_FEED_TYPES = frozenset({"application/feed+json", "application/vnd.feed+json"})
-#: How far into a document its root element, or the version of a JSON Feed, is looked for.
+#: The bytes of a document that are searched for its root element, or the version of a JSON Feed.
 _HEAD_BYTES = 8192
-#: A feed's root as its writer begins it, so that a page which merely speaks of feeds is none.
+#: A feed's root as its writer begins it, so that a page which only mentions feeds does not match.
 _FEED_ROOT = re.compile(
     rb"""<(?:[a-z0-9_.-]{1,20}:)?(?:rss\b[^<>]{0,4000}>\s{0,200}(?:<!--[^<>]{0,500}-->\s{0,200})?<(?:[a-z]{1,20}:)?channel\b"""
     rb"""|feed\b[^<>]{0,4000}(?:www\.w3\.org/2005/atom|purl\.org/atom/ns#)"""
@@ -25,18 +25,18 @@ _JSON_FEED_VERSION = re.compile(rb""""version"\s*:\s*"https?:\\?/\\?/(?:www\.)?j
 
 Kind = Literal["html", "feed", "xml", "text", "other"]
 
-#: What the 2012 crawler wrote where no type was given.
+#: The type that the 2012 crawler wrote if none was given.
 DEFAULT_MIME = "text/html"
 
 _TYPE = re.compile(r"[^a-z0-9]*([a-z0-9][a-z0-9/.+-]*)", re.IGNORECASE)
-#: The same with a type and a subtype, behind whatever stands in front.
+#: The same with a type and a subtype, after any other characters.
 _FULL_TYPE = re.compile(r"[^a-z0-9/]*[a-z0-9][a-z0-9.+-]*/[a-z0-9]", re.IGNORECASE)
-#: Types that leave it to the bytes (WHATWG MIME Sniffing, 7); ``*/*`` is none either.
+#: Types that leave the decision to the bytes (WHATWG MIME Sniffing, 7); ``*/*`` is no type either.
 _SAY_NOTHING = frozenset({"unknown/unknown", "application/unknown"})
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 #: Programs and styles, in which markup may stand.
 _PROGRAM = re.compile("script|css|json")
-#: How much of a body is looked at for its type, and how HTML begins in it (WHATWG MIME Sniffing, 5 and 7.1).
+#: The bytes of a body that decide its type, and the beginning of HTML in them (WHATWG MIME Sniffing, 5 and 7.1).
 _SNIFFED_BYTES = 1445
 _HTML_START = re.compile(
     rb"\s*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|!--)[ >]", re.IGNORECASE
@@ -50,11 +50,11 @@ _TEXT_SUBTYPES = frozenset({"txt", "text", "plain", "csv", "json", "vcard", "jav
 _ROOT = re.compile(rb"<(?:[a-z0-9_.-]{1,20}:)?(rss|feed|rdf|channel|html|urlset|sitemapindex)\b", re.IGNORECASE)
 _SITEMAPS = frozenset({"urlset", "sitemapindex"})
 _SPACE = re.compile(rb"\s*")
-#: What may stand before the root element: how it starts and how it ends.
+#: Sections that may precede the root element: their start and end.
 _PROLOGUE = ((b"<?", b"?>"), (b"<!--", b"-->"), (b"<!", b">"))
 _PROLOGUE_BYTES = 8192
 
-#: What the 2012 writer left out of its headers object.
+#: Headers that the 2012 writer left out of its headers object.
 NOT_KEPT_IN_2012 = frozenset(
     """
 proxy-connection connection keep-alive transfer-encoding te trailer proxy-authorization proxy-authenticate upgrade
@@ -66,29 +66,29 @@ _MAX_LENGTH_DIGITS = 18
 
 
 def is_feed(payload: bytes) -> bool:
-    """Whether a feed's root element stands within the first bytes, with junk before it but no page."""
+    """Whether a feed's root element is within the first bytes; junk may precede it, but no page."""
     head = payload[:_HEAD_BYTES]
-    found = _FEED_ROOT.search(head)
-    return found is not None and _PAGE.search(head, 0, found.start()) is None
+    feed_root = _FEED_ROOT.search(head)
+    return feed_root is not None and _PAGE.search(head, 0, feed_root.start()) is None
 
 
 def is_json_feed(payload: bytes) -> bool:
-    """Whether an object names the version of JSON Feed it is in, at its begin or its end."""
+    """Whether an object names its version of JSON Feed, at its beginning or its end."""
     if not payload[:200].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return False
     return any(_JSON_FEED_VERSION.search(part) for part in (payload[:_HEAD_BYTES], payload[-_HEAD_BYTES:]))
 
 
 def split_content_type(value: str | None) -> tuple[str | None, str | None]:
-    """A Content-Type value as (media type in lower case, charset label); ``None`` for what is not there.
+    """Returns the media type in lower case and the charset label of a Content-Type value; ``None`` for a missing part.
 
-    What has no type or no subtype is none (MIME Sniffing, 4.4), but for a word that names what it can only mean, such
-    as ``html``; ``text`` may be anything.
+    A value without type or subtype is no media type (MIME Sniffing, 4.4), except an unambiguous word such as ``html``;
+    ``text`` may be anything.
     """
     if not value:
         return None, None
-    found = _TYPE.match(value)
-    mime = found.group(1).lower() if found else None
+    match = _TYPE.match(value)
+    mime = match.group(1).lower() if match else None
     if mime and not _FULL_TYPE.match(value):
         mime = mime.strip("/")
         if mime == "text" or (kind_of(mime) == "other" and not mime.startswith(_BINARY)):
@@ -98,20 +98,20 @@ def split_content_type(value: str | None) -> tuple[str | None, str | None]:
 
 
 def content_type(headers: Headers) -> tuple[str | None, str | None]:
-    """Media type and charset label of a message. Of several fields the last that names a type counts, with the label of
-    the one before where that is of the same type (Fetch, 2.2.2)."""
+    """Returns media type and charset label of a message. The last field that names a type counts, with the label of the
+    previous field if that is of the same type (Fetch, 2.2.2)."""
     mime = label = None
     for value in header_values(headers, "content-type"):
-        named, charset = split_content_type(value)
-        if named is not None and named != mime:
-            mime, label = named, None
+        media_type, charset = split_content_type(value)
+        if media_type is not None and media_type != mime:
+            mime, label = media_type, None
         label = charset or label
     return mime, label
 
 
 def kind_of(mime: str) -> Kind:
-    """Which family a media type belongs to, as the 2012 filter sorted them (PDF and Office types excepted:
-    it took their bytes for text)."""
+    """Returns the family of a media type, as the 2012 filter sorted them (except PDF and Office types: the filter took
+    their bytes for text)."""
     primary, _, subtype = mime.partition("/")
     if primary.startswith(_BINARY) and subtype not in ("xml", "html"):
         return "other"
@@ -129,28 +129,28 @@ def kind_of(mime: str) -> Kind:
 
 
 def root_element(payload: bytes) -> str | None:
-    """The root element a document starts with (``rss``, ``feed``, ``rdf``, ``channel``, ``html`` or a sitemap's), if it
-    shows within the first bytes."""
-    at = 3 if payload.startswith(b"\xef\xbb\xbf") else 0
-    while at < _PROLOGUE_BYTES:
-        space = _SPACE.match(payload, at)
-        at = space.end() if space else at
+    """Returns the root element of a document (``rss``, ``feed``, ``rdf``, ``channel``, ``html`` or a sitemap's), if it
+    is within the first bytes."""
+    position = 3 if payload.startswith(b"\xef\xbb\xbf") else 0
+    while position < _PROLOGUE_BYTES:
+        space = _SPACE.match(payload, position)
+        position = space.end() if space else position
         for start, end in _PROLOGUE:
-            if payload.startswith(start, at):
-                after = payload.find(end, at + len(start), at + _PROLOGUE_BYTES)
+            if payload.startswith(start, position):
+                prologue_end = payload.find(end, position + len(start), position + _PROLOGUE_BYTES)
                 break
         else:
-            found = _ROOT.match(payload, at)
-            return found.group(1).decode("ascii").lower() if found else None
-        if after < 0:
+            root = _ROOT.match(payload, position)
+            return root.group(1).decode("ascii").lower() if root else None
+        if prologue_end < 0:
             return None
-        at = after + len(end)
+        position = prologue_end + len(end)
     return None
 
 
 class ChosenKind(NamedTuple):
-    """The parser for a page. ``source`` says by what: the ``header``, the ``archive`` (the type that it identified), or
-    the ``bytes``. ``is_other`` marks HTML that the archive identified under another type."""
+    """The parser for a page. ``source`` is the reason: the ``header``, the ``archive`` (the type that it identified),
+    or the ``bytes``. ``is_other`` marks HTML that the archive identified under another type."""
 
     kind: Kind
     source: Literal["header", "archive", "bytes"]
@@ -158,21 +158,20 @@ class ChosenKind(NamedTuple):
 
 
 def choose_kind(mime: str | None, detected: str | None, payload: bytes) -> ChosenKind:
-    """The parser for a page: the header's word. A header that is missing or says nothing leaves it to the type that the
-    archive ``detected``, else to the bytes (WHATWG MIME Sniffing).
+    """Chooses the parser for a page by its header. Without a specific header the type that the archive ``detected``
+    decides, else the bytes (WHATWG MIME Sniffing).
 
-    ``text/plain`` and ``application/octet-stream`` follow the archive, and where it found HTML so does every type that
-    is neither text nor a program. A feed labelled as anything else is known by its root element, or its version; so is
-    a sitemap.
+    The archive overrules ``text/plain`` and ``application/octet-stream``, and if it found HTML every type that is
+    neither text nor a program. A feed or a sitemap under another type is recognized by its root element or its version.
     """
     if mime in JSON_FEED_TYPES:
         return ChosenKind("feed", "header")
     payload = narrowed(payload)
     if detected in _SAY_NOTHING or (detected is not None and "octet" in detected):
         detected = None
-    chosen = _chosen(mime, detected, payload)
-    kind = _kind_by_root(chosen.kind, detected, payload)
-    return chosen if kind == chosen.kind else ChosenKind(kind, "bytes")
+    choice = _chosen(mime, detected, payload)
+    kind = _kind_by_root(choice.kind, detected, payload)
+    return choice if kind == choice.kind else ChosenKind(kind, "bytes")
 
 
 def _chosen(mime: str | None, detected: str | None, payload: bytes) -> ChosenKind:
@@ -183,12 +182,16 @@ def _chosen(mime: str | None, detected: str | None, payload: bytes) -> ChosenKin
         return ChosenKind(kind, "header")
     is_html = detected in _HTML_TYPES
     follows = mime == "text/plain" or (kind == "other" and ("octet" in mime or (is_html and not is_program(mime))))
-    found = kind_of(detected)
-    return ChosenKind(found, "archive", is_html) if follows and found != kind else ChosenKind(kind, "header")
+    detected_kind = kind_of(detected)
+    return (
+        ChosenKind(detected_kind, "archive", is_html)
+        if follows and detected_kind != kind
+        else ChosenKind(kind, "header")
+    )
 
 
 def is_program(mime: str | None) -> bool:
-    """Whether a type is that of a program or a style."""
+    """Whether a media type means a program or a style."""
     return mime is not None and _PROGRAM.search(mime) is not None
 
 
@@ -199,7 +202,7 @@ def begins_as_markup(payload: bytes) -> bool:
 
 
 def _sniffed(payload: bytes) -> Kind:
-    """The kind of a document whose type nobody said."""
+    """Returns the kind of a document without a type, by its bytes."""
     head = payload.removeprefix(b"\xef\xbb\xbf")[:_SNIFFED_BYTES]
     if _HTML_START.match(head) or _PAGE.search(head):
         return "html"
@@ -209,7 +212,7 @@ def _sniffed(payload: bytes) -> Kind:
 def _kind_by_root(kind: Kind, detected: str | None, payload: bytes) -> Kind:
     root = root_element(payload)
     if kind == "other":
-        # compressed files and files of bytes: a sitemap, or a feed, is one under any name
+        # compressed files and files of bytes: a sitemap or a feed counts under any type
         return "feed" if root in ("rss", "feed") else "xml" if root in _SITEMAPS else kind
     if kind in ("html", "text", "xml", "feed"):
         if root in ("rss", "feed") or (root == "rdf" and kind in ("xml", "feed")):
@@ -224,7 +227,7 @@ def _kind_by_root(kind: Kind, detected: str | None, payload: bytes) -> Kind:
 
 
 def header(headers: Headers, name: str) -> str | None:
-    """The first value of a header as the server sent it; ``name`` in lower case."""
+    """Returns the first value of a header as the server sent it; ``name`` in lower case."""
     renamed = _REWRITTEN + name
     plain = None
     for key, value in headers:
@@ -237,16 +240,16 @@ def header(headers: Headers, name: str) -> str | None:
 
 
 def header_values(headers: Headers, name: str) -> list[str]:
-    """Every value of a header that may stand several times; ``name`` in lower case."""
+    """Returns every value of a header that may be repeated; ``name`` in lower case."""
     return [value for key, value in headers if key.lower() == name]
 
 
 def headers_map(headers: Headers, status_line: str | None) -> dict[str, str]:
-    """Lower-case names to values, the status line under ``response``. Repeated headers are joined with a comma,
+    """Returns values by lower-case name, the status line under ``response``. Repeated headers are joined with a comma,
     cookies with a line feed."""
-    found: dict[str, str] = {}
+    header_map: dict[str, str] = {}
     if status_line is not None:
-        found["response"] = status_line
+        header_map["response"] = status_line
     restored = {key.lower().removeprefix(_REWRITTEN) for key, _ in headers if key.lower().startswith(_REWRITTEN)}
     for key, value in headers:
         name = key.lower()
@@ -254,17 +257,17 @@ def headers_map(headers: Headers, status_line: str | None) -> dict[str, str]:
             continue
         name = name.removeprefix(_REWRITTEN)
         glue = "\n" if name == "set-cookie" else ", "
-        found[name] = found[name] + glue + value if name in found else value
-    return found
+        header_map[name] = header_map[name] + glue + value if name in header_map else value
+    return header_map
 
 
 def was_gzip(headers: Headers) -> bool:
-    """Whether the body travelled gzipped."""
+    """Whether the body was sent gzipped."""
     coding = header(headers, "content-encoding")
     return coding is not None and "gzip" in coding.lower()
 
 
 def original_length(headers: Headers) -> int | None:
-    """The Content-Length the server sent, in bytes on the wire, ``None`` where it is missing or no number."""
+    """Returns the Content-Length that the server sent, in bytes on the wire; ``None`` if it is missing or no number."""
     value = (header(headers, "content-length") or "").strip()
     return int(value) if value.isascii() and value.isdigit() and len(value) <= _MAX_LENGTH_DIGITS else None

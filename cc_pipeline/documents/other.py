@@ -1,8 +1,8 @@
-"""Texts, JSON, XML, sitemaps and PDF files are pages too, though no HTML: what each of them gives.
+"""Readers of the pages that are not HTML: texts, JSON, XML, sitemaps and PDF files.
 
 PDFium is C++ that reads hostile bytes: it belongs into the supervised worker, whose time and memory are bounded. The
-bounds here are pages, characters and seconds, looked at between pages, and the size of what a page draws: PDFium
-needs 2 s and 200 MB for a megabyte of it, and few pages of text have a tenth. What they cut is flagged.
+limits here are pages, characters and seconds, checked between pages, and the size of a page's drawing commands: PDFium
+needs 2 s and 200 MB for a megabyte of them, and few pages of text have a tenth. Cuts are flagged.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _FACTS = frozenset({"lastmod", "changefreq", "priority"})
 
 #: Programs are no texts, although the 2012 filter let some through.
 _PROGRAM = re.compile(r"[a-z]+/(?:x-)?(?:java|ecma)script\b")
-#: A string of JSON, and the colon behind it where it is a member's name; or a string that nothing ends.
+#: A JSON string, with the colon after it if it is a member's name; or an unfinished string.
 _STRING = re.compile(r'("(?:[^"\\]++|\\.)*+")(\s*+:)?|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
 _JSON_MIME = re.compile(r"[a-z]+/(?:[a-z0-9.-]+\+)?json\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``text`` has its white space collapsed; ``main_content`` keeps lines, and is ``None`` for what is no
-    prose."""
+    """The content of a document. ``text`` has its white space collapsed; ``main_content`` keeps lines, and is ``None``
+    for documents that are no prose."""
 
     kind: TextType
     text: str
@@ -52,10 +52,10 @@ class Found:
 
 
 def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[Link, ...]:
-    """A link for each entry: type ``url``, or ``sitemap`` in an index, with ``lastmod``, ``changefreq`` and
-    ``priority`` as attributes; behind it its alternatives in other languages (``link``, with their attributes), images
-    and videos. ``item_index`` is the place of the entry."""
-    wanted = _ENTRIES[local_name(root)[1]]
+    """Returns a link for each entry: type ``url``, or ``sitemap`` in an index, with ``lastmod``, ``changefreq`` and
+    ``priority`` as attributes; after it its alternatives in other languages (``link``, with their attributes), images
+    and videos. ``item_index`` is the index of the entry."""
+    entry_name = _ENTRIES[local_name(root)[1]]
     resolve = browser_resolver(url)
     links: list[Link] = []
 
@@ -73,10 +73,10 @@ def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[L
         domain = domain_of(host) if host else None
         links.append(Link(kind, href, absolute, "", attributes.get("rel"), attributes, host, domain, place))
 
-    for place, entry in enumerate(each for each in root if local_name(each)[1] == wanted):
+    for place, entry in enumerate(element for element in root if local_name(element)[1] == entry_name):
         if "links_cut" in flags:
             break
-        location, facts, others = None, {}, []
+        location, facts, extensions = None, {}, []
         for child in entry:
             name, text = local_name(child)[1], (child.text or "").strip()
             if name == "loc":
@@ -84,44 +84,44 @@ def entries(root: Element, url: str, limits: Limits, flags: set[str]) -> tuple[L
             elif name in _FACTS:
                 facts[name] = text
             else:
-                others.append(child)
-        add(wanted, location, facts, place)
-        for other in others:
-            if local_name(other)[1] == "link":
-                attributes = {str(name): str(value) for name, value in other.attrib.items() if name != "href"}
-                add("link", other.get("href"), attributes, place)
+                extensions.append(child)
+        add(entry_name, location, facts, place)
+        for extension in extensions:
+            if local_name(extension)[1] == "link":
+                attributes = {str(name): str(value) for name, value in extension.attrib.items() if name != "href"}
+                add("link", extension.get("href"), attributes, place)
                 continue
-            for inner in other:
+            for inner in extension:
                 if kind := _ADDRESSES.get(local_name(inner)[1]):
                     add(kind, (inner.text or "").strip(), {}, place)
     return tuple(links)
 
 
 def read_other(kind: str, text: str, page: PageInput, options: ParseOptions) -> Found | None:
-    """What a document gives that is of kind ``text``, or of kind ``xml`` or ``feed`` and no feed; ``None`` for
-    programs."""
+    """Reads a document of kind ``text``, or ``xml`` or ``feed`` that is no feed; returns ``None`` for programs."""
     if kind != "text" and text.lstrip("\ufeff \t\r\n").startswith("<"):
         return read_xml(text, page.url, options.limits, links=options.links)
     return read_text(text, content_type(page.content_headers)[0], options.limits)
 
 
 def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
-    """Plain text as it stands, or of JSON every string value, a line each.
+    """Reads plain text unchanged, or every string value of JSON, one a line.
 
-    JSON is what is labelled so; what is labelled so and is none is read as plain text, with the flag ``json_invalid``.
-    ``None`` for programs.
+    The label decides; invalid JSON is read as plain text, flagged ``json_invalid``. Returns ``None`` for programs.
     """
     if mime and _PROGRAM.match(mime):
         return None
     flags: set[str] = set()
     if mime and _JSON_MIME.match(mime):
         if text.count("[") + text.count("{") > limits.elements:
-            # values would take fifty times the text: its strings are read one by one
+            # parsed values would take fifty times the text: the strings are read one by one
             flags.add("elements_cut")
-            found = "\n".join(
-                _unescaped(each[1]) for each in _STRING.finditer(text[: limits.text_chars]) if each[1] and not each[2]
+            texts = "\n".join(
+                _unescaped(string[1])
+                for string in _STRING.finditer(text[: limits.text_chars])
+                if string[1] and not string[2]
             )
-            return Found("json", collapsed(found), flags=flags)
+            return Found("json", collapsed(texts), flags=flags)
         try:
             value = json.loads(text.lstrip("\ufeff"), strict=False)
         except (ValueError, RecursionError):
@@ -129,8 +129,8 @@ def read_text(text: str, mime: str | None, limits: Limits) -> Found | None:
         else:
             lines = "\n".join(_strings(value))
             return Found("json", collapsed(_cut(lines, limits, flags)), flags=flags)
-    kept = _cut(text.lstrip("\ufeff"), limits, flags).strip()
-    return Found("text", collapsed(kept), kept or None, "as it is", flags=flags)
+    plain_text = _cut(text.lstrip("\ufeff"), limits, flags).strip()
+    return Found("text", collapsed(plain_text), plain_text or None, "as it is", flags=flags)
 
 
 def _unescaped(written: str) -> str:
@@ -141,21 +141,21 @@ def _unescaped(written: str) -> str:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """The strings of a JSON value in document order, without the names of members. It knows no depth."""
+    """Yields the strings of a JSON value in document order, without the names of members. Needs no recursion."""
     waiting = [iter((value,))]
     while waiting:
-        for each in waiting[-1]:
-            if isinstance(each, str):
-                yield each
-            elif isinstance(each, (dict, list)):
-                waiting.append(iter(each.values() if isinstance(each, dict) else each))
+        for member in waiting[-1]:
+            if isinstance(member, str):
+                yield member
+            elif isinstance(member, (dict, list)):
+                waiting.append(iter(member.values() if isinstance(member, dict) else member))
                 break
         else:
             waiting.pop()
 
 
 def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> Found:
-    """All character data of an XML document; of a sitemap also its entries as links. ``url`` is the document's."""
+    """Reads all character data of an XML document, and the entries of a sitemap as links. ``url`` is the document's."""
     flags: set[str] = set()
     root, well_formed, cut = parse_xml(text, limits, feed=False)
     if cut:
@@ -164,11 +164,11 @@ def read_xml(text: str, url: str, limits: Limits, *, links: bool = True) -> Foun
         return Found("xml", "", flags=flags | {"xml_unreadable"})
     if not well_formed:
         flags.add("xml_malformed")
-    found = collapsed(_cut(" ".join(root.itertext()), limits, flags))
-    if local_name(root)[1] not in _ENTRIES:  # in whatever namespace
-        return Found("xml", found, flags=flags)
+    full_text = collapsed(_cut(" ".join(root.itertext()), limits, flags))
+    if local_name(root)[1] not in _ENTRIES:  # in any namespace
+        return Found("xml", full_text, flags=flags)
     rows = entries(root, url, limits, flags) if links else ()
-    return Found("sitemap", found, links=rows, flags=flags)
+    return Found("sitemap", full_text, links=rows, flags=flags)
 
 
 def _cut(text: str, limits: Limits, flags: set[str]) -> str:
@@ -180,28 +180,28 @@ def _cut(text: str, limits: Limits, flags: set[str]) -> str:
 
 _START = b"%PDF-"
 _STREAM = re.compile(rb">>\s{0,4}stream\r?\n")
-#: Where a stream's dictionary is looked for, and what it says of streams that are needed whole.
+#: The bytes before a stream that are searched for its dictionary, which marks streams that are needed in full.
 _ABOUT_BYTES = 1024
-#: Inflated at most to find large streams; bounds the time of a file made of nothing else.
+#: Bytes that are inflated at most to find large streams; limits the time of a file full of them.
 _LOOKED_BYTES = 128 * 1024 * 1024
 _NEEDED = re.compile(rb"/Length1\b|/Type1C|/CIDFontType0C|/OpenType|/ObjStm|/XRef")
-#: Readers look for the first and the last marker within so many bytes.
+#: Readers search for the first and the last marker within so many bytes.
 _MARKER_BYTES = 1024
 
 
 def is_pdf(payload: bytes) -> bool:
-    """Whether bytes begin as a PDF file does, leading junk allowed."""
+    """Whether bytes begin as a PDF file; leading junk is allowed."""
     return _START in payload[: _MARKER_BYTES + len(_START)]
 
 
 def read_pdf(payload: bytes, limits: Limits, *, cut: bool) -> Found:
-    """Title and author of the file, and the text of its pages.
+    """Reads title and author of a PDF file, and the text of its pages.
 
-    ``cut`` says that the bytes are known to be incomplete. Flags: ``pdf_truncated`` where they are, or end without
-    the marker that ends a file; ``pdf_unreadable`` where PDFium opens nothing (a lost table of contents among
-    them), ``pdf_locked`` where it needs a password; ``text_cut`` beyond a bound. Never raises for what the bytes hold.
+    ``cut``: the bytes are known to be incomplete. Flags: ``pdf_truncated`` if they are, or lack the marker at the end
+    of a file; ``pdf_unreadable`` if PDFium cannot open it (for example without a table of contents), ``pdf_locked`` if
+    it needs a password; ``text_cut`` beyond a limit. Never raises because of the bytes.
     """
-    import pypdfium2  # noqa: PLC0415 - a tenth of a second, wanted by PDF files alone
+    import pypdfium2  # noqa: PLC0415 - takes a tenth of a second, for PDF files only
 
     flags = set()
     if cut or b"%%EOF" not in payload[-_MARKER_BYTES:]:
@@ -221,41 +221,41 @@ def read_pdf(payload: bytes, limits: Limits, *, cut: bool) -> Found:
 
 
 def _without_large_streams(payload: bytes, limits: Limits, flags: set[str]) -> bytes:
-    """The file with every deflated stream blanked that is larger than the bound, but those PDFium needs whole: fonts,
-    and streams of objects. Pictures may go: text is all that is read."""
+    """Returns the file with every deflated stream above the limit blanked, except those PDFium needs in full: fonts,
+    and streams of objects. Images may be blanked: only text is read."""
     blanked = bytearray()
     view = memoryview(payload)
-    at = done = looked = 0
-    while looked < _LOOKED_BYTES and (found := _STREAM.search(payload, at)) is not None:
-        begin = at = found.end()
-        about = payload[max(0, found.start() - _ABOUT_BYTES) : found.start()].rpartition(b" obj")[2]
-        if (b"/FlateDecode" not in about and b"/Fl " not in about) or _NEEDED.search(about):
+    position = copied = inflated_bytes = 0
+    while inflated_bytes < _LOOKED_BYTES and (stream := _STREAM.search(payload, position)) is not None:
+        begin = position = stream.end()
+        dictionary = payload[max(0, stream.start() - _ABOUT_BYTES) : stream.start()].rpartition(b" obj")[2]
+        if (b"/FlateDecode" not in dictionary and b"/Fl " not in dictionary) or _NEEDED.search(dictionary):
             continue
         inflating = zlib.decompressobj()
         try:
             size = len(inflating.decompress(view[begin : begin + limits.pdf_stream_bytes], limits.pdf_stream_bytes))
         except zlib.error:
             continue
-        looked += size
+        inflated_bytes += size
         if size < limits.pdf_stream_bytes:
             continue
         end = payload.find(b"endstream", begin)
         end = len(payload) if end < 0 else end
-        blanked += payload[done:begin] + bytes(end - begin)
-        at = done = end
-        if b"/Image" not in about:
+        blanked += payload[copied:begin] + bytes(end - begin)
+        position = copied = end
+        if b"/Image" not in dictionary:
             flags.add("text_cut")
-    return bytes(blanked + payload[done:]) if done else payload
+    return bytes(blanked + payload[copied:]) if copied else payload
 
 
 def _text(document: Any, limits: Limits, flags: set[str]) -> str:
     import pypdfium2  # noqa: PLC0415
 
     parts: list[str] = []
-    left = limits.text_chars
+    remaining_chars = limits.text_chars
     until = time.monotonic() + limits.pdf_seconds
     for number in range(len(document)):
-        if number >= limits.pdf_pages or left <= 0 or time.monotonic() > until:
+        if number >= limits.pdf_pages or remaining_chars <= 0 or time.monotonic() > until:
             flags.add("text_cut")
             break
         try:
@@ -263,16 +263,16 @@ def _text(document: Any, limits: Limits, flags: set[str]) -> str:
             try:
                 text = page.get_textpage()
                 count = text.count_chars()
-                if count > left:
+                if count > remaining_chars:
                     flags.add("text_cut")
-                part = text.get_text_range(0, min(count, left)) if count > 0 else ""
+                part = text.get_text_range(0, min(count, remaining_chars)) if count > 0 else ""
             finally:
                 page.close()
         except pypdfium2.PdfiumError:
             flags.add("pdf_page_unreadable")
             continue
-        left -= len(part)
-        parts.append("\n".join(line for each in part.splitlines() if (line := each.strip("\x00 \t\ufffe"))))
+        remaining_chars -= len(part)
+        parts.append("\n".join(line for raw_line in part.splitlines() if (line := raw_line.strip("\x00 \t\ufffe"))))
     return "\n".join(part for part in parts if part)
 
 

@@ -1,4 +1,4 @@
-"""What a parser takes and gives: one record's payload with its keys, the options, the parsed page."""
+"""Input and output of a parser: one record's payload with its keys, the options, the parsed page."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds per page. What is over a bound is cut and flagged.
+    """Limits per page. Content beyond a limit is cut and flagged.
 
     ``payload_bytes`` parsed at most, ``depth`` of nested elements, ``elements``: tags and attributes of a page,
     ``options`` of select lists, ``meta_tags``, ``links`` a page, ``attributes`` a tag, ``attribute_chars`` a value,
-    ``text_chars`` of full text, ``feed_items`` a feed. ``extractor_work`` is the number of open elements summed over
-    all tags beyond which main content is not looked for, since extractors look at each element's ancestors.
+    ``text_chars`` of full text, ``feed_items`` a feed. ``extractor_work`` limits the open elements summed over all
+    tags: beyond it main content is not extracted, since extractors visit each element's ancestors.
     ``sitemap_links`` a sitemap; ``pdf_pages`` and about ``pdf_seconds`` a PDF file, ``pdf_stream_bytes`` of
     drawing commands a part of its pages.
     ``seconds`` a page may take before its worker process is ended, ``memory_bytes`` the data a worker process may hold.
@@ -42,8 +42,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ParseOptions:
-    """``main_content`` chooses the extractor (``quality`` is slower and better, ``auto`` is that where ``fast`` is in
-    doubt), ``none`` switches it off; ``markdown`` asks for it as Markdown too.
+    """Options of a parser. ``main_content`` chooses the extractor (``quality`` is slower and better, ``auto`` uses it
+    if ``fast`` is uncertain), ``none`` switches it off; ``markdown`` adds the main content as Markdown.
 
     ``metadata_json`` fills the column of that name; ``compat="2012"`` writes it with the 2012 writer's bugs.
     """
@@ -58,7 +58,7 @@ class ParseOptions:
     limits: Limits = field(default_factory=Limits)
 
 
-#: What was odd about a page but did not keep it from being read.
+#: Anomalies of a page that was read nevertheless.
 FLAGS: tuple[str, ...] = (
     "payload_cut",  # longer than the limit; only its beginning was parsed
     "links_cut",  # more links than the limit
@@ -100,7 +100,7 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class RedirectFrom:
-    """The exchange that led to a page, where the archive tells it."""
+    """The exchange that redirected to a page, if the archive has it."""
 
     source_url: str
     http_result: int | None = None
@@ -113,10 +113,10 @@ class RedirectFrom:
 class PageInput:
     """One capture, ready to parse.
 
-    The first group is copied into every row. ``payload`` is the body as archived (Common Crawl takes codings off,
-    ``parse_page`` what others left on). ``http_headers`` keep order and repetition. ``fetch_time`` is aware UTC.
-    ``truncated`` is the archive's word for why a body was cut, ``None`` for a whole one. ``mime_detected`` is the media
-    type the index found by looking at the bytes. ``record_type`` is the WARC record's.
+    The first group is copied into every row. ``payload`` is the body as archived (Common Crawl removes codings,
+    ``parse_page`` those that others kept). ``http_headers`` keep order and repetition. ``fetch_time`` is aware UTC.
+    ``truncated`` is the archive's reason for a cut body, ``None`` for a complete one. ``mime_detected`` is the media
+    type that the index detected from the bytes. ``record_type`` is the WARC record's.
     """
 
     crawl: str
@@ -143,7 +143,7 @@ class PageInput:
     record_headers: Headers = ()
     redirect_from: RedirectFrom | None = None
     record_type: str = "response"
-    # where it lies
+    # its location
     archive_format: str = "warc"
     warc_segment: str | None = None
     source_kind: SourceKind = "records"
@@ -151,12 +151,12 @@ class PageInput:
 
     @property
     def content_headers(self) -> Headers:
-        """The headers that speak of the payload: those of HTTP, or of a ``resource`` record, which has none, its own
-        (WARC 1.1, 6.4)."""
+        """The headers that describe the payload: those of HTTP, or for a ``resource`` record, which has none, the
+        record's own (WARC 1.1, 6.4)."""
         return self.record_headers if self.record_type == "resource" else self.http_headers
 
 
-#: The tags the 2012 document lists, and the attribute that holds the link.
+#: The tags that the 2012 document lists, with the attribute that holds the link.
 LINK_ATTRIBUTE = {
     "a": "href",
     "img": "src",
@@ -169,11 +169,11 @@ LINK_ATTRIBUTE = {
 
 
 class Link(NamedTuple):
-    """One link of a page; ``url`` is absolute, ``None`` where ``href`` cannot be made so.
+    """One link of a page; ``url`` is absolute, ``None`` if ``href`` cannot be resolved.
 
-    ``attributes`` hold every attribute but the one in ``href``, which ``attribute`` names where that is known; of a
-    picture's ``srcset``, whose tag has a link of its own, none. ``host`` is in ASCII, ``host_shown`` as browsers show
-    it where that differs. ``item_index`` is set for links inside the content of a feed item.
+    ``attributes`` hold every attribute but the one in ``href``, whose name is ``attribute`` if known; a link of an
+    image's ``srcset`` has none, since its tag has a link of its own. ``host`` is in ASCII, ``host_shown`` as browsers
+    show it if that differs. ``item_index`` is set for links inside the content of a feed item.
     """
 
     type: str | None
@@ -199,7 +199,7 @@ class ParsedPage:
     """The rows of one capture.
 
     ``keys`` are the shared key and provenance columns. ``metadata`` and ``text`` are rows without those
-    (``text`` is ``None`` where the capture has no text); ``metadata["content"]["links"]`` is left out,
+    (``text`` is ``None`` if the capture has no text); ``metadata["content"]["links"]`` is left out,
     ``links`` holds them. ``feed_items`` are rows without keys too.
     """
 

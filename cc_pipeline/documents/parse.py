@@ -1,4 +1,4 @@
-"""One capture in, its rows out."""
+"""Parses one capture into its rows."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from cc_pipeline.errors import DataFault, DataKind
 _DEFAULT = ParseOptions()
 #: The script from which Next.js draws a page.
 _NEXT_DATA = re.compile(r"<script[^>]{0,500}\bid=[\"']?__NEXT_DATA__\b[^>]{0,500}>")
-#: Characters of shown text below which a page counts as one whose text is in a script, and of that script at least; or
-#: of the texts in its strings, which are to be twice of what is shown.
+#: The text of a page counts as in a script if the page shows fewer characters than the first number, and the script has
+#: at least the second, or its strings have the third and twice the shown characters.
 _LITTLE_SHOWN, _MUCH_IN_SCRIPT, _MUCH_IN_STRINGS = 500, 2_000, 200
-#: A longer string of a script; or one that nothing ends.
+#: A longer string of a script; or an unfinished one.
 _STRING = re.compile(r'"((?:[^"\\]|\\.){20,}+)"|"(?:[^"\\]++|\\.)*+\\?\Z', re.DOTALL)
 _SPOKEN = re.compile(r"\s|\\u|[^\x00-\x7f]")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
@@ -42,10 +42,10 @@ _TEXTS = ("text", "title", "description", "main_content", "main_content_markdown
 
 
 def parse_page(page: PageInput, options: ParseOptions = _DEFAULT) -> ParsedPage:
-    """The rows of a capture whose response could be read, whatever its status.
+    """Returns the rows of a capture with a readable response, whatever its status.
 
     Content, text and links come from 2xx responses with a body of a textual type; robots.txt has none.
-    Raises ``DataFault`` (and nothing else) where a parser breaks on the page.
+    Raises only ``DataFault``, if a parser breaks on the page.
     """
     try:
         return _parse(page, options)
@@ -74,7 +74,7 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     flags: set[str] = set()
     row["md5"] = hashlib.md5(page.payload, usedforsecurity=False).hexdigest()
     bound = options.limits.payload_bytes
-    in_arc = page.archive_format == "arc"  # Common Crawl's keep the headers of codings that it took off
+    in_arc = page.archive_format == "arc"  # Common Crawl's ARC files keep the headers of codings that it removed
     payload = uncoded(page.payload, page.content_headers, bound, flags, archived_decoded=in_arc)
     if len(payload) > bound:
         flags.add("payload_cut")
@@ -82,8 +82,8 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     if payload is not page.payload:
         page = replace(page, payload=payload)
     mime, label = content_type(page.content_headers)
-    kind, row["type_from"], is_other = choose_kind(mime, page.mime_detected, payload)
-    if is_other:
+    kind, row["type_from"], is_mislabelled = choose_kind(mime, page.mime_detected, payload)
+    if is_mislabelled:
         flags.add("type_mismatch")
     if kind != "other" and is_binary(payload, page.mime_detected):
         kind = "other"
@@ -101,8 +101,8 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
         if not is_robots_txt(page):
             text, links, items = _parse_kind(kind, page, decoded, row, options, flags)
     elif is_pdf(payload):
-        found = read_pdf(payload, options.limits, cut=page.truncated is not None or "payload_cut" in flags)
-        text = _other(page, found, options, flags)
+        pdf = read_pdf(payload, options.limits, cut=page.truncated is not None or "payload_cut" in flags)
+        text = _other(page, pdf, options, flags)
     if text is None and "binary_content" not in flags and is_unread_text(mime, kind, payload):
         flags.add("text_unread")
     if text is not None:
@@ -111,10 +111,10 @@ def _parse_content(page: PageInput, row: dict[str, Any], options: ParseOptions) 
     return ParsedPage(page_keys(page), row, text, links, items)
 
 
-def _bound(row: dict[str, Any], most: int, flags: set[str]) -> None:
+def _bound(row: dict[str, Any], max_chars: int, flags: set[str]) -> None:
     for name in _TEXTS:
-        if len(value := row.get(name) or "") > most:
-            row[name] = value[:most]
+        if len(value := row.get(name) or "") > max_chars:
+            row[name] = value[:max_chars]
             flags.add("text_cut")
 
 
@@ -138,20 +138,20 @@ def _parse_kind(
             flags.add("feed_unreadable")
             if root_element(page.payload) == "html":
                 return *_html(page, decoded, row, options, flags), ()
-    other = read_other(kind, decoded.text, page, options)
-    return (_other(page, other, options, flags), other.links, ()) if other else (None, (), ())
+    document = read_other(kind, decoded.text, page, options)
+    return (_other(page, document, options, flags), document.links, ()) if document else (None, (), ())
 
 
-def _other(page: PageInput, found: Found, options: ParseOptions, flags: set[str]) -> dict[str, Any] | None:
-    """The row of a text that is neither a page's nor a feed's, ``None`` where there is none."""
-    flags |= found.flags
-    if not found.text and found.title is None and found.author is None:
+def _other(page: PageInput, document: Found, options: ParseOptions, flags: set[str]) -> dict[str, Any] | None:
+    """Returns the text row of a document that is neither HTML nor a feed; ``None`` if it has no text."""
+    flags |= document.flags
+    if not document.text and document.title is None and document.author is None:
         return None
-    row = _text_row(page, found.text, options)
-    row |= {"text_type": found.kind, "title": found.title, "author": found.author}
-    if options.main_content != "none" and found.main_content:
-        row |= {"main_content": found.main_content, "main_content_extractor": found.extractor}
-        row |= main_text_signals(found.main_content)
+    row = _text_row(page, document.text, options)
+    row |= {"text_type": document.kind, "title": document.title, "author": document.author}
+    if options.main_content != "none" and document.main_content:
+        row |= {"main_content": document.main_content, "main_content_extractor": document.extractor}
+        row |= main_text_signals(document.main_content)
     return row
 
 
@@ -161,19 +161,24 @@ def _html(
     limits = options.limits
     utf8 = without_mark(page.payload, "UTF-8") if decoded.clean and decoded.charset == "UTF-8" else None
     markup = decoded.text
-    # what is sent as XML and is a page is XHTML, under whichever of XML's types
-    if row["mime_type"] in XML_TYPES and (meant := as_html(markup)) is not None:
-        markup, utf8 = meant, None
-    about = About(page, limits)
+    # a page sent under any XML type is XHTML
+    if row["mime_type"] in XML_TYPES and (html_text := as_html(markup)) is not None:
+        markup, utf8 = html_text, None
+    metadata_reader = About(page, limits)
     main: MainContent | None = None
 
-    def look(tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
+    def read_tree(tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
         nonlocal main
-        about.look(tree, document, resolve)
+        metadata_reader.look(tree, document, resolve)
         if options.main_content != "none" and document.work <= limits.extractor_work:
-            kept = markup if document.cut is None else document.cut.decode("utf-8", "replace")
+            bounded_markup = markup if document.cut is None else document.cut.decode("utf-8", "replace")
             main = extracted(
-                kept, options.main_content, resolve=resolve, markdown=options.markdown, tree=tree, limits=limits
+                bounded_markup,
+                options.main_content,
+                resolve=resolve,
+                markdown=options.markdown,
+                tree=tree,
+                limits=limits,
             )
 
     document = parse_html(
@@ -184,16 +189,16 @@ def _html(
         links=options.links,
         charset=decoded.charset,
         as_written=options.compat is not None,
-        look=look,
+        look=read_tree,
     )
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
     if document.cut is not None:
         markup = document.cut.decode("utf-8", "replace")
-    columns = about.columns(document, markup)
+    columns = metadata_reader.columns(document, markup)
     row.update(columns)
     body = full_text(document.title, meta_description(document.meta_tags), document.body_text)
-    text = _text_row(page, body, options) | about.facts._asdict() | text_columns(columns)
+    text = _text_row(page, body, options) | metadata_reader.facts._asdict() | text_columns(columns)
     if main is not None:
         if main.cut:
             document.flags.add("text_cut")
@@ -207,31 +212,34 @@ def _html(
     text["text_type"] = "html"
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")
     text["open_graph"] = open_graph(document.meta_tags) or None
-    text["json_ld"], text["json_ld_types"] = about.json_ld.documents or None, about.json_ld.types or None
+    text["json_ld"], text["json_ld_types"] = (
+        metadata_reader.json_ld.documents or None,
+        metadata_reader.json_ld.types or None,
+    )
     flags |= document.flags
     return text, tuple(document.links)
 
 
-def _text_in_script(markup: str, shown: int) -> bool:
-    """Whether a page shows little, and has a script with the data that it is drawn from."""
-    found = _NEXT_DATA.search(markup) if shown < _LITTLE_SHOWN and "__NEXT_DATA__" in markup else None
-    end = markup.find("</script", found.end()) if found else -1
-    if found is None or end < 0 or end - found.end() >= _MUCH_IN_SCRIPT:
+def _text_in_script(markup: str, shown_chars: int) -> bool:
+    """Whether a page shows little text, and has a script with the data from which it is drawn."""
+    script = _NEXT_DATA.search(markup) if shown_chars < _LITTLE_SHOWN and "__NEXT_DATA__" in markup else None
+    end = markup.find("</script", script.end()) if script else -1
+    if script is None or end < 0 or end - script.end() >= _MUCH_IN_SCRIPT:
         return end >= 0
-    strings = (each[1] for each in _STRING.finditer(markup, found.end(), end))
-    said = sum(len(_ESCAPE.sub(" ", string)) for string in strings if string and _SPOKEN.search(string))
-    return said >= max(_MUCH_IN_STRINGS, 2 * shown)
+    strings = (match[1] for match in _STRING.finditer(markup, script.end(), end))
+    prose_chars = sum(len(_ESCAPE.sub(" ", literal)) for literal in strings if literal and _SPOKEN.search(literal))
+    return prose_chars >= max(_MUCH_IN_STRINGS, 2 * shown_chars)
 
 
 def main_text_signals(main_text: str | None) -> dict[str, Any]:
-    """Fingerprints and quality figures of a page's main text."""
-    figures = quality(main_text)
-    return fingerprint(main_text)._asdict() | {"quality": figures and figures._asdict()}
+    """Returns fingerprints and quality metrics of a page's main text."""
+    metrics = quality(main_text)
+    return fingerprint(main_text)._asdict() | {"quality": metrics and metrics._asdict()}
 
 
 def _text_row(page: PageInput, text: str, options: ParseOptions) -> dict[str, Any]:
     row: dict[str, Any] = {"text": text}
     if options.language:
-        found = detect_languages(text, content_language=header(page.http_headers, "content-language"))
-        row["content_languages"], row["language_reliable"] = found.codes, found.reliable
+        languages = detect_languages(text, content_language=header(page.http_headers, "content-language"))
+        row["content_languages"], row["language_reliable"] = languages.codes, languages.reliable
     return row

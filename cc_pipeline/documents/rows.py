@@ -25,7 +25,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def to_record_batches(pages: Sequence[ParsedPage]) -> dict[str, pa.RecordBatch]:
-    """The rows of some pages, one batch a table, in the pages' order. Empty tables give empty batches."""
+    """Returns the rows of the pages, one batch a table, in the pages' order. Empty tables give empty batches."""
     with_text = [number for number, page in enumerate(pages) if page.text is not None]
     flat = _FlatLinks(pages)
     item_pages = [number for number, page in enumerate(pages) for _ in page.feed_items]
@@ -49,9 +49,10 @@ def _batch(
     rows: Sequence[Any],
     ready: dict[str, pa.Array],
 ) -> pa.RecordBatch:
-    """A batch whose shared columns are those of page ``numbers[i]`` and whose others are in rows or ready."""
-    whole = numbers == range(len(pages))
-    index = None if whole else pa.array(numbers, pa.int32())
+    """Returns a batch. Row i takes its shared columns from page ``numbers[i]``, the others from ``rows`` or
+    ``ready``."""
+    has_all_pages = numbers == range(len(pages))
+    index = None if has_all_pages else pa.array(numbers, pa.int32())
     columns = []
     for field in schema:
         if field.name in ready:
@@ -82,7 +83,7 @@ class _FlatLinks:
         self._items, self._tags, self._names = by_name["item_index"], by_name["type"], by_name["attribute"]
 
     def columns(self) -> dict[str, pa.Array]:
-        """The columns of page_links that are not shared."""
+        """Returns the columns of page_links that are not shared."""
         renamed = {"url": "link_url", "host": "link_host", "domain": "link_domain", "host_shown": "link_host_shown"}
         columns = {renamed.get(name, name): column for name, column in self._columns.items()}
         columns["link_index"] = pa.array(self._index, pa.int32())
@@ -90,18 +91,18 @@ class _FlatLinks:
         return columns
 
     def nested(self) -> pa.ListArray:
-        """One list a page: the links of the page itself that the 2012 document lists, null where there are none."""
+        """Returns one list a page: the page's own links that the 2012 document lists, null if there are none."""
         structs = pa.StructArray.from_arrays([self._columns[field.name] for field in LINK], fields=list(LINK))
         counts = list(self._counts)
-        own = [
+        positions = [
             place
             for place, (item, tag, name) in enumerate(zip(self._items, self._tags, self._names, strict=True))
             if item is None and (name is None or LINK_ATTRIBUTE.get(tag) == name)
         ]
-        if len(own) < len(self._items):
-            structs = structs.take(pa.array(own, pa.int64()))
+        if len(positions) < len(self._items):
+            structs = structs.take(pa.array(positions, pa.int64()))
             counts = [0] * len(counts)
-            for place in own:
+            for place in positions:
                 counts[self.pages[place]] += 1
         offsets: list[int | None] = []
         total = 0
@@ -155,7 +156,7 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(each) for key, each in value.items()}
+        return {_without_surrogates(key): _without_surrogates(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_surrogates(each) for each in value]
+        return [_without_surrogates(member) for member in value]
     return value

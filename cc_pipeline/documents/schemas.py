@@ -1,9 +1,9 @@
-"""The four tables a parsed page becomes, as Arrow schemas.
+"""The four tables of parsed pages, as Arrow schemas.
 
-Each starts with the key columns it shares with ``records`` and ends with who made the row. The attributes in
+Each starts with the key columns it shares with ``records`` and ends with the row's provenance. The attributes in
 between carry the names of the 2012 metadata document exactly (``arcFileParition`` included), as typed columns.
 Only plain types that Delta, DuckDB and Spark read alike: no dictionaries, no large or view types.
-Where the value of a new column is made: ``docs/CONTRIBUTING.md``, "A column of pages".
+To add a column: ``docs/CONTRIBUTING.md``, "A column of pages".
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from cc_pipeline.capture_columns import KEY_COLUMNS, TIMESTAMP
 from cc_pipeline.columns import Column, schema_of
 from cc_pipeline.documents.signals.quality import Quality
 
-#: Raised with every change that makes a row come out differently, a new column included: stages parse rows of an
-#: older version again, without fetching.
+#: Increased with every change of a row's values, new columns included: stages parse rows of an older version again,
+#: without fetching.
 PARSER_VERSION = "7"
-#: Who made a row, in its column ``parser``.
+#: The value of the column ``parser``.
 PARSER = "cc_pipeline.documents"
 
 _ATTRIBUTES = pa.map_(pa.string(), pa.string())
@@ -30,7 +30,7 @@ def _struct(**fields: pa.DataType) -> pa.DataType:
     return pa.struct([pa.field(name, kind) for name, kind in fields.items()])
 
 
-#: ``parser`` and ``parser_version`` say what made the row; ``source_kind`` is ``records``, ``sequencefile``,
+#: ``parser`` and ``parser_version`` name the row's maker; ``source_kind`` is ``records``, ``sequencefile``,
 #: ``wat`` or ``wet``; ``source_file`` is the archive file, or the file read whole for the other kinds.
 PROVENANCE_COLUMNS: Final = (
     Column(
@@ -55,7 +55,7 @@ NAME_VALUE = _struct(name=pa.string(), value=pa.string())
 #: One ``meta`` tag. ``name`` is its key: the ``name`` attribute, else ``property``, ``http-equiv`` or ``itemprop``.
 META_TAG = _struct(name=pa.string(), content=pa.string(), attributes=_ATTRIBUTES)
 
-#: One link. ``type`` is the tag, ``href`` the attribute as written, ``url`` the absolute URL it means,
+#: One link. ``type`` is the tag, ``href`` the attribute as written, ``url`` the absolute URL,
 #: ``attributes`` every other attribute of the tag.
 LINK = _struct(type=pa.string(), href=pa.string(), url=pa.string(), text=pa.string(), attributes=_ATTRIBUTES)
 
@@ -67,7 +67,7 @@ AUTHOR = _struct(name=pa.string(), url=pa.string(), email=pa.string())
 #: The ``content`` of a feed item as the 2012 document nests it.
 HTML_DOC = _struct(type=pa.string(), title=pa.string(), meta_tags=pa.list_(META_TAG), links=pa.list_(LINK))
 
-#: A file that belongs to a feed item: length in bytes and seconds, as the feed says.
+#: A file that belongs to a feed item: length in bytes and seconds, as the feed states.
 ENCLOSURE = _struct(url=pa.string(), type=pa.string(), length=pa.int64(), title=pa.string(), duration=pa.float64())
 
 #: An object of Media RSS: pixels, seconds, bytes.
@@ -86,7 +86,7 @@ MEDIA = _struct(
     player=pa.string(),
 )
 
-#: What iTunes' elements say of a feed or an item.
+#: The iTunes elements of a feed or an item.
 PODCAST = _struct(
     author=pa.string(),
     owner=AUTHOR,
@@ -103,7 +103,7 @@ PODCAST = _struct(
     new_feed_url=pa.string(),
 )
 
-#: What a feed says of itself beyond the 2012 document.
+#: The fields of a feed beyond the 2012 document.
 FEED = _struct(
     version=pa.string(),
     language=pa.string(),
@@ -160,7 +160,7 @@ ARCHIVE_INFO = _struct(
     compressedSize=pa.int64(),
 )
 
-#: What one robot (``bot``; null: every one) is asked. ``source`` is ``meta`` or ``header``.
+#: A rule for one robot (``bot``; null: every robot). ``source`` is ``meta`` or ``header``.
 ROBOTS_RULE = _struct(source=pa.string(), bot=pa.string(), directives=_STRINGS)
 
 #: The page in another language. ``source`` is ``link`` or ``header``, for feeds too.
@@ -169,7 +169,7 @@ ALTERNATE = _struct(hreflang=pa.string(), url=pa.string(), source=pa.string())
 #: A feed that the page names; ``type`` is ``rss``, ``atom``, ``json`` or null.
 FEED_FOUND = _struct(type=pa.string(), url=pa.string(), title=pa.string(), source=pa.string())
 
-#: Where the page sends its reader, after how many seconds; ``source`` is ``meta`` or ``header``.
+#: A redirection by the page, after ``seconds``; ``source`` is ``meta`` or ``header``.
 REFRESH = _struct(seconds=pa.float64(), url=pa.string(), source=pa.string())
 
 HEADING = _struct(level=pa.int8(), text=pa.string())
@@ -181,7 +181,7 @@ _QUALITY_COUNTS = frozenset(
     {"lines", "words", "characters", "stop_words", "sentences", "javascript_lines", "curly_brackets", "lorem_ipsum"}
 )
 
-#: The figures of documents/signals/quality.py.
+#: The metrics of documents/signals/quality.py.
 QUALITY = _struct(**{name: pa.int32() if name in _QUALITY_COUNTS else pa.float32() for name in Quality._fields})
 
 _METADATA: Final = (
@@ -219,7 +219,7 @@ _METADATA: Final = (
     Column("parsed_as", pa.string(), "html or feed; null for what is neither"),
     Column("content", CONTENT, "What the page says: title, meta tags, links; or the feed's own fields"),
     Column("archiveInfo", ARCHIVE_INFO, "The archive pointer in the numbers of 2012 (arcFileParition is spelt so)"),
-    # what was odd but readable, words of documents/page.py's FLAGS
+    # anomalies of readable pages, words of documents/page.py's FLAGS
     Column("flags", _STRINGS, "What was odd but readable"),
     Column(
         "metadata_json", pa.string(), "Null; cc-pipeline export --format metadata-json writes the document on demand"
@@ -227,7 +227,7 @@ _METADATA: Final = (
     Column(
         "feed", FEED, "What a feed says of itself beyond the 2012 document: version, language, pictures, links, podcast"
     ),
-    # what the page says about itself: documents/about/
+    # the page's own metadata: documents/about/
     Column("published", TIMESTAMP, "When the page, feed or item says it was published; null where no date was found"),
     Column(
         "published_precision",
@@ -273,7 +273,7 @@ _METADATA: Final = (
     Column(
         "structured", pa.list_(STRUCTURED), "JSON-LD documents, microdata and RDFa items: syntax, types, value as JSON"
     ),
-    # of ARC files of crawl-002 alone: documents/arc_time.py
+    # only for ARC files of crawl-002: documents/arc_time.py
     Column(
         "fetch_time_corrected",
         TIMESTAMP,
@@ -304,7 +304,7 @@ _TEXT: Final = (
     Column("json_ld", _STRINGS, "One compact JSON text per script"),
     Column("json_ld_types", _STRINGS, "Every @type in the JSON-LD"),
     Column("main_content_markdown", pa.string(), "main_content as Markdown, where CC_PIPELINE_MARKDOWN asks for it"),
-    # who read it: html, feed, text, json, xml, sitemap, pdf
+    # the reader: html, feed, text, json, xml, sitemap, pdf
     Column(
         "text_type",
         pa.string(),
@@ -336,7 +336,7 @@ _LINKS: Final = (
     Column("text", pa.string(), "Text of a link (a, area)"),
     Column("rel", pa.string(), "The rel attribute, as written"),
     Column("attributes", _ATTRIBUTES, "Every other attribute of the element but rel; none for srcset"),
-    # the attribute that holds the link; null where the source does not say
+    # the attribute that holds the link; null if the source does not have it
     Column(
         "attribute",
         pa.string(),

@@ -1,1 +1,1 @@
-"""Prepares a crawl for look-ups: list, footers, catalog, indexes nobody publishes."""
+"""Prepares a crawl for look-ups: list, footers, catalog, and indexes that are built here."""

@@ -1,5 +1,5 @@
-"""What is indexed here because nobody publishes an index of it: a month's path list, or archive files that a person
-named; and a person's own list of index files, for a crawl without a path list."""
+"""Archive files without a published index, which is built here: those of a month's path list, or files that the user
+named. Also the user's own list of index files, for a crawl without a path list."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: A month has some 350 files; each becomes an object, a row, and a footer to read.
 _MOST_FILES: Final = 100_000
-#: The collection of files for which a person named none.
+#: The collection of files for which the user named none.
 DEFAULT_COLLECTION: Final = f"{LOCAL}files"
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIndex:
-    """An index that is built here as it stands: ``listed`` are the files that it is to have, one for each archive file
-    of ``crawl`` and in their order; ``there`` are keys of those that are in the lake's own place."""
+    """The state of an index that is built here: ``listed`` are its planned files, one for each archive file of
+    ``crawl`` in their order; ``there`` are the keys of those that the lake store has."""
 
     crawl: str
     listed: tuple[Shard, ...]
@@ -49,21 +49,21 @@ class BuiltIndex:
 
     @property
     def missing(self) -> list[Shard]:
-        """What is still to be built."""
+        """The files that are still to be built."""
         return [shard for shard in self.listed if shard.key not in self.there]
 
 
 def archive_files(workspace: Workspace, crawl: str) -> list[Shard]:
-    """The index files that ``crawl`` is to have, one for each of its archive files.
+    """Returns the planned index files of ``crawl``, one for each of its archive files.
 
-    For a month of CC-NEWS this reads its path list, with one request. Raises ``EnvironmentFault`` where that cannot be
-    read, ``DataFault`` where it is none, and ``UserInputError`` for a collection to which no file was added.
+    For a month of CC-NEWS this reads its path list, with one request. Raises ``EnvironmentFault`` if that cannot be
+    read, ``DataFault`` if it is no path list, and ``UserInputError`` for a collection without files.
     """
     return list_archives(workspace, crawl)[0]
 
 
 def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[str, ...]]:
-    """As :func:`archive_files`, and a note of lines of the path list that name no archive file."""
+    """Returns :func:`archive_files`, and notes on lines of the path list that name no archive file."""
     if news_month(crawl) is not None:
         key = path_list_key(crawl, "warc")
         try:
@@ -97,22 +97,22 @@ def _parse_archive_list(data: bytes, key: str) -> tuple[list[str], tuple[str, ..
 
 
 def has_archives(workspace: Workspace, crawl: str) -> bool:
-    """Whether a person added a file to the collection ``crawl``."""
+    """Whether the user added a file to the collection ``crawl``."""
     return bool(_named(workspace, crawl))
 
 
 def built_index(workspace: Workspace, crawl: str) -> BuiltIndex:
-    """How the index of ``crawl`` stands. Raises as :func:`archive_files` does, and ``EnvironmentFault`` when the lake's
-    own place cannot be listed."""
+    """Returns the state of the index of ``crawl``. Raises as :func:`archive_files`, and ``EnvironmentFault`` if the
+    lake store cannot be listed."""
     shards = archive_files(workspace, crawl)
     stored_keys = frozenset(stored_object.key for stored_object in workspace.place.listing(folder_of(crawl)))
     return BuiltIndex(crawl, tuple(shards), stored_keys)
 
 
 def collection_id(name: str | None) -> str:
-    """The crawl id of a collection that a person named: ``press`` and ``LOCAL-press`` are the same.
+    """Returns the crawl id of a collection: ``press`` and ``LOCAL-press`` are the same.
 
-    Raises ``UserInputError`` for what cannot be one, and for the id of a crawl of Common Crawl's.
+    Raises ``UserInputError`` for an impossible name, and for the id of a crawl of Common Crawl's.
     """
     if name is None:
         return DEFAULT_COLLECTION
@@ -120,17 +120,17 @@ def collection_id(name: str | None) -> str:
     if text[: len(LOCAL)].upper() != LOCAL:
         if text[:3].lower() == "cc-":
             raise UserInputError(
-                f"{name!r} is a crawl of Common Crawl's, whose files are its own; name a collection, such as press"
+                f"{name!r} is a crawl of Common Crawl, to which no files can be added; name a collection, such as press"
             )
         text = LOCAL + text
     return validate_crawl_id(text)
 
 
 def register_archives(workspace: Workspace, names: Iterable[str], crawl: str) -> list[SourceFile]:
-    """Adds archive files to the collection ``crawl`` and gives them: paths of this machine, addresses, keys of the
-    source. One that has changed since it was added is indexed again.
+    """Adds archive files to the collection ``crawl`` and returns them: paths of this machine, addresses, keys of the
+    source. A file that has changed since it was added is indexed again.
 
-    Raises ``UserInputError`` for a file that is not there, and for an address with credentials in it.
+    Raises ``UserInputError`` for a file that does not exist, and for an address with credentials.
     """
     files: dict[str, tuple[SourceFile, str]] = {}
     for text in names:
@@ -159,14 +159,14 @@ def _named(workspace: Workspace, crawl: str) -> Sequence[dict[str, str | None]]:
 
 
 def _location(text: str) -> str:
-    """Where a named file lies: an address (of this machine too), or a key of the source."""
+    """Returns the location of a named file: an address (of this machine too), or a key of the source."""
     path = Path(text).expanduser()
     if path.is_file():
         return path.absolute().as_uri()
     if path.is_absolute():
         raise UserInputError(f"{text} is not a file on this machine")
     try:
-        # an address of Common Crawl's own bucket is a key, which any source of its data has
+        # an address of Common Crawl's own bucket is a key, valid at any source of its data
         return current_key(text)
     except DataFault as fault:
         if scheme_of(text) not in ("http", "https", "s3"):
@@ -182,7 +182,7 @@ def _location(text: str) -> str:
 
 
 def _content_tag(workspace: Workspace, crawl: str, location: str) -> str | None:
-    """What tells contents of a file apart: its size and ETag; ``None`` where there is no such file."""
+    """Returns the version of a file's content, its size and ETag; ``None`` if there is no such file."""
     try:
         info = workspace.archives(crawl).head(location)
     except RangeFault as fault:
@@ -193,10 +193,10 @@ def _content_tag(workspace: Workspace, crawl: str, location: str) -> str | None:
 
 
 def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, max_files: int) -> int:
-    """Keeps ``data``, the keys of index files of ``crawl_id`` one a line (gzipped or not), in the home, in the place of
-    a list of before; gives their number. ``name`` is the file that messages name.
+    """Stores ``data`` in the home and returns the number of its keys: index files of ``crawl_id``, one per line
+    (gzipped or not). It replaces an earlier list. ``name`` is the name of the file in messages.
 
-    Raises ``UserInputError`` for what is no such list, and for one with files of another crawl.
+    Raises ``UserInputError`` for a malformed list, and for one with files of another crawl.
     """
     crawl = validate_crawl_id(crawl_id)
     try:
@@ -219,7 +219,7 @@ def keep_own_list(settings: Settings, crawl_id: str, data: bytes, name: str, max
 
 
 def own_list(settings: Settings, crawl: str) -> bytes | None:
-    """The list that a person named, as a gzipped path list; ``None`` where the source's own counts."""
+    """Returns the user's list as a gzipped path list; ``None`` if there is none, so that the source's own counts."""
     try:
         return _path(settings, crawl).read_bytes()
     except OSError:
@@ -227,7 +227,7 @@ def own_list(settings: Settings, crawl: str) -> bytes | None:
 
 
 def first_own_key(settings: Settings, crawl: str) -> str | None:
-    """An index file that a source with this crawl has, where a person named its files."""
+    """Returns an index file that a source with this crawl has, if the user listed its files."""
     data = own_list(settings, crawl)
     return parse_path_list(data)[0] if data is not None else None
 

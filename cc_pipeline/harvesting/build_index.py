@@ -1,4 +1,4 @@
-"""Builds the index of a crawl that nobody publishes one of: archive file by archive file, for a yes to its price."""
+"""Builds the index of a crawl without a published one, archive file by archive file, after the cost was confirmed."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from cc_pipeline.workspace.source_files import ARCHIVE, FAULTS, MAX_FAULT_ROWS, 
 from cc_pipeline.workspace.workspace import Workspace, rate_now
 
 _REVISITS: Final = "{:,} revisits are not indexed: they hold no page, they name one fetched before"
-#: Files whose size is asked for before a price is told; the others are taken to be as large on the average.
+#: Files whose size is requested for the cost estimate; the others count with their average.
 _ASKED_SIZES: Final = 12
 #: Bytes of an archive file that one process indexes in a second; measured: some 25 MB/s.
 _BYTES_PER_SECOND: Final = 20_000_000
-#: Files in a row that could not be read, after which no other is asked for. Those that are not there do not count: the
-#: source answered, and the next build would stop before the same ones again.
+#: Failed files in a row after which the build stops. Missing files do not count: the source answered, and the next
+#: build would stop at the same files again.
 _MOST_IN_A_ROW: Final = 3
-#: Files that are not there, which a build of some of them looks for at most before it ends: a request each.
+#: Missing files after which a build of some of the files ends: each costs a request.
 _MOST_PASSED_OVER: Final = 100
 _SHOWN: Final = 5
-#: Rows between two looks at whether somebody asks this process to end.
+#: Rows between two checks for an interruption.
 _LOOK_EVERY: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class BuildPrice:
-    """What reading ``files`` of the ``listed`` archive files of ``crawl`` costs: ``bytes`` in ``requests``, which take
-    ``seconds`` at least. ``about`` says whether sizes were asked for of some files only."""
+    """The estimated cost of reading ``files`` of the ``listed`` archive files of ``crawl``: ``bytes`` in ``requests``,
+    which take at least ``seconds``. ``about`` is true if only some of the sizes are known."""
 
     crawl: str
     files: int
@@ -56,7 +56,7 @@ class BuildPrice:
 
     @property
     def what(self) -> str:
-        """The price in words."""
+        """The estimate in words."""
         built_files = self.listed - self.files
         size = progress.human_bytes(self.bytes)
         span = f"{self.seconds / 3600:,.1f} hours" if self.seconds >= 3600 else f"{self.seconds / 60:,.0f} minutes"
@@ -69,7 +69,7 @@ class BuildPrice:
 
 @dataclass(slots=True)
 class _Done:
-    """What a build did."""
+    """The counts of a build."""
 
     files: list[Shard] = field(default_factory=list)
     rows: int = 0
@@ -80,16 +80,16 @@ class _Done:
 
 
 def build_price(workspace: Workspace, index: BuiltIndex, max_files: int | None = None) -> BuildPrice:
-    """What building the rest of ``index`` costs, or at most ``max_files`` files of it.
+    """Estimates the cost of building the missing files of ``index``, at most ``max_files`` of them.
 
-    It asks for the sizes of at most a dozen files, or two dozen where the first of them are not there. Raises
-    ``EnvironmentFault`` when the source does not answer.
+    Requests the sizes of at most a dozen files, or two dozen if the first ones are missing. Raises
+    ``EnvironmentFault`` if the source does not answer.
     """
     missing = index.missing
     planned_shards = missing[:max_files]
     sizes, are_sizes_complete = _sizes(workspace, index.crawl, planned_shards)
     if len(planned_shards) < len(missing) and None in sizes:
-        # files behind are built in place of those that are not there
+        # later files are built in place of missing ones
         later_sizes, _ = _sizes(workspace, index.crawl, missing[len(planned_shards) :])
         sizes, are_sizes_complete = [*sizes, *later_sizes], False
     known_sizes = [size for size in sizes if size is not None]
@@ -106,7 +106,7 @@ def build_price(workspace: Workspace, index: BuiltIndex, max_files: int | None =
 
 
 def _sizes(workspace: Workspace, crawl: str, shards: Sequence[Shard]) -> tuple[list[int | None], bool]:
-    """The sizes of at most a dozen archive files, ``None`` for one that is not there, and whether it is all."""
+    """Returns the sizes of at most a dozen archive files, ``None`` for a missing one, and whether these are all."""
     step = max(1, math.ceil(len(shards) / _ASKED_SIZES))
     infos = [_head(workspace, crawl, shard) for shard in shards[::step]]
     return [None if info is None else info.size or 0 for info in infos], step == 1
@@ -117,8 +117,8 @@ def _pieces(size: int) -> int:
 
 
 def needs_yes(workspace: Workspace, price: BuildPrice) -> bool:
-    """Whether a person has to agree to a price: to that of a month always, to that of files that they named
-    themselves only where it is above what a fetch may cost."""
+    """Whether the user must confirm the cost: for a month always, for the user's own files only above the cost limit of
+    a fetch."""
     settings = workspace.settings
     if not price.files:
         return False
@@ -126,22 +126,22 @@ def needs_yes(workspace: Workspace, price: BuildPrice) -> bool:
 
 
 def refuse_unpriced(price: BuildPrice) -> None:
-    """Raises ``UserInputError`` with the price and how to agree to it."""
+    """Raises ``UserInputError`` with the cost and the command that confirms it."""
     raise UserInputError(
-        f"{price.what}. If that is meant: cc-pipeline index build --crawl {price.crawl} --yes   (--most 10 for some "
+        f"{price.what}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--most 10 for some "
         "files of it first; a stopped build goes on where it stopped), or in Dagster the job build_index with "
         '{"ops": {"index_archives": {"config": {"yes": true}}}}'
     )
 
 
 def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most: int | None = None) -> StageReport:
-    """Builds what the index of ``crawl`` still lacks, at most ``most`` files of it; one that the source does not have
-    is passed over, and the next is built in its place, up to a bound.
+    """Builds the missing files of the index of ``crawl``, at most ``most`` of them. A file that the source does not
+    have is skipped, and the next is built instead, up to a bound.
 
-    Each file is whole or absent, and stays once it is there. A stretch of an archive file that cannot be read becomes a
-    row of ``source_faults``; the records around it are indexed. Raises ``UserInputError`` for a crawl whose index is
-    published, and with the price where nobody ``agreed`` to it; ``Incomplete`` when the source did not give some files,
-    once all others are built; ``EnvironmentFault`` when it does not answer, or the disk or the lake's place fails.
+    Each file is complete or absent, and stays once it is written. An unreadable part of an archive file becomes a row
+    of ``source_faults``; the records around it are indexed. Raises ``UserInputError`` for a crawl with a published
+    index, and with the cost unless it was ``agreed`` to. Raises ``Incomplete`` if the source did not give some files,
+    after all others were built, and ``EnvironmentFault`` if it does not answer, or the disk or the lake store fails.
     """
     if not index_is_built(crawl):
         raise UserInputError(f"{crawl} has an index that is published: cc-pipeline index harvest --crawl {crawl}")
@@ -158,7 +158,7 @@ def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, most:
     counts = _Done()
     in_a_row = tried = absent = 0
     for number, shard in enumerate(missing):
-        # what was read counts, whatever became of it: it is what the price was told for
+        # every file that was read counts, also without a result: the estimate included it
         if tried == planned_count or (planned_count < len(missing) and absent > _MOST_PASSED_OVER):
             break
         interruption.check()
@@ -211,8 +211,8 @@ def _figures(index: BuiltIndex, counts: _Done) -> Figures:
 
 
 class _NotGiven(Exception):
-    """An archive file that the source did not give whole: ``why``, whether it said that it has none, and whether no
-    other will come either (``stops``)."""
+    """An archive file that the source did not give completely: ``why``, whether it is ``absent`` there, and whether the
+    build ``stops`` because no other file will come either."""
 
     def __init__(self, reason: str, *, absent: bool = False, stops: bool = False) -> None:
         self.why = reason
@@ -234,13 +234,13 @@ def _head(workspace: Workspace, crawl: str, shard: Shard) -> ObjectInfo | None:
         return workspace.archives(crawl).head(shard.filename)
     except RangeFault as fault:
         raise EnvironmentFault(
-            f"the size of {shard.filename} is not to be had ({fault.kind.value}: {fault.detail})",
+            f"the size of {shard.filename} cannot be read ({fault.kind.value}: {fault.detail})",
             "Check the source and the network, then run it again.",
         ) from fault
 
 
 def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _Done) -> None:
-    """Reads one archive file and puts its index into the lake's place, unless somebody else has done so meanwhile."""
+    """Reads one archive file and writes its index to the lake store, unless another process has done so meanwhile."""
     if workspace.place.exists(shard.key):
         return
     place = workspace.archives(crawl)
@@ -273,11 +273,11 @@ def _index_one(workspace: Workspace, crawl: str, shard: Shard, counts: _Done) ->
         }
         path = folder / "index.parquet"
         write_shard(batches_of(rows.items()), index_metadata, path)
-        # first, so that whoever is killed in between reads the file, and so its faults, again
+        # first, so that after a kill in between the file is read again, with its faults
         _commit_faults(workspace, crawl, shard, faults)
-        # whoever built the same file meanwhile wrote the same: theirs stays, and with it what its readers know of it
+        # another process may have written the same bytes meanwhile: its object stays, with the ETag that readers know
         workspace.place.put(shard.key, path, only_if_absent=True)
-    # what sorting and writing left behind would stay until the process ends
+    # memory of sorting and writing would stay reserved until the process ends
     pa.default_memory_pool().release_unused()
     counts.files.append(shard)
     counts.rows += tally.rows
@@ -313,8 +313,8 @@ def _commit_faults(workspace: Workspace, crawl: str, shard: Shard, faults: Seque
 
 
 def _drop_superseded(workspace: Workspace, index: BuiltIndex) -> None:
-    """Deletes what killed processes left half written, and index files of a collection whose archive files have changed
-    since. A month's stay: its list may lack a file for a day."""
+    """Deletes part files of killed processes, and index files of a collection whose archive files have changed since.
+    Those of a month stay: its list may miss a file for a day."""
     planned_keys = {shard.key for shard in index.listed}
     of_a_month = news_month(index.crawl) is not None
     for key in index.there - planned_keys:

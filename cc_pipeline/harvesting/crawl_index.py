@@ -56,11 +56,10 @@ ARC_REASON = "a crawl of the ARC years has no columnar index: its captures are f
 
 
 def is_published(workspace: Workspace, crawl: str) -> bool:
-    """Whether a crawl can be run: its path list answers, or it is of the ARC years, whose data never changes.
+    """Whether a crawl can be run: its path list exists, or it is of the ARC years, whose data never changes.
 
-    For a crawl that was harvested no request is sent, and for one that was found at the source none for a day. Of a
-    collection that a person named it counts that there are files. Raises ``EnvironmentFault`` when the source does not
-    say.
+    For a harvested crawl no request is sent, and for a crawl that was found at the source none for a day. A collection
+    is published once it has files. Raises ``EnvironmentFault`` if the source does not answer.
     """
     if find_crawl(workspace, crawl).era == "arc":
         return True
@@ -68,7 +67,7 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
         return True
     if evidence(workspace.settings, crawl) is None:
         return has_archives(workspace, crawl)
-    # one that is announced may appear at any time, so only its presence is remembered
+    # an announced crawl may appear at any time, so only its presence is cached
     answer = probe(workspace, crawl, believe=("there",))
     if answer.state == "unknown":
         raise unknown(workspace, answer)
@@ -76,8 +75,8 @@ def is_published(workspace: Workspace, crawl: str) -> bool:
 
 
 def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
-    """The digest of a harvested crawl's path list at the source, if it names other files than when it was read;
-    ``None`` where it does not, and for the ARC years. Raises ``EnvironmentFault`` when it cannot be read."""
+    """Returns the digest of a harvested crawl's path list at the source if it names other files than at the last
+    reading; ``None`` if not, and for the ARC years. Raises ``EnvironmentFault`` if it cannot be read."""
     if find_crawl(workspace, crawl).era == "arc":
         return None
     digest = input_digest({"paths": [file.path for file in listed_files(workspace, crawl)[0]]})
@@ -87,8 +86,8 @@ def list_as_it_is(workspace: Workspace, crawl: str) -> str | None:
 def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
     """Writes ``index_manifest``: one row per file of the crawl's columnar index; none, with the reason, for ARC years.
 
-    Of a crawl whose index is built here these are all that it is to have, built or not. Raises ``EnvironmentFault``
-    when the path list cannot be read.
+    For a crawl whose index is built here these are all planned files, built or not. Raises ``EnvironmentFault`` if the
+    path list cannot be read.
     """
     started = time.monotonic()
     if find_crawl(workspace, crawl).era == "arc":
@@ -117,18 +116,18 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
 
 
 def asked_subsets(settings: Settings, crawl: str) -> tuple[str, ...]:
-    """The subsets that a harvest of ``crawl`` asks for, in their order: the settings'; and the only one of a crawl that
-    keeps nothing apart."""
+    """Returns the subsets that a harvest of ``crawl`` requests, in their order: the settings', and the single subset of
+    a crawl without subsets."""
     has_subsets = crawl not in ARC_CRAWLS and not index_is_built(crawl)
     return settings.subsets if has_subsets else tuple(dict.fromkeys((*settings.subsets, SUBSET)))
 
 
 def is_harvested(workspace: Workspace, crawl: str) -> bool:
-    """Whether harvesting ``crawl`` again would change nothing: the same path list, every footer of the wanted subsets
-    kept, the catalog made from these. It costs the request for the path list. Raises ``EnvironmentFault`` when that
-    cannot be read.
+    """Whether harvesting ``crawl`` again would change nothing: the path list is the same, every footer of the requested
+    subsets is stored, and the catalog is made from these. It costs the request for the path list. Raises
+    ``EnvironmentFault`` if that cannot be read.
 
-    Of subsets that another home on the same lake harvested, or that were imported, this one needs no footers.
+    For subsets that another home on the same lake harvested, or that were imported, this home needs no footers.
     """
     lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
     if not is_whole(lake, crawl):
@@ -160,10 +159,10 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
 
 
 def listed_files(workspace: Workspace, crawl: str) -> tuple[list[IndexFile], int, int, tuple[str, ...]]:
-    """The files of a crawl's columnar index, the requests and bytes that the list took, and what to say of lines that
-    name no such file.
+    """Returns the files of a crawl's columnar index, the requests and bytes for the list, and notes on lines that name
+    no such file.
 
-    They are in the order of ``index_manifest``: another order at the source is the same list.
+    The files are in the order of ``index_manifest``, so that a list in another order counts as the same.
     """
     stats = workspace.transport.stats
     requests, read = stats.requests, stats.bytes
@@ -201,8 +200,8 @@ def _without_list(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault:
 
 
 def parse_index_list(data: bytes, key: str, crawl: str) -> tuple[list[IndexFile], tuple[str, ...]]:
-    """The index files of ``crawl`` that a path list names, each once, and a note of lines that name none. Raises
-    ``DataFault`` where those are more than one and a tenth of all: then it is no list, or of something else."""
+    """Returns the index files of ``crawl`` that a path list names, each once, and notes on lines that name none. Raises
+    ``DataFault`` if these are more than one and a tenth of all: then it is not a list of this crawl."""
     faults: list[DataFault] = []
     files: dict[IndexFile, None] = {}
     for path in parse_path_list(data, key, most=MOST_INDEX_FILES, odd=faults):
@@ -220,10 +219,10 @@ def parse_index_list(data: bytes, key: str, crawl: str) -> tuple[list[IndexFile]
 
 
 def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:
-    """Fetches and stores the footer of every index file of the wanted subsets of ``crawl`` that is not stored yet; with
-    ``refresh`` also of those that are other files now, which costs a request for each stored one.
+    """Fetches and stores the missing footers of the index files of the requested subsets of ``crawl``; with ``refresh``
+    also those of files that changed, which costs a request for each stored one.
 
-    A file that stays bad is recorded. Raises ``EnvironmentFault`` when the source fails; stored footers stay.
+    A file that stays bad is recorded. Raises ``EnvironmentFault`` if the source fails; stored footers stay.
     """
     paths = [path for subset_paths in _wanted(workspace, crawl).values() for path in subset_paths]
     if not paths:
@@ -249,12 +248,12 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
 
 
 def _not_built(workspace: Workspace, crawl: str) -> dict[str, str]:
-    """The index files of ``crawl`` that are still to be built, and why they are not there."""
+    """Returns the index files of ``crawl`` that are still to be built, and the reason of each."""
     return {shard.key: f"{shard.filename} is not indexed yet" for shard in built_index(workspace, crawl).missing}
 
 
 def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None:
-    """Keeps why files have no footer; those of which that is known already are not written again."""
+    """Stores the reasons why files have no footer, unless they are stored already."""
     stored_entries = store.read(crawl).entries
     new = {
         path: reason
@@ -268,8 +267,8 @@ def _put_down(store: FooterStore, crawl: str, absent: Mapping[str, str]) -> None
 
 
 def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, StageReport]:
-    """Decodes the kept footers of the wanted subsets of ``crawls`` into the catalog, where other subsets stay as they
-    are; needs no network. A crawl is replaced in one commit."""
+    """Decodes the stored footers of the requested subsets of ``crawls`` into the catalog; other subsets stay. It needs
+    no network, and replaces a crawl in one commit."""
     reports = {}
     for number, crawl in enumerate(crawls):
         progress.report("row groups", number, len(crawls), crawl)
@@ -279,15 +278,15 @@ def commit_row_groups(workspace: Workspace, crawls: Sequence[str]) -> dict[str, 
 
 
 def refused_gaps(workspace: Workspace, crawls: Sequence[str]) -> list[IndexGaps]:
-    """The holes of those of the harvested ``crawls`` that lack more files of a subset than the settings allow."""
+    """Returns the gaps of those harvested ``crawls`` that miss more files of a subset than the settings allow."""
     max_share = workspace.settings.max_index_gaps
     return [gaps for gaps in catalog_gaps(workspace, crawls) if not gaps.allowed(max_share)]
 
 
 def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
-    """Reads the key column of every row group of the wanted subsets of ``crawl`` without key bounds; puts them in.
+    """Reads the key column of every row group of the requested subsets of ``crawl`` without key bounds, and adds them.
 
-    This reads whole column chunks (about 23 MB each in the real index), so nothing calls it unasked.
+    This reads whole column chunks (about 23 MB each in the real index), so it runs only on request.
     """
     report = repair_row_groups(
         crawl,
@@ -319,14 +318,14 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     stored_footer_digests = footers_made_from(lake, crawl, SUBSETS)
     footers = store.read(crawl)
     if not is_current:
-        # its rows are not to be trusted: all that footers are kept of is made again, the rest when it is asked for
+        # its rows may be wrong: all subsets with stored footers are made again, the others when they are requested
         listed_paths = _listed_files(workspace, crawl, stored_subsets)
         paths_by_subset = {
             name: subset_paths
             for name, subset_paths in listed_paths.items()
             if any(path in footers for path in subset_paths)
         } | paths_by_subset
-    # rows of an imported subset stay until all footers are here to make them of
+    # rows of an imported subset stay until all of its footers are stored
     imported = imported_subsets(lake, crawl, stored_subsets)
     paths_by_subset = {
         subset: subset_paths
@@ -349,7 +348,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
         digest = harvest_digest({subset: stored_footer_digests[subset] for subset in retained_subsets} | footer_digests)
         digests_to_store = notes_beside(crawl, versions_of(rows), footer_digests)
         committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": digests_to_store})
-        # the same files, perhaps under other ETags (a mirror, a copied bucket): reads ask for these from now on
+        # the same files, perhaps under other ETags (a mirror, a copied bucket), which reads expect from now on
         written = 0 if is_unchanged else max(1, committed)
     coverage = read_catalog_table(lake, "coverage", crawl)
     return StageReport(
@@ -362,7 +361,7 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
 
 
 def with_subsets(rows: pa.Table, stored: pa.Table, subsets: Sequence[str]) -> pa.Table:
-    """``rows`` of a crawl with the ``stored`` ones of other ``subsets``, in the order of the catalog."""
+    """Returns ``rows`` of a crawl with the ``stored`` ones of other ``subsets``, in the order of the catalog."""
     retained_rows = stored.filter(pc.is_in(stored["subset"], pa.array(subsets, pa.string())))
     return sort_rows(pa.concat_tables([rows, retained_rows])) if len(retained_rows) else rows
 
@@ -372,7 +371,7 @@ def _footers_of(crawl: str, paths: Sequence[str], store: FooterStore) -> str:
 
 
 def _wanted(workspace: Workspace, crawl: str) -> dict[str, list[str]]:
-    """The index files of each wanted subset, the ones wanted first in front; none where the path list names none."""
+    """Returns the index files of each requested subset, in the order of the subsets; none if the path list has none."""
     return _listed_files(workspace, crawl, asked_subsets(workspace.settings, crawl))
 
 
@@ -396,8 +395,8 @@ def _why_none(crawl: str) -> str:
 
 
 def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float | str]:
-    """Which subsets of ``crawl`` were harvested; files expected, harvested and failed, and row groups without
-    statistics, over all of these."""
+    """Returns metrics of ``crawl``: its harvested subsets, the files expected, harvested and failed in them, and row
+    groups without statistics."""
     rows = read_catalog_table(workspace.lake, "coverage", crawl)
     names = {"expected": "files expected", "harvested": "files harvested", "failed": "files failed"}
     metrics: dict[str, int | float | str] = {"subsets": ", ".join(sorted(rows["subset"].to_pylist()))}
@@ -408,8 +407,8 @@ def coverage_figures(workspace: Workspace, crawl: str) -> dict[str, int | float 
 
 
 def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
-    """Which keys each row group holds, file by file, as Markdown whose text is the digest of what it shows; ``None``
-    when no bounds are known."""
+    """Draws the keys of each row group, file by file, as Markdown whose text is the digest of the drawing; ``None`` if
+    no bounds are known."""
     if not row_groups.num_rows or row_groups[f"{KEY_COLUMN}_min"].null_count == row_groups.num_rows:
         return None
     drawn = plot_key_ranges(row_groups, title=f"Keys of each row group of {crawl}")
@@ -418,7 +417,7 @@ def key_range_picture(row_groups: pa.Table, crawl: str) -> str | None:
 
 
 def key_ranges_digest(row_groups: pa.Table, crawl: str) -> str:
-    """What ``key_range_picture`` would show: equal digests, equal pictures."""
+    """Returns the digest of the drawing of ``key_range_picture``: equal digests have equal drawings."""
     drawn_columns = ["path", "row_group", f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"]
     rows = row_groups.select(drawn_columns).sort_by([(name, "ascending") for name in drawn_columns])
     return input_digest({"drawing": 2, "crawl": crawl, "rows": rows.to_pydict()})

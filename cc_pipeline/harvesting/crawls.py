@@ -1,5 +1,5 @@
-"""Which crawls there are: those of the list, which is committed as a table, and those that no list names, found by
-asking the source for their files."""
+"""The crawls that exist: those of the list, which is committed as a table, and unlisted ones, which are found by
+requesting their files at the source."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from cc_pipeline.workspace.workspace import Workspace
 
 State = Literal["there", "absent", "unknown"]
 
-#: The folders of the home's cache that keep answers about crawls, and about their ZipNum indexes.
+#: The folders of the home's cache with answers about crawls, and about their ZipNum indexes.
 _CRAWLS: Final = "crawls"
 _CLUSTERS: Final = "clusters"
-#: How long an answer is believed.
+#: The time for which an answer is used.
 _BELIEVED: Final = {"there": timedelta(days=1), "absent": timedelta(days=1), "unknown": timedelta(hours=1)}
-#: A source that refuses is left in peace for a while. A network that fails is not remembered: it may be back at once.
+#: Refusals are cached for a while, to spare the source. A network failure is not cached: it may end at once.
 _REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.THROTTLED, FaultKind.SERVER_ERROR, FaultKind.CLIENT_ERROR})
 
 
 def known_crawls(workspace: Workspace) -> CrawlList:
-    """Which crawls there are, newest first, and of when that is; Common Crawl's own list is read once a day.
+    """Returns the list of crawls, newest first, with its date; Common Crawl's own list is read once a day.
 
-    When the list cannot be read, the last good copy, else what was known at release, and a sentence that says so: the
-    index server that publishes the list is down more often than the bucket with the data. Raises ``EnvironmentFault``
-    when there is nothing of these.
+    If the list cannot be read, this is the last good copy, or else the list at release, with a sentence that says so:
+    the index server with the list is down more often than the bucket with the data. Raises ``EnvironmentFault`` if
+    there is none of these.
     """
     crawl_list = workspace.crawl_list
     if crawl_list.origin == "none" and crawl_list.fault is not None:
@@ -54,12 +54,12 @@ def known_crawls(workspace: Workspace) -> CrawlList:
 
 
 def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
-    """The crawl named ``crawl_id``: as it is listed, as this home has harvested it, or as the source has it, which is
-    asked for its path list at most once a day. Months of CC-NEWS and collections of named files are in no list, and
-    asked for none: whether they are there is told by ``harvest.is_published``.
+    """Returns the crawl named ``crawl_id``, if it is in the list, this home has harvested it, or the source has its
+    path list, which is requested at most once a day. Months of CC-NEWS and collections of named files are in no list
+    and need no request: ``harvest.is_published`` says whether they exist.
 
-    Raises ``UserInputError`` naming the newest ones when the source has no such crawl, ``EnvironmentFault`` when it
-    does not say.
+    Raises ``UserInputError`` with the newest crawls if the source has no such crawl, ``EnvironmentFault`` if it does
+    not answer.
     """
     wanted_id = validate_crawl_id(crawl_id)
     unlisted_match = unlisted_crawl(wanted_id)
@@ -82,7 +82,7 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
         and not crawl_list.crawls
         and settings.collinfo.rpartition("/")[0] == settings.source
     ):
-        # neither its list nor the crawl: more likely that this is no bucket than that the id is wrong
+        # neither the list nor the crawl exists: probably the source is wrong, and not the id
         raise crawl_list.fault
     asked_hint = f" (it was asked {ago(answer.at)})" if answer.remembered else ""
     newest = ", ".join(crawl.id for crawl in crawl_list.crawls[:5]) or "none"
@@ -93,7 +93,7 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
 
 
 def _is_here(workspace: Workspace, crawl: str) -> bool:
-    """Whether the home has harvested a crawl. A home that belongs to no source yet is left alone."""
+    """Whether the home has harvested a crawl. A home that belongs to no source yet is not opened."""
     settings = workspace.settings
     return is_home_of(settings) and HARVEST.is_made(workspace.lake, Slice(crawl))
 
@@ -101,7 +101,7 @@ def _is_here(workspace: Workspace, crawl: str) -> bool:
 def commit_crawls(workspace: Workspace) -> StageReport:
     """Writes the ``crawls`` table: one row per crawl that is listed, or that was found by its name.
 
-    Raises ``EnvironmentFault`` when nothing is known of the source's crawls.
+    Raises ``EnvironmentFault`` if no list of the source's crawls is known.
     """
     started = time.monotonic()
     crawl_list = workspace.crawl_list
@@ -117,14 +117,14 @@ def commit_crawls(workspace: Workspace) -> StageReport:
 
 
 def crawls_are_listed(workspace: Workspace) -> bool:
-    """Whether the ``crawls`` table has the list as it can be read now: writing it again would change nothing."""
+    """Whether the ``crawls`` table has the current list, so that writing it again would change nothing."""
     rows, digest = _rows(_to_commit(workspace, workspace.crawl_list))
     return bool(rows) and workspace.lake.digest("crawls", "crawls") == digest
 
 
 def _to_commit(workspace: Workspace, crawl_list: CrawlList) -> list[Crawl]:
-    """The crawls of the list, and those beside it that were found by their names. What the table has is of a later
-    list than what was known at release."""
+    """Returns the crawls of the list, and those that were found by their names. If the list is the one at release, the
+    table's rows are used, since they are newer."""
     crawls = {crawl.id: crawl for crawl in crawl_list.crawls}
     if crawl_list.origin in ("release", "none") and workspace.lake.digest("crawls", "crawls") is not None:
         crawls = {crawl.id: crawl for crawl in _committed(workspace)}
@@ -140,7 +140,7 @@ def _committed(workspace: Workspace) -> Iterator[Crawl]:
 
 
 def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:
-    """The rows of the table, and their digest."""
+    """Returns the rows of the table, and their digest."""
     rows = [
         {
             "crawl": crawl.id,
@@ -157,8 +157,8 @@ def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the source answered at ``at`` (aware UTC) about an object of a crawl. ``why`` is the refusal behind
-    ``unknown``, ``remembered`` whether it was asked before, ``not_now`` whether the source refused everything."""
+    """The source's answer at ``at`` (aware UTC) about an object of a crawl. ``why`` is the reason of ``unknown``,
+    ``remembered``: the answer is cached, ``not_now``: the source refused everything."""
 
     crawl: str
     state: State
@@ -169,12 +169,11 @@ class Probe:
 
 
 def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("there", "absent", "unknown")) -> Probe:
-    """Whether the source has ``crawl`` (a valid id): ``there``, ``absent`` (it said 404), or ``unknown``, which is
-    everything else: a refusal is no evidence that a crawl does not exist.
+    """Finds out whether the source has ``crawl`` (a valid id): ``there``, ``absent`` (404), or ``unknown`` for any
+    other answer, since a refusal is no evidence that a crawl does not exist.
 
-    The path list that most crawls are found by is requested whole: whoever reads it next in this workspace sends no
-    request (``path_lists.py``). An answer of before of a kind in ``believe`` is given again while it is young; a folder
-    is always looked at.
+    For most crawls the whole path list is requested, and the next reader in this workspace sends no request
+    (``path_lists.py``). A cached answer of a kind in ``believe`` is used while it is recent; a folder is always read.
     """
     settings = workspace.settings
     key = evidence(settings, crawl)
@@ -196,9 +195,8 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
 
 
 def has_cluster(workspace: Workspace, crawl: str) -> bool | None:
-    """Whether the source has the ZipNum index of ``crawl``; ``None`` where it refuses this object, and answers others.
-    Raises ``RangeFault`` where it does not say, which is remembered by nobody: who asks then is not to go by another
-    index alone."""
+    """Whether the source has the ZipNum index of ``crawl``; ``None`` if it refuses this object, but answers others.
+    Raises ``RangeFault`` if it does not answer. That is not cached, and the caller must not use another index alone."""
     answer = _remembered(workspace.settings, crawl, _CLUSTERS)
     if answer is None:
         try:
@@ -213,7 +211,7 @@ def has_cluster(workspace: Workspace, crawl: str) -> bool | None:
 
 
 def unknown(workspace: Workspace, answer: Probe) -> EnvironmentFault:
-    """The error for a crawl of which the source does not say whether it is there."""
+    """Returns the error for a crawl whose existence the source does not tell."""
     retry_hint = ""
     if answer.remembered:
         next_attempt = answer.at + _BELIEVED["unknown"]
@@ -226,14 +224,14 @@ def unknown(workspace: Workspace, answer: Probe) -> EnvironmentFault:
 
 
 def found_by_name(settings: Settings) -> list[str]:
-    """The crawls that were found at the source by their names, ever."""
+    """Returns all crawls that were ever found at the source by their names."""
     folder = _folder(settings)
     files = sorted(folder.glob("*.json")) if folder.is_dir() else []
     return [answer.crawl for file in files if (answer := _read(settings, file.stem)) and answer.state == "there"]
 
 
 def evidence(settings: Settings, crawl: str) -> str | None:
-    """The key of an object that a crawl has if it is there; ``None`` where none is known."""
+    """Returns the key of an object that every existing crawl has; ``None`` if none is known."""
     if crawl in ARC_CRAWLS:
         return segments_key(crawl) if ARC_CRAWLS[crawl] == "parse-output" else None
     return first_own_key(settings, crawl) or published_key(crawl)
@@ -266,6 +264,6 @@ def _read(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe |
 def _remember(settings: Settings, answer: Probe, folder_name: str = _CRAWLS) -> None:
     path = _folder(settings, folder_name) / f"{answer.crawl}.json"
     document = {"source": settings.source_text, "state": answer.state, "at": answer.at.isoformat(), "why": answer.why}
-    # where it cannot be kept, the next command asks again
+    # if it cannot be written, the next command sends the request again
     with suppress(OSError):
         write_whole(path, json.dumps(document))

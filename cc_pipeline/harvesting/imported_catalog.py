@@ -1,8 +1,8 @@
-"""The catalog of a crawl goes to others, and comes from others: what is imported is compared with the source first.
+"""Exports the catalog of a crawl to a file, and imports such files after comparing them with the source.
 
-What is compared: the crawl's path list, whole; and the footers of some index files, drawn anew each time, so that
-nobody knows beforehand which. The rest is believed, and the digest of the file is kept with the rows. Each look-up
-checks the ETags that came with them, so a file that was published anew is refused.
+An import compares the whole path list of the crawl, and the footers of some index files, which are drawn at random each
+time. The other rows are believed, and the digest of the file is stored with them. Each look-up checks the ETags of the
+imported rows, so an index file that was published again is refused.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.transport.faults import is_another
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Footers that are compared: of a catalog with a tenth of its files tampered with, one in nine passes unseen.
+#: Footers that are compared: if a tenth of the files were changed, one import in nine misses it.
 FOOTERS: Final = 20
-#: What ``index_files`` says of a harvest, and not of a file.
+#: Columns of ``index_files`` that describe a harvest, and not a file.
 _OF_A_HARVEST: Final = ("etag", "harvested_at", "footer_bytes")
 _BOUNDS: Final = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source", "min_truncated", "max_truncated")]
 
@@ -63,12 +63,12 @@ class Exported:
 def export_catalog(workspace: Workspace, crawl: str, target_path: Path) -> Exported:
     """Writes the catalog of ``crawl`` to the file ``target_path``.
 
-    Raises ``EnvironmentFault`` where the crawl was not harvested, and ``OSError`` as it comes.
+    Raises ``EnvironmentFault`` if the crawl was not harvested, and ``OSError``.
     """
     lake = workspace.lake
-    # a large table is read in no set order, and the same rows are the same file
+    # the order in which a large table is read varies, and equal rows must give equal files
     rows = sort_rows(lake.read("row_groups", Slice(crawl).where))
-    # of a subset without index files there is nothing to hand on
+    # a subset without index files has nothing to export
     subsets = sorted(set(rows.filter(pc.is_valid(rows["file"]))["subset"].to_pylist()))
     if not subsets:
         raise EnvironmentFault(
@@ -85,8 +85,8 @@ def export_catalog(workspace: Workspace, crawl: str, target_path: Path) -> Expor
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did: ``subsets`` are here now that were not before, ``compared`` footers are those of the source.
-    ``unread`` of their ``files`` were not harvested where the catalog was made: they are holes in the index here.
+    """The result of an import: ``subsets`` are new in the catalog, ``compared`` footers equal those of the source.
+    ``unread`` of their ``files`` were not harvested where the catalog was made: they are gaps in the index.
     ``unbounded`` row groups lost bounds that no footer confirms. ``requests`` and ``bytes`` were spent."""
 
     crawl: str
@@ -101,12 +101,11 @@ class Imported:
 
 
 def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believe_repaired: bool = False) -> Imported:
-    """Puts the catalog in ``file`` into the home, where it agrees with the source; subsets that are here stay as they
-    are.
+    """Imports the catalog in ``file`` into the home, if it agrees with the source; existing subsets stay.
 
-    ``sha256`` is what the file must have, if anything. Bounds that somebody read out of values (``repair``) are left
-    out, so that look-ups read those row groups, but for ``believe_repaired``. Raises ``DataFault`` for a file that is
-    no catalog or not that of the source, and ``EnvironmentFault`` where the source does not answer or has other ETags.
+    ``sha256`` is the expected digest of the file, if given. Bounds that a repair read from values are left out, so that
+    look-ups read those row groups, unless ``believe_repaired``. Raises ``DataFault`` for a file that is no catalog or
+    not that of the source, and ``EnvironmentFault`` if the source does not answer or has other ETags.
     """
     stats = workspace.transport.stats
     requests, read = stats.requests, stats.bytes
@@ -122,8 +121,8 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
     if stored_subsets and not is_whole(lake, crawl):
         raise EnvironmentFault(
-            f"the catalog of {crawl} that is here is to be made again",
-            f"Let a harvest do that: cc-pipeline index harvest --crawl {crawl}",
+            f"the existing catalog of {crawl} is out of date",
+            f"Harvest the crawl first: cc-pipeline index harvest --crawl {crawl}",
         )
     new = [subset for subset in content.paths if subset not in stored_subsets]
     if not new:
@@ -146,7 +145,7 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
 
 
 def _drawn(index_files: pa.Table) -> list[str]:
-    """The files whose footers are compared: some of those that were harvested, and all that have no row group."""
+    """Returns the files whose footers are compared: some of the harvested files, and all without a row group."""
     files = index_files.filter(pc.equal(index_files["outcome"], DECODED))
     decoded = files["path"].to_pylist()
     empty = files.filter(pc.equal(files["row_groups"], 0))["path"].to_pylist()
@@ -154,7 +153,7 @@ def _drawn(index_files: pa.Table) -> list[str]:
 
 
 def _refuse_unread(crawl: str, failed: Sequence[tuple[str, str]]) -> None:
-    """What was drawn and did not come agrees with nothing."""
+    """Raises ``EnvironmentFault`` if the footer of a drawn file could not be read."""
     for path, reason in failed:
         raise EnvironmentFault(
             f"{path} could not be compared with the source: {reason}",
@@ -181,7 +180,7 @@ def _of_subsets(rows: pa.Table, subsets: Sequence[str]) -> pa.Table:
 
 
 def _unconfirmed(rows: pa.Table) -> tuple[pa.Table, int]:
-    """``rows`` without key bounds that are in no footer, and of how many row groups they were."""
+    """Returns ``rows`` without key bounds that are in no footer, and the number of their row groups."""
     repaired = pc.fill_null(pc.equal(rows[f"{KEY_COLUMN}_source"], REPAIRED), False)
     for name in _BOUNDS:
         field = rows.schema.field(name)
@@ -191,7 +190,7 @@ def _unconfirmed(rows: pa.Table) -> tuple[pa.Table, int]:
 
 
 def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: FooterStore, tables: FooterTables) -> None:
-    """Raises ``DataFault`` where the footers of the source say anything else than the ``tables``."""
+    """Raises ``DataFault`` if the footers of the source differ from the ``tables``."""
     footer_tables = crawl_tables(crawl, drawn, store)
     paths = pa.array(drawn, pa.string())
     etags = {row["path"]: row["etag"] for row in footer_tables.index_files.select(["path", "etag"]).to_pylist()}
@@ -208,7 +207,7 @@ def _compare_footers(file: Path, crawl: str, drawn: Sequence[str], store: Footer
             _comparable(getattr(tables_of_side, name), paths, order) for tables_of_side in (tables, footer_tables)
         )
         if name == "row_groups":
-            # bounds that were read out of values and are believed are in no footer
+            # bounds that a repair read from values are in no footer
             believed = pc.fill_null(pc.equal(catalog_table[f"{KEY_COLUMN}_source"], REPAIRED), False)
             if pc.any(believed).as_py():
                 catalog_table, footer_table = (
@@ -250,7 +249,7 @@ def _first_difference(catalog_table: pa.Table, footer_table: pa.Table, table: st
 def _commit(
     workspace: Workspace, slice_: Slice, rows: pa.Table, new: Sequence[str], stored_subsets: Sequence[str], sha256: str
 ) -> None:
-    """Commits the ``new`` subsets beside those that are here, as a harvest does."""
+    """Commits the ``new`` subsets with the existing ones, as a harvest does."""
     input_digests = dict.fromkeys(new, input_digest({"imported": sha256}))
     imported_rows = _of_subsets(rows, new)
     imported_rows = imported_rows.filter(pc.is_null(imported_rows["coverage"]))

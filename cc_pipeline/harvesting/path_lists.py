@@ -1,4 +1,4 @@
-"""Path lists of the source: read once for both questions, whether a crawl is published and what it has."""
+"""Path lists of the source: read once to find out both whether a crawl is published and which files it has."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 class _KeptLists(dict[str, bytes]):
-    """Path lists by key, as they came: one command reads each once, any other workspace the first time."""
+    """Path lists by key, as received: one command reads each only once."""
 
 
 def path_list_exists(workspace: Workspace, key: str) -> bool:
     """Whether the source has the path list ``key``. The list itself is requested, which costs no more than a HEAD, and
-    kept for :func:`read_path_list`. Raises ``RangeFault`` where the source does not say."""
+    cached for :func:`read_path_list`. Raises ``RangeFault`` if the source does not answer."""
     try:
         data = workspace.transport.read_all(key).data
     except RangeFault as fault:
@@ -31,7 +31,7 @@ def path_list_exists(workspace: Workspace, key: str) -> bool:
 
 
 def read_path_list(workspace: Workspace, key: str, parse: Callable[[bytes], T]) -> T:
-    """What ``parse`` makes of the path list ``key``: of an answer that was kept, else of a new one. Raises as
+    """Returns the result of ``parse`` for the path list ``key``: for the cached answer, else for a new one. Raises as
     ``Transport.read_parsed``."""
     cache = workspace.of_command(_KeptLists)
     cached_data = cache.pop(key, None)
@@ -43,6 +43,6 @@ def read_path_list(workspace: Workspace, key: str, parse: Callable[[bytes], T]) 
         return parsed
 
     if cached_data is not None:
-        with suppress(DataFault):  # then all places are asked, one after the other
+        with suppress(DataFault):  # then all places are tried, one after the other
             return parse_and_keep(cached_data)
     return workspace.transport.read_parsed(key, parse_and_keep)

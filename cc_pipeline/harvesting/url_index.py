@@ -1,4 +1,4 @@
-"""URL indexes built here: builds one, reads one from end to end, and checks its pointers at the source."""
+"""Builds a URL index, reads it from start to end, and checks its pointers at the source."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 def url_index_root(workspace: Workspace) -> Path:
-    """The folder that holds a folder for each URL index built here."""
+    """Returns the folder with a folder for each URL index built here."""
     return workspace.settings.home / "url-index"
 
 
 def arc_list_path(workspace: Workspace, crawl: str) -> Path:
-    """Where the list of ARC files of a crawl without an index is kept: one key a line, as in a path list."""
+    """Returns the path of the list of ARC files of a crawl without an index: one key per line, as in a path list."""
     return workspace.settings.home / "arc-lists" / f"{crawl}.paths.gz"
 
 
 def keep_arc_list(workspace: Workspace, crawl: str, text: bytes) -> int:
-    """Keeps a list of ARC files (plain or gzip, a key or old address a line) for ``crawl``; gives their number.
+    """Stores a list of ARC files (plain or gzip, a key or old address per line) for ``crawl``; returns their number.
 
-    Raises ``DataFault`` for a list that cannot be read or names something that is no key.
+    Raises ``DataFault`` for a list that cannot be read or has a line that is no key.
     """
     source = "the list of ARC files"
     keys = parse_path_list(text, source) if text[:2] == b"\x1f\x8b" else parse_keys(_pieces(text), source)
@@ -82,7 +82,7 @@ def build_url_index(workspace: Workspace, crawl: str) -> UrlIndexReport:
 
 
 def _check_whole(finder: CatalogFinder, catalog: Catalog, crawl: str, subsets: Sequence[str]) -> None:
-    """Raises ``EnvironmentFault`` where rows are missing: an incomplete index would answer as if it were complete."""
+    """Raises ``EnvironmentFault`` if rows are missing: an incomplete index would answer as if it were complete."""
     coverage = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
     lost = sum(row["failed"] + row["missing"] for row in coverage)
     if lost:
@@ -105,7 +105,7 @@ _REPORT_EVERY = 50_000
 
 @dataclass(frozen=True, slots=True)
 class IndexedRecord:
-    """One item as a person reads it: ``file``, ``offset`` and ``length`` (bytes) name a gzip member."""
+    """One item in readable form: ``file``, ``offset`` and ``length`` (bytes) name a gzip member."""
 
     url: str
     file: str
@@ -115,7 +115,7 @@ class IndexedRecord:
 
 @dataclass(frozen=True, slots=True)
 class TreeCheck:
-    """What a whole reading found: ``items``, an even random ``sample`` of them, and the first ``faults``."""
+    """The result of reading a whole tree: ``items``, an even random ``sample`` of them, and the first ``faults``."""
 
     items: int
     sample: tuple[IndexedRecord, ...]
@@ -123,7 +123,7 @@ class TreeCheck:
 
 
 def archive_names(root: Path, crawl: str) -> ArchiveNames:
-    """What the pointers of a crawl's B-tree mean: the list of the one built below ``root``, else the 2012 layout.
+    """Returns the file names of a crawl's B-tree pointers: the list of the tree below ``root``, else the 2012 layout.
 
     Raises ``DataFault`` for a list that cannot be read.
     """
@@ -138,7 +138,7 @@ def archive_names(root: Path, crawl: str) -> ArchiveNames:
 
 
 def read_item(item: Item, names: ArchiveNames) -> IndexedRecord:
-    """An item with its pointer resolved. Raises ``DataFault`` for a pointer to no archive file."""
+    """Returns an item with its pointer resolved. Raises ``DataFault`` for a pointer to no archive file."""
     pointer = unpack_pointer(item.value)
     return IndexedRecord(url_of_btree_key(item.key), names.key_of(pointer), pointer.offset, pointer.size)
 
@@ -146,8 +146,8 @@ def read_item(item: Item, names: ArchiveNames) -> IndexedRecord:
 def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
     """Reads every item of the index of ``crawl`` below ``root``; needs no network.
 
-    Order within blocks and from block to block is checked by the reader, whose faults end the reading and are given
-    with what was found before. Raises ``EnvironmentFault`` where there is no index.
+    The reader checks the order within blocks and from block to block. Its faults end the reading and are returned with
+    the items before them. Raises ``EnvironmentFault`` if there is no index.
     """
     metadata = read_about(index_folder(root, crawl))
     if metadata is None:
@@ -175,7 +175,7 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
             except DataFault as fault:
                 faults.append(fault)
                 continue
-            # each item has the same chance to be among the sample, however many there will be
+            # reservoir sampling: each item has the same chance, however many follow
             if len(sampled_records) < sample:
                 sampled_records.append(record)
             elif (place := chance.randrange(items)) < sample:
@@ -194,7 +194,8 @@ def check_tree(root: Path, crawl: str, sample: int = 20) -> TreeCheck:
 
 
 def check_records(crawl: str, records: Sequence[IndexedRecord], transport: Transport) -> Iterator[DataFault]:
-    """Reads ``records`` at the source and gives those that are not of their URLs. Raises ``EnvironmentFault``."""
+    """Reads ``records`` at the source and yields a fault for each that is not of its URL. Raises
+    ``EnvironmentFault``."""
     ranges = (ByteRange(record.file, record.offset, record.length, None, record) for record in records)
     for checked_count, outcome in enumerate(transport.read_many(ranges), 1):
         progress.report("records", checked_count, len(records))

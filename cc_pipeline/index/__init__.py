@@ -1,2 +1,2 @@
-"""Finds captures: footers, the row-group catalog, and the locators. Reads the source through the transport it is given,
-and keeps footers and indexes in the folders it is given."""
+"""Finds captures: footers, the row-group catalog, and the locators. Its callers pass the transport to the source and
+the folders for footers and indexes."""

@@ -1,8 +1,8 @@
-"""Of some crawls nobody publishes an index. Rows of the columnar index are made from an archive file that is read from
-begin to end, and written as its shard.
+"""Makes rows of the columnar index from an archive file, which is read from start to end, and writes them as its shard.
+This is for crawls without a published index.
 
-The columns are those of Common Crawl's own index. Three of them stay null, since they say what its crawler found out in
-ways of its own: ``content_mime_detected``, ``content_charset`` and ``content_languages``.
+The columns are those of Common Crawl's own index. Three of them stay null, since only its crawler detects their values:
+``content_mime_detected``, ``content_charset`` and ``content_languages``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.documents.html.urls import resolve_header
 from cc_pipeline.errors import DataFault, DataKind, disk_trouble
 
-#: Raised when the same archive file would give other rows: then all of them are read again, for a yes.
+#: Increased when the same archive file would give other rows: then all files are read again, after a confirmation.
 VERSION: Final = "2"
-#: The subset of every file: a crawl without an index of its own keeps nothing apart.
+#: The subset of every file: a crawl without a published index has no others.
 SUBSET: Final = "warc"
 _ARC_INDEX: Final = ".arc.parquet"
 _WARC_INDEX: Final = ".warc.parquet"
@@ -46,17 +46,16 @@ _WARC_INDEX: Final = ".warc.parquet"
 BUILT_SCHEMA: Final = schema_of((*INDEX_COLUMNS, *LATER_COLUMNS))
 Row = tuple[Any, ...]
 
-#: Types of records that hold a page. A revisit has none of its own, a request and metadata are about others.
+#: Types of records that hold a page. A revisit has no payload, a request and metadata describe other records.
 _HOLDING: Final = frozenset({"response", "resource", "arc"})
 _BATCH_ROWS: Final = 1_024
 _BATCH_BYTES: Final = 8 << 20
-#: Characters of a URL that fits an index. Servers take some 8,000; a record's header may have a million.
+#: Maximum characters of a URL in an index. Servers accept some 8,000; a record's header may have a million.
 _MOST_CHARACTERS: Final = 1 << 14
 _SHA1_CHARACTERS: Final = 32
 _PREFIX: Final = "<urn:uuid:"
 _KEY, _TIME, _OFFSET = (BUILT_SCHEMA.get_field_index(n) for n in ("url_surtkey", "fetch_time", "warc_record_offset"))
-#: What stands behind the key of a packed row: its time and offset, so that they sort, then the row, then how long the
-#: part is that sorts.
+#: Follows the key of a packed row: its time and offset, which sort, then the row, then the length of the sorting part.
 _BEHIND = struct.Struct(">QQ")
 _LENGTH = struct.Struct("<I")
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -64,9 +63,9 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 #: Makes times before 1970 sort before others.
 _EPOCH: Final = 1 << 62
 
-#: Under which a file says, in its footer, what it was made of.
+#: The key of the metadata in a file's footer: what the file was made from.
 ABOUT: Final = b"cc_pipeline.built"
-#: Columns without a dictionary: nearly every value is its own.
+#: Columns without a dictionary: nearly all values differ.
 _PLAIN: Final = frozenset({"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id", "url_path"})
 #: An archive file of 1 GB holds some 40,000 pages: one row group or two, of whose pages a look-up reads two or three.
 _GROUP_ROWS: Final = 32_768
@@ -77,8 +76,8 @@ _PAGE_ROWS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The index of one archive file. ``filename`` is where its records are fetched from, ``key`` where the index lies
-    in the lake's own place, ``part`` its number; ``segment`` is null in collections that a person named."""
+    """The index of one archive file. Its records are fetched from ``filename``, ``key`` is the index's key in the lake
+    store, ``part`` its number; ``segment`` is null in collections of the user's files."""
 
     filename: str
     key: str
@@ -87,12 +86,12 @@ class Shard:
 
 
 def folder_of(crawl: str) -> str:
-    """The key prefix of a crawl's index files, with the slash at its end."""
+    """Returns the key prefix of a crawl's index files, with the slash at its end."""
     return f"built-index/v{VERSION}/crawl={crawl}/subset={SUBSET}/"
 
 
 def shard_of(crawl: str, filename: str, tag: str = "") -> Shard:
-    """The index file that an archive file of ``crawl`` gets. ``tag`` tells contents of the same name apart."""
+    """Returns the index file of an archive file of ``crawl``. ``tag`` distinguishes contents of the same name."""
     digest = hashlib.sha256(f"{filename}\n{tag}".encode("utf-8", "surrogateescape")).hexdigest()
     try:
         warc_file = WarcFile.from_path(filename)
@@ -116,7 +115,7 @@ def holds_arc(path: str) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """What a file held: ``records`` by type, ``rows`` that were made of them, and stretches that could not be read."""
+    """Counts of an archive file: ``records`` by type, ``rows`` made from them, and parts that could not be read."""
 
     records: Counter[str] = field(default_factory=Counter)
     rows: int = 0
@@ -124,11 +123,10 @@ class Tally:
 
 
 def index_rows(stream: ByteSource, filename: str, segment: str | None, tally: Tally) -> Iterator[Row | DataFault]:
-    """The rows of an archive file (values of ``BUILT_SCHEMA``, times as milliseconds) in the order of its records, and
-    a ``DataFault`` for each stretch that is none or cannot be asked for by its place.
+    """Yields the rows of an archive file (values of ``BUILT_SCHEMA``, times as milliseconds) in the order of its
+    records, and a ``DataFault`` for each part that is no record or cannot be requested by its location.
 
-    ``filename`` is where records are fetched from. Raises nothing but ``EnvironmentFault``, for a file that cannot be
-    read.
+    Records are fetched from ``filename``. Raises only ``EnvironmentFault``, for a file that cannot be read.
     """
     read = arc.iter_located if is_arc(filename) else warc.iter_located
     for stored, is_shared in _with_sharing(read(stream, filename)):
@@ -149,7 +147,7 @@ def index_rows(stream: ByteSource, filename: str, segment: str | None, tally: Ta
 
 
 def _with_sharing(records: Iterable[StoredRecord | DataFault]) -> Iterator[tuple[StoredRecord | DataFault, bool]]:
-    """Each record or fault, and whether the next record lies in the same gzip member."""
+    """Yields each record or fault, and whether the next record lies in the same gzip member."""
     previous: StoredRecord | DataFault | None = None
     for record in records:
         if previous is not None:
@@ -163,7 +161,7 @@ def _with_sharing(records: Iterable[StoredRecord | DataFault]) -> Iterator[tuple
 
 
 def packed(row: Row) -> bytes:
-    """A row as bytes that sort as rows of an index lie: by key, then by time and offset."""
+    """Returns a row as bytes that sort in the order of an index: by key, then by time and offset."""
     moment = row[_TIME]
     head = row[_KEY].encode("utf-8", "surrogatepass") + b"\0"
     head += _BEHIND.pack(0 if moment is None else moment + _EPOCH, row[_OFFSET])
@@ -171,7 +169,7 @@ def packed(row: Row) -> bytes:
 
 
 def batches_of(items: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """Packed rows as batches of ``BUILT_SCHEMA``, in their order."""
+    """Yields packed rows as batches of ``BUILT_SCHEMA``, in their order."""
     rows: list[Row] = []
     size = 0
     for item in items:
@@ -186,7 +184,7 @@ def batches_of(items: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def _unfit(stored: StoredRecord, filename: str, is_shared: bool) -> DataFault | None:
-    """Why a record cannot be in an index: nothing finds it, or it cannot be asked for alone."""
+    """Returns why a record cannot be in an index, as a fault: it has no usable URL, or cannot be requested alone."""
     if stored.length is None or stored.inner_offset or is_shared:
         reason = "the record shares a gzip member with others: only files compressed by record can be read by place"
         return DataFault(DataKind.UNSUPPORTED, filename, stored.offset, reason)
@@ -204,7 +202,7 @@ def _row(stored: StoredRecord, filename: str, segment: str | None) -> Row:
     hosts = host_columns(url)
     status = record.http_status
     declared = record.declared_digest
-    # what the record itself claims is what a fetch is checked against, as with an index that is published
+    # a fetch is verified against the record's declared digest, as with a published index
     digest = declared if declared is not None and len(declared) == _SHA1_CHARACTERS else record.payload_digest
     return (
         surt_key(url),
@@ -228,7 +226,7 @@ def _row(stored: StoredRecord, filename: str, segment: str | None) -> Row:
 
 
 def _redirect(record: ArchivedRecord, status: int | None) -> str | None:
-    """Where a redirect leads, as an absolute URL where it is one."""
+    """Returns the target of a redirect, as an absolute URL if possible."""
     if status is None or not 300 <= status < 400:
         return None
     location = first_values(record.http_headers).get("location")
@@ -257,7 +255,7 @@ def _array(values: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
-        # half of a surrogate pair, out of a URL that was no text: it is written as bytes of the archive are elsewhere
+        # half of a surrogate pair, from a URL that was no text: escaped like other undecodable bytes of the archive
         return pa.array(
             [None if text is None else text.encode("utf-8", "backslashreplace").decode() for text in values], kind
         )
@@ -284,7 +282,7 @@ def write_shard(batches: Iterable[pa.RecordBatch], metadata: Mapping[str, Any], 
             store_schema=False,
         ) as writer,
     ):
-        # a file without rows has no row group: readers do not take one that is empty
+        # a file without rows has no row group, since readers reject empty ones
         for group in _groups(batches):
             writer.write_table(group, row_group_size=_GROUP_ROWS)
 

@@ -1,8 +1,8 @@
-"""Index files under several ETags: one with the same end and the same length is the same file.
+"""ETag aliases: index files with different ETags but the same end and the same length are the same file.
 
-Servers behind one name may each give an object an ETag of its own, and a bucket that was copied or restored has others
-than before. So another ETag is a question, and the end of the file answers it, once: the footer of a Parquet file says
-where everything lies, the last lines of a ``cluster.idx`` how many there are. Both ETags are believed from then on.
+Servers behind one name may each give an object their own ETag, and a copied or restored bucket has new ones. So after
+another ETag the end of the file is compared, once: the footer of a Parquet file locates all its data, the last lines of
+a ``cluster.idx`` give its number of lines. Both ETags are accepted from then on.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from cc_pipeline.index.footers.store import CrawlFooters, FooterStore
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault, any_of, is_one_of, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-#: ETags of one file beyond which they say nothing in a run: there is a new one with each answer. So many are taken
-#: over from other runs at most, so that the end of such a file is read once more.
+#: If a file has more ETags than these in a run, they are ignored: each answer has a new one. At most so many are loaded
+#: from other runs, so that the end of such a file is read once more.
 _MOST: Final = 4
-#: How often the end of a file is read until it comes under an ETag that is not known.
+#: How often the end of a file is read until it has a new ETag.
 _READS: Final = 4
-#: Rounds in which a file is asked for again: each finds an ETag, or chance gave only those that are known.
+#: Rounds in which a file is requested again: each finds a new ETag, unless all answers had known ones.
 _ROUNDS: Final = 8
-#: Bytes of what is kept, beyond which it is begun anew: all of it can be found out again.
+#: Maximum bytes of the stored aliases. Beyond them the file starts empty, since aliases can be found again.
 _MOST_BYTES: Final = 16 << 20
 
 
 class Faces:
-    """The ETags under which files were found to be the same. ``path`` keeps them for other runs (``None``: nothing is
-    kept), a JSON line each; it can be deleted at any time. Safe to share between threads."""
+    """The ETags that belong to the same files. ``path`` stores them for other runs (``None``: nothing is stored), a
+    JSON line each; it can be deleted at any time. Safe to share between threads."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -50,7 +50,7 @@ class Faces:
         self._same = {(key, alias): aliases for (key, alias), aliases in self._same.items() if alias in aliases}
 
     def expected(self, key: str, etag: str | None) -> str | None:
-        """What an answer about a file must have that is known under ``etag``, as ``ByteRange.etag`` takes it."""
+        """Returns the ETags that an answer about a file with ``etag`` may have, in the form of ``ByteRange.etag``."""
         aliases = [] if etag is None else self._known(key, etag)
         return any_of(aliases) if 0 < len(aliases) <= _MOST else None
 
@@ -60,12 +60,12 @@ class Faces:
         return expected is None or is_one_of(other_etag, expected)
 
     def first(self, key: str, etag: str) -> str:
-        """The ETag under which the file was known first."""
+        """Returns the first known ETag of the file."""
         return self._known(key, etag)[0]
 
     def believe(self, key: str, etag: str, other_etag: str) -> bool:
-        """Takes both for ETags of the same file, from now on; ``False`` where that was known. What cannot be kept is
-        found out again by the next run."""
+        """Records that both are ETags of the same file; ``False`` if that was known. If it cannot be stored, the next
+        run finds it again."""
         with self._lock:
             if self.is_same(key, etag, other_etag):
                 return False
@@ -74,7 +74,7 @@ class Faces:
                 with suppress(OSError):
                     self._path.parent.mkdir(parents=True, exist_ok=True)
                     with self._path.open("ab") as handle:
-                        # a newline in front ends whatever a crash left behind
+                        # a newline first, since a crash may have left half a line
                         handle.write(b"\n" + json.dumps([key, etag, other_etag]).encode())
         return True
 
@@ -95,7 +95,7 @@ class Faces:
 
 
 class RangeReader(Protocol):
-    """The part of ``Transport`` that is needed here."""
+    """The part of ``Transport`` that this module needs."""
 
     def read_many(
         self, requests: Iterable[ByteRange], concurrency: int | None = None
@@ -104,17 +104,17 @@ class RangeReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a file had when it was read: ETag, and length in bytes."""
+    """The version of a file when it was read: ETag, and length in bytes."""
 
     etag: str
     size: int
 
 
 class SameFiles:
-    """Reads ranges of files that may have other ETags now, as ``reader`` does otherwise.
+    """Reads ranges through ``reader``, of files whose ETags may have changed.
 
-    ``end_of`` gives the last bytes that a file had under an ETag; ``None`` where they are not known. A range that
-    expects an ETag, and says how long the file is, comes under any ETag of the same file.
+    ``end_of`` returns the last bytes of a file with an ETag, ``None`` if they are not known. A range with an expected
+    ETag and file length accepts any ETag of the same file.
     """
 
     def __init__(self, reader: RangeReader, end_of: Callable[[str, str], bytes | None], aliases: Faces) -> None:
@@ -125,7 +125,7 @@ class SameFiles:
     def read_many(
         self, requests: Iterable[ByteRange], concurrency: int | None = None
     ) -> Iterator[RangeBytes | RangeFault]:
-        """As ``Transport.read_many``. A file that has another end or length than it had is ``changed_object``."""
+        """Reads as ``Transport.read_many``. A file with another end or length is ``changed_object``."""
         return self._read(requests, concurrency, _ROUNDS)
 
     def _read(
@@ -167,8 +167,8 @@ class SameFiles:
     def same(
         self, files: Mapping[str, Known], concurrency: int | None = None
     ) -> tuple[set[str], Mapping[str, RangeFault]]:
-        """Those of ``files`` (by key) that have the end they had, whose ETags are believed then; and the environment
-        faults of those of which that cannot be told now."""
+        """Returns the keys of those ``files`` whose end is unchanged, and records their ETags; and the environment
+        faults of files whose end could not be read."""
         unchanged_keys: set[str] = set()
         faults: dict[str, RangeFault] = {}
         pending_keys = [key for key, file in files.items() if self._end_of(key, file.etag) is not None]
@@ -201,7 +201,7 @@ class SameFiles:
 
 
 def same_files(reader: RangeReader, footers: FooterStore | CrawlFooters) -> SameFiles:
-    """``reader`` of index files whose footers are ``footers`` here; their ETags are kept beside those."""
+    """Returns a reader of index files with stored ``footers``; their ETag aliases are stored beside the footers."""
     is_one_crawl = isinstance(footers, CrawlFooters)
     aliases = Faces((footers.folder.parent if is_one_crawl else footers.folder) / "etags.jsonl")
     footers_of = lru_cache(maxsize=8)(
@@ -216,7 +216,7 @@ def same_files(reader: RangeReader, footers: FooterStore | CrawlFooters) -> Same
 
 
 def _end_in(footers: CrawlFooters, path: str, etag: str, aliases: Faces) -> bytes | None:
-    """The footer that is kept of a file under ``etag``; ``None`` where it is of another file, or not there."""
+    """Returns the stored footer of a file with ``etag``; ``None`` if it is of another file, or missing."""
     entry = footers.entries.get(path)
     if entry is None or entry.failed or entry.etag is None or not aliases.is_same(path, entry.etag, etag):
         return None
@@ -227,7 +227,7 @@ def _end_in(footers: CrawlFooters, path: str, etag: str, aliases: Faces) -> byte
 
 
 def _of(fault: RangeFault, byte_range: ByteRange) -> RangeFault:
-    """``fault`` as one of what was asked for."""
+    """Returns ``fault`` for the requested range."""
     return range_fault(
         fault.kind,
         byte_range.key,

@@ -1,5 +1,5 @@
-"""Holes in a crawl's columnar index: files of harvested subsets that the catalog does not have, and how many may lack;
-and subsets that were never harvested, which are no holes."""
+"""Gaps in a crawl's columnar index: files of harvested subsets that the catalog does not have, and how many are
+allowed. Subsets that were never harvested are no gaps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 from cc_pipeline.index.catalog.schemas import DECODED
 
-#: Unread files that are kept by name, and those that a message names.
+#: Unread files that are stored by name, and those that a message names.
 _KEPT: Final = 20
 _NAMED: Final = 5
 _INDEX_FILES: Final = "index files"
 
 
 class CoverageTables(Protocol):
-    """The part of an open ``catalog.Catalog`` that is needed here."""
+    """The part of an open ``catalog.Catalog`` that this module needs."""
 
     def index_files(self, crawl: str | None = None) -> pa.Table: ...
 
@@ -29,12 +29,13 @@ class CoverageTables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IndexGaps:
-    """``unread`` of the ``expected`` index files of the wanted subsets of ``crawl`` are not in the catalog.
+    """Index gaps: ``unread`` of the ``expected`` index files of the requested subsets of ``crawl`` are not in the
+    catalog.
 
-    ``by_subset`` has (subset, unread, expected) of each wanted subset that lacks some. ``files`` has the path and the
-    reason of at most 20 files that a harvest could not read, or that an imported catalog lacks; files that no harvest
-    has asked for yet are not named. ``of`` says what they are: a look-up may count the members of a ZipNum index that
-    it was to read. ``unasked`` says why no other index was asked for them, where one could be.
+    ``by_subset`` has (subset, unread, expected) of each incomplete subset. ``files`` has the path and the reason of at
+    most 20 files that a harvest could not read, or that an imported catalog does not have; files that no harvest has
+    requested yet are not named. ``of`` is the unit: a look-up may count members of a ZipNum index. ``unasked`` says why
+    no other index was used for them, if there is one.
     """
 
     crawl: str
@@ -47,7 +48,7 @@ class IndexGaps:
 
     @property
     def what(self) -> str:
-        """How many files of which subsets, in words."""
+        """The number of unread files by subset, in words."""
         parts = (
             f"{unread:,} of {expected:,} {self.of} of {self.crawl} {subset}"
             for subset, unread, expected in self.by_subset
@@ -68,16 +69,16 @@ class IndexGaps:
 
     @property
     def note(self) -> str:
-        """What an answer over these holes lacks, for a person."""
+        """A sentence for the user about the captures that an answer with these gaps misses."""
         return f"{self.what} could not be read, so their captures are not in this answer: {self.named}"
 
     def allowed(self, max_share: float) -> bool:
-        """Whether no subset lacks more than ``max_share`` of its files, a share between 0 and 1, and none lacks all."""
+        """Whether no subset misses more than ``max_share`` of its files (0 to 1), and none misses all."""
         return all(unread / expected <= max_share and unread < expected for _, unread, expected in self.by_subset)
 
 
 def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> IndexGaps | None:
-    """The holes of ``crawl`` in those of ``subsets`` that were harvested; ``None`` where all their files are there."""
+    """Returns the gaps of ``crawl`` in those ``subsets`` that were harvested; ``None`` if all their files were read."""
     rows = [row for row in catalog.coverage(crawl).to_pylist() if row["subset"] in subsets]
     incomplete = tuple(
         (row["subset"], row["failed"] + row["missing"], row["expected"])
@@ -98,7 +99,7 @@ def find_gaps(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> In
 
 
 def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
-    """The error that names these holes and says what can be done about them."""
+    """Returns the error that names these gaps, with advice."""
     affected_subsets = dict.fromkeys(subset for gap in gaps for subset, _, _ in gap.by_subset)
     published = " ".join(f"--crawl {gap.crawl}" for gap in gaps if not index_is_built(gap.crawl))
     published += subset_flags([*affected_subsets]) if published else ""
@@ -120,17 +121,17 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
 
 
 def unharvested(catalog: CoverageTables, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``subsets`` of which the catalog knows nothing, since no harvest of ``crawl`` asked for them."""
+    """Returns the ``subsets`` that are not in the catalog, since no harvest of ``crawl`` requested them."""
     harvested_subsets = catalog.coverage(crawl)["subset"].to_pylist()
     return tuple(subset for subset in subsets if subset not in harvested_subsets)
 
 
 class NotHarvested(EnvironmentFault):
-    """A columnar index that was not harvested for the subsets asked for, where there is no other index."""
+    """The columnar index was not harvested for the requested subsets, and there is no other index."""
 
 
 def not_harvested(crawl: str, subsets: Sequence[str]) -> NotHarvested:
-    """The error that says so, and what to do."""
+    """Returns the error for subsets that were not harvested, with advice."""
     return NotHarvested(
         f"the index of {crawl} has not been harvested for {' and '.join(subsets)}",
         f"Harvest it: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}",
@@ -138,5 +139,5 @@ def not_harvested(crawl: str, subsets: Sequence[str]) -> NotHarvested:
 
 
 def subset_flags(subsets: Sequence[str]) -> str:
-    """What names ``subsets`` at the end of a command; nothing for the usual one."""
+    """Returns the flags for ``subsets`` at the end of a command; empty for the default subset."""
     return "" if tuple(subsets) == SUBSETS[:1] else "".join(f" --subset {subset}" for subset in subsets)

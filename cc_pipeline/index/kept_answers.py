@@ -1,4 +1,4 @@
-"""Answers kept on disk under the name of what they were made from, so that the same question costs no request again."""
+"""A cache of answers on disk, named by their input, so that the same question needs no second request."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from cc_pipeline.atomic import write_whole
 
-#: An answer above this is not kept: it is asked for by a run, which keeps its rows in the lake.
+#: Larger answers are not cached: they belong to runs, which store their rows in the lake.
 _MOST_BYTES: Final = 64 << 20
-#: Bytes of all answers that are kept, of which the ones that were not asked for the longest go first.
+#: Maximum bytes of all answers; the least recently used are deleted first.
 _MOST_KEPT: Final = 1 << 30
 _DIGEST: Final = 32
 
 
 class KeptAnswers:
-    """Tables by name in a folder, which may be deleted at any time. What cannot be written or read is not there.
+    """Tables by name in a folder, which may be deleted at any time. A table that cannot be written or read is missing.
 
-    A name must say all that its table depends on: nothing here grows old. The folder has about
+    A name must cover all inputs of its table: nothing here becomes stale. The folder has about
     ``most`` bytes at most.
     """
 
@@ -31,14 +31,14 @@ class KeptAnswers:
         self._most = most
 
     def find(self, name: str) -> pa.Table | None:
-        """The table kept under ``name``; ``None`` also where its file has changed since."""
+        """Returns the table stored under ``name``; ``None`` also if its file was changed."""
         path = self._path(name)
         try:
             raw = path.read_bytes()
         except OSError:
             return None
         with suppress(OSError):
-            # asked for now: others go first
+            # marks it as used: others are deleted first
             os.utime(path)
         data = memoryview(raw)[_DIGEST:]
         if hashlib.sha256(data).digest() != raw[:_DIGEST]:
@@ -46,7 +46,7 @@ class KeptAnswers:
         return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
 
     def keep(self, name: str, table: pa.Table) -> None:
-        """Keeps a table that is not too large."""
+        """Stores a table that is not too large."""
         if table.nbytes > _MOST_BYTES:
             return
         sink = pa.BufferOutputStream()
@@ -56,7 +56,7 @@ class KeptAnswers:
         path = self._path(name)
         with suppress(OSError):
             write_whole(path, hashlib.sha256(data).digest() + data)
-            # looking at all files takes a while, so small answers have it done by one name in 256
+            # reading the whole folder takes a while, so only one small answer in 256 does it
             if path.parent.name == "00" or len(data) * 256 > self._most:
                 self._make_room()
 

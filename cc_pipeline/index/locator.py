@@ -1,6 +1,6 @@
-"""Locators: what an index answers, for which targets, at which price, and which one is chosen.
+"""The interface of locators, the assignment of captures to targets, and the choice of an index by its cost.
 
-Several kinds of index know where captures are, and a look-up must not care which one answers."""
+Several kinds of index locate captures, and a look-up works the same with each."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locators import AUTO, index_kinds, refuse_unknown_kind
 from cc_pipeline.progress import human_bytes
 
-#: What stands between the names, and between the versions, of indexes that answered together.
+#: The separator of names, and of versions, of indexes that answered together.
 BOTH: Final = "+"
-#: The tree and ZipNum together, in crawls of the ARC years that have both: each names captures that the other lacks.
+#: The tree and ZipNum together, for crawls of the ARC years that have both: each has captures that the other misses.
 UNION: Final = f"btree{BOTH}zipnum"
 
-#: In the place of an index's name: somebody named the captures, and no index was asked.
+#: Instead of an index's name: the user listed the captures, and no index was used.
 GIVEN: Final = "given"
 
 #: Bytes that cost about as much time as one request at a polite pace.
 REQUEST_BYTES = 256 << 10
 
-#: A price in bytes below which no other index is asked: asking it for its price costs about as much.
+#: An estimate in bytes below which no other index is considered: its own estimate would cost about as much.
 CHEAP = 64 << 20
 
 
-#: Takes captures (``CAPTURE_SCHEMA``) of the target with a slug, as they are found.
+#: Receives captures (``CAPTURE_SCHEMA``) of the target with a slug, as they are found.
 Into: TypeAlias = Callable[[str, pa.Table], None]
 #: The keys of a target in some index.
 RangesOf: TypeAlias = Callable[[Target], Sequence[KeyRange]]
 
 
 def surt_ranges(crawl: str, index: str) -> RangesOf:
-    """The SURT keys of targets in the ``index`` (its kind) of a crawl."""
+    """Returns the function that gives the SURT key ranges of targets in the ``index`` (its kind) of a crawl."""
     return methodcaller("ranges_by", key_rule(crawl, index))
 
 
 class Takers:
-    """The targets of one look-up; what their conditions rule out is not theirs. ``ranges`` are all keys to read;
-    ``ranges_of`` says where a single target's are. Captures go ``into`` what takes them, or are kept."""
+    """Routes captures to the targets of one look-up, except those that a target's condition rules out. ``ranges`` are
+    all keys to read; ``ranges_of`` returns those of a single target. Captures go ``into`` a sink, or are collected."""
 
     def __init__(self, targets: Sequence[Target], ranges_of: RangesOf, sink: Into | None = None) -> None:
         self._slugs = [target.slug for target in targets]
@@ -64,7 +64,7 @@ class Takers:
         self._into = sink
 
     def of(self, key: bytes, url: str, host: str | None) -> list[int]:
-        """Numbers of the targets that a row with this key and URL is for, each once."""
+        """Returns the numbers of the targets that a row with this key and URL belongs to, each once."""
         owners: list[int] = []
         for member in self._index.of(url, host):
             owner = self._owners[member]
@@ -101,7 +101,7 @@ class Takers:
             self._into(self._slugs[number], rows)
 
     def captures(self) -> dict[str, pa.Table]:
-        """What each target was given, by slug."""
+        """Returns the collected captures of each target, by slug."""
         return {
             slug: pa.concat_tables(tables) if tables else CAPTURE_SCHEMA.empty_table()
             for slug, tables in zip(self._slugs, self._found, strict=True)
@@ -110,11 +110,10 @@ class Takers:
 
 @dataclass(frozen=True, slots=True)
 class LookupPrice:
-    """What a look-up will read, known before the look-up. ``bytes`` and ``requests`` are upper bounds.
+    """The estimated cost of a look-up. ``bytes`` and ``requests`` are upper bounds.
 
-    ``likely_bytes`` is an estimate for a small target, given where the bound is far above it. ``index`` is the index
-    that was chosen, and ``why`` the reason in words for a person. Both are ``None`` when a locator gives its own price,
-    because none has been chosen yet. ``notes`` are sentences for a person.
+    ``likely_bytes`` is an estimate for a small target, if the bound is far above it. ``index`` is the chosen index, and
+    ``why`` the reason in words. Both are ``None`` in a locator's own estimate. ``notes`` are sentences for the user.
     """
 
     files: int
@@ -132,11 +131,11 @@ class LookupResult:
     """Captures per target slug (``CAPTURE_SCHEMA``; every slug asked for is present), and what the look-up cost.
 
     ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``why`` the reason
-    for choosing it, in words; both are ``None`` in a locator's own answer. ``index_version`` is what identifies it,
-    where only asking it tells. ``sizes`` are how many files the index lists, by subset (of a ZipNum index: bytes of its
-    ``cluster.idx``). ``gaps`` are the index files that it was to read and could not, where that is allowed.
-    ``notes`` are sentences for a person. ``segments``: where captures went ``into`` something, those that only a B-tree
-    names count if they are of one of these (``None``: of any). ``unread`` are the keys that the ``gaps`` may have.
+    for its choice, in words; both are ``None`` in a locator's own answer. ``index_version`` identifies the index if
+    only a request can tell. ``sizes`` are the numbers of its files, by subset (for ZipNum: bytes of its
+    ``cluster.idx``). ``gaps`` are index files that could not be read, if that is allowed. ``notes`` are sentences for
+    the user. ``segments``: if captures went ``into`` a sink, those that only a B-tree names count only if they are in
+    one of these (``None``: always). ``unread`` are the keys that the ``gaps`` may have.
     """
 
     captures: Mapping[str, pa.Table]
@@ -156,9 +155,9 @@ class LookupResult:
 class Locator(Protocol):
     """Finds the captures of targets in one crawl.
 
-    ``subsets`` are names of ``SUBSETS``. A locator that cannot tell subsets apart (the 2012 B-tree) serves
-    ``warc`` only. Faults raise (``DataFault``, ``EnvironmentFault``): an answer is complete or an error. Captures that
-    go ``into`` something as they are found are not in the answer; before an error they are part of none.
+    ``subsets`` are names of ``SUBSETS``. A locator that cannot tell subsets apart (the 2012 B-tree) serves ``warc``
+    only. Faults are raised (``DataFault``, ``EnvironmentFault``): an answer is complete or an error. Captures that go
+    ``into`` a sink as they are found are not in the answer; after an error they must be dropped.
     """
 
     name: str
@@ -171,11 +170,11 @@ class Locator(Protocol):
 
 
 class NoSuchIndex(UserInputError):
-    """Neither this home nor the source has the index of a crawl that was to be asked, or any."""
+    """Neither this home nor the source has the requested index of a crawl, or any."""
 
 
 def weight(price: LookupPrice) -> int:
-    """A price as one number of bytes, requests included."""
+    """Returns an estimate as one number of bytes, requests included."""
     size = price.bytes if price.likely_bytes is None else price.likely_bytes
     return size + price.requests * REQUEST_BYTES
 
@@ -187,12 +186,12 @@ def choose(
     targets: Sequence[Target],
     via: str = "auto",
 ) -> tuple[Locator, str]:
-    """The locator to use, and the reason in words.
+    """Returns the locator to use, and the reason in words.
 
-    ``available`` maps the kind of each index of this crawl to a function that opens its locator. ``via`` names the
-    kind to use. ``auto`` takes the columnar index, or another that tells as much where the columnar index is dear and
-    the other is cheaper (old crawls have no page index, so whole columns are read). It takes one that knows no more
-    than places only where there is nothing else. Raises ``NoSuchIndex`` for an index that the crawl has not.
+    ``available`` maps the kind of each index of this crawl to a function that opens its locator. ``via`` names the kind
+    to use. ``auto`` takes the columnar index, unless an equally detailed one is cheaper and the columnar one expensive
+    (old crawls have no page index, so whole columns are read). An index with locations only is the last resort. Raises
+    ``NoSuchIndex`` for an index that the crawl does not have.
     """
     refuse_unknown_kind(via, (UNION,))
     kinds = index_kinds()

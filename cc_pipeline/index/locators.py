@@ -1,4 +1,4 @@
-"""Kinds of index: each is declared once, here or by an extension. Nothing heavy is imported before one is asked for."""
+"""The kinds of index, each declared once, here or by an extension. Heavy imports wait until a kind is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cc_pipeline.extension import collect, refuse
 if TYPE_CHECKING:
     from cc_pipeline.index.opening import Opened, Sought
 
-#: In the place of a kind's name: the look-up chooses.
+#: Instead of a kind's name: the look-up chooses.
 AUTO: Final = "auto"
 
 
@@ -24,15 +24,14 @@ def _unknown(home: Path, crawl: str, subset: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKind:
-    """A kind of index, and all that look-ups have to know of it.
+    """A kind of index, as look-ups use it.
 
-    ``name`` is what ``--via`` takes and what ``located_by`` says. ``summary`` is a line for people. ``find`` says
-    whether there is one of a crawl, in the home or at the source, and how it is opened; it raises ``EnvironmentFault``
-    where the source does not say. ``by_itself``: whether ``auto`` may choose it, which goes by the price; one that
-    ``is_bare`` tells no more of a capture than its URL and place, and is chosen only where there is nothing else.
-    ``version`` names the content of the index of a crawl and subset as the files in the home tell it, without asking
-    anybody (empty: they do not); what was located by another version is due again. ``way`` is the command that makes
-    the index of a crawl in a home, where there is one.
+    ``name`` is the value of ``--via`` and of ``located_by``. ``summary`` is a line for users. ``find`` returns how to
+    open the index of a crawl, in the home or at the source, or ``None``; it raises ``EnvironmentFault`` if the source
+    does not answer. ``by_itself``: ``auto`` may choose it, by its cost. A kind that ``is_bare`` has only the URL and
+    location of a capture, and is the last resort. ``version`` names the content of the index of a crawl and subset from
+    files in the home, without a request (empty: not known); captures located by another version are located again.
+    ``way`` returns the command that builds the index of a crawl in a home, if there is one.
     """
 
     name: str
@@ -69,7 +68,7 @@ def _btree_version(home: Path, crawl: str, subset: str) -> str:
 
 
 def btree_way(crawl: str) -> str:
-    """The command that builds a B-tree of a crawl in a home."""
+    """Returns the command that builds a B-tree of a crawl in a home."""
     arcs = " --arcs LIST" if crawl in ARC_CRAWLS else ""
     return f"cc-pipeline index build --btree --crawl {crawl}{arcs}"
 
@@ -89,12 +88,12 @@ BTREE: Final = IndexKind(
     version=_btree_version,
     way=btree_way,
 )
-#: The kinds of the core, the one that tells most first.
+#: The kinds of the core, the most detailed first.
 CORE_KINDS: Final = (PARQUET, ZIPNUM, BTREE)
 
 
 def index_kinds() -> Mapping[str, IndexKind]:
-    """All kinds by name, the one that tells most first, then those of extensions. An extension with a name that is
+    """Returns all kinds by name, the most detailed first, then those of extensions. An extension with a name that is
     taken is refused."""
     kinds_by_name = {kind.name: kind for kind in CORE_KINDS}
     for extension, kinds in collect("locators").items():

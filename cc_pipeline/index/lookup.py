@@ -1,5 +1,4 @@
-"""A look-up: the captures of targets in a crawl, from the cheapest index there is. Answers of two indexes can be
-compared. Callers want captures and not indexes."""
+"""Look-ups: find the captures of targets in a crawl with the cheapest index, and compare the answers of two indexes."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ _PLACE = ("warc_filename", "warc_record_offset")
 
 
 class UnionLocator:
-    """Asks ``tree`` and ``zipnum`` for the same captures. One that both name is there once, as ``zipnum`` has it: with
-    time, status and type. A fault of either raises, since half of an answer is none."""
+    """Queries ``tree`` and ``zipnum`` for the same captures. A capture that both name is there once, as in ``zipnum``:
+    with time, status and type. A fault of either is raised, since half of an answer is none."""
 
     name = UNION
 
@@ -45,7 +44,7 @@ class UnionLocator:
         self._zipnum = zipnum
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
-        """What both will read."""
+        """Estimates the cost of both."""
         tree_estimate, zipnum_estimate = (index.price(crawl, subsets, targets) for index in (self._tree, self._zipnum))
         return LookupPrice(
             tree_estimate.files + zipnum_estimate.files,
@@ -58,8 +57,8 @@ class UnionLocator:
     def locate(
         self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
     ) -> LookupResult:
-        """Every capture of every target, per slug; what goes ``sink`` something is given as each of both names it.
-        Raises ``DataFault`` and ``EnvironmentFault``."""
+        """Returns every capture of every target, per slug; a ``sink`` gets captures of both indexes twice. Raises
+        ``DataFault`` and ``EnvironmentFault``."""
         zipnum_result, tree_result = (
             index.locate(crawl, subsets, targets, sink) for index in (self._zipnum, self._tree)
         )
@@ -74,7 +73,7 @@ class UnionLocator:
 
 
 def united(*tables: pa.Table) -> pa.Table:
-    """The captures of all tables, each place once: as the first table that names it has it."""
+    """Joins the captures of all tables, each location once, from the first table that has it."""
     captures = pa.concat_tables(tables)
     seen: set[tuple[str, int]] = set()
     new = []
@@ -84,22 +83,22 @@ def united(*tables: pa.Table) -> pa.Table:
     return captures.filter(pa.array(new, pa.bool_()))
 
 
-#: What a column of captures is read from, where the columnar index calls it otherwise.
+#: The names of columns of captures that the columnar index calls differently.
 _READ_AS = {"domain": "url_host_registered_domain"}
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSources:
-    """Where the indexes are. ``None`` for what there is not.
+    """The locations of the indexes, ``None`` for missing ones.
 
     ``transport`` leads to the bucket, ``catalog`` opens the row-group catalog, ``url_indexes`` is the folder of the URL
-    indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder that keeps page indexes.
-    ``home`` is the home, for kinds of index that extensions bring.
+    indexes built here, ``footers`` the folder of harvested footers, ``cache`` a folder for page indexes. ``home`` is
+    the home, for kinds of index from extensions.
     ``columns`` are the columns to read of the columnar index (``None``: all). ``max_gaps`` is the share of a subset's
-    index files that may be unread in an answer, from 0 to 1. ``clusters`` is what is known of ZipNum indexes.
-    ``has_cluster`` says of a crawl of the ARC years whether the source has one (``None``: it refuses that object, and
-    answers others); without it the source is asked. ``max_requests`` and ``max_bytes`` are what the columnar index may
-    cost where it is asked for members of a ZipNum index that cannot be read (``None``: whatever it does).
+    index files that may be unread in an answer, from 0 to 1. ``clusters`` are the open ZipNum indexes. ``has_cluster``
+    says whether the source has one of a crawl of the ARC years (``None``: it refuses that object, and answers others);
+    without this function a request is sent. ``max_requests`` and ``max_bytes`` limit the cost of the columnar index
+    when it replaces unreadable members of a ZipNum index (``None``: no limit).
     """
 
     transport: Transport
@@ -198,7 +197,7 @@ def look_up(
 def price_lookup(
     crawl: str, subsets: Sequence[str], targets: Sequence[Target], sources: IndexSources, *, via: str = "auto"
 ) -> LookupPrice:
-    """What ``look_up`` would read; ``index`` and ``reason`` say of which index. Raises as ``look_up`` does."""
+    """Estimates the cost of ``look_up``; ``index`` and ``reason`` name the index. Raises as ``look_up``."""
     with _open(crawl, subsets, sources, via) as indexes:
         locator, reason, _ = _choose(indexes, crawl, subsets, targets, via, sources.max_gaps)
         estimate = locator.price(crawl, subsets, targets)
@@ -220,8 +219,8 @@ def open_locators(
 
 @dataclass(frozen=True, slots=True)
 class _Indexes:
-    """The indexes of a crawl, the open catalog that says how whole the columnar one is, the subsets that it was not
-    harvested for (none, where it was for none at all), and what to say to a person."""
+    """The indexes of a crawl, the open catalog with the coverage of the columnar one, the subsets that it was not
+    harvested for (empty if none was harvested), and notes for the user."""
 
     found: Mapping[str, Opened]
     catalog: Catalog | None
@@ -230,14 +229,14 @@ class _Indexes:
 
     @property
     def available(self) -> dict[str, Callable[[], Locator]]:
-        """What opens the locator of each."""
+        """The functions that open the locators, by kind."""
         return {name: index.open for name, index in self.found.items()}
 
 
 def _choose(
     indexes: _Indexes, crawl: str, subsets: Sequence[str], targets: Sequence[Target], via: str, max_gaps: float
 ) -> tuple[Locator, str, IndexGaps | None]:
-    """The locator to use, the reason in words, and the holes that its answer will have."""
+    """Returns the locator to use, the reason in words, and the gaps that its answer will have."""
     available, missing_subsets = indexes.available, indexes.lacking
     if missing_subsets and (via == PARQUET.name or (via == AUTO and not available)):
         raise not_harvested(crawl, missing_subsets)
@@ -270,8 +269,8 @@ def _with_columnar(
     result: LookupResult,
     sink: Into | None,
 ) -> LookupResult:
-    """``result`` of a ZipNum index, with what the columnar one has of the members that could not be read. Where that
-    cannot be had, the gap says why."""
+    """Returns the ``result`` of a ZipNum index, completed by the columnar index for members that could not be read. If
+    that fails, the gap says why."""
     gaps = result.gaps
     assert gaps is not None, "members were unread"
     columnar = indexes.found[PARQUET.name].open() if PARQUET.name in indexes.found else None
@@ -321,7 +320,7 @@ def _open(crawl: str, subsets: Sequence[str], sources: IndexSources, via: str) -
 
 @contextmanager
 def _ranges_needed() -> Iterator[None]:
-    """A file of the index that comes whole is the trouble of the source, whatever it is asked for."""
+    """Turns the fault of an index file that comes whole into an error of the source."""
     try:
         yield
     except RangeFault as fault:
@@ -331,13 +330,13 @@ def _ranges_needed() -> Iterator[None]:
 
 
 def _noting(sink: Into, index_names: set[str], slug: str, rows: pa.Table) -> None:
-    """Hands ``rows`` on, and notes the indexes that named them."""
+    """Passes ``rows`` on to the sink, and notes the indexes that named them."""
     index_names.update(pc.unique(rows["located_by"]).to_pylist())
     sink(slug, rows)
 
 
 def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[str, ...]]:
-    """The segments that the crawl of 2012 itself names (files of others were never completed), and notes."""
+    """Returns the segments that the crawl of 2012 itself lists (others were never completed), and notes."""
     key = segments_key(CRAWL_2012)
 
     def parse(data: bytes) -> tuple[tuple[int, ...], list[DataFault]]:
@@ -356,7 +355,7 @@ def _valid_segments(transport: Transport) -> tuple[frozenset[str] | None, tuple[
 
 
 def of_segments(captures: pa.Table | pa.RecordBatch, segments: frozenset[str] | None) -> pa.Array | pa.ChunkedArray:
-    """For each of ``captures`` whether it counts: those that a tree alone names are to be of one of ``segments``."""
+    """Returns a mask of the ``captures`` that count: those that only a tree names must be in one of ``segments``."""
     if segments is None:
         return pa.array([True] * captures.num_rows, pa.bool_())
     is_not_tree = pc.not_equal(captures["located_by"], BTREE.name)
@@ -364,7 +363,7 @@ def of_segments(captures: pa.Table | pa.RecordBatch, segments: frozenset[str] | 
 
 
 def outside_notes(count: int) -> tuple[str, ...]:
-    """What there is to say of so many captures of other segments."""
+    """Returns notes on so many captures of other segments."""
     return (f"{count} captures of segments outside {segments_key(CRAWL_2012)} are left out",) if count else ()
 
 

@@ -1,4 +1,4 @@
-"""Which indexes a crawl has, in a home and at the source: how each of our own kinds is found and opened."""
+"""Finds and opens the indexes of a crawl, in a home and at the source, for each of the core kinds."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ _PUBLISHED = "published"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An index of a crawl that is there. ``open`` gives its locator. ``version`` is what it says of itself, where only
-    asking tells. ``sizes`` are how many files it lists, by subset. ``subsets`` are those that it covers (``None``:
-    all)."""
+    """An existing index of a crawl. ``open`` returns its locator. ``version`` identifies it if only a request can tell.
+    ``sizes`` are the numbers of its files, by subset. ``subsets`` are those that it covers (``None``: all)."""
 
     open: Callable[[], Locator]
     version: str = ""
@@ -57,10 +56,10 @@ class Opened:
 
 @dataclass
 class Sought:
-    """The indexes of one crawl, while they are looked for. ``via`` is what was asked for. ``closing`` closes what was
-    opened, when the look-up ends. ``found`` are the indexes of the kinds before. ``catalog`` is open where the columnar
-    index may be asked, and ``lacking`` are subsets that it was not harvested for (none, where it was for none at all).
-    ``notes`` are for a person."""
+    """The state of a search for the indexes of one crawl. ``via`` is the requested kind. ``closing`` closes opened
+    objects when the look-up ends. ``found`` are the indexes found so far, by kind. ``catalog`` is open if the columnar
+    index may be used, and ``lacking`` are subsets that it was not harvested for (empty if none was harvested).
+    ``notes`` are for the user."""
 
     crawl: str
     subsets: tuple[str, ...]
@@ -80,13 +79,13 @@ class Sought:
 
     @cached_property
     def has_published_tree(self) -> bool:
-        """Whether the source gives the B-tree of 2012, where it is the one to ask."""
+        """Whether the source has the B-tree of 2012 and it is the one to use."""
         is_needed = self.built_tree is None and self.crawl == CRAWL_2012 and self.via != ZIPNUM.name
         return is_needed and self.sources.transport.exists(URL_INDEX_2012)
 
 
 def find_columnar(sought: Sought) -> Opened | None:
-    """The columnar index, where all subsets that are asked for were harvested."""
+    """Finds the columnar index, if all requested subsets were harvested."""
     sources, crawl, subsets = sought.sources, sought.crawl, sought.subsets
     if crawl in ARC_CRAWLS or sources.catalog is None:
         return None
@@ -108,7 +107,7 @@ def find_columnar(sought: Sought) -> Opened | None:
 
 
 def find_zipnum(sought: Sought) -> Opened | None:
-    """ZipNum, where the source has it. In the ARC years it is not looked for where a B-tree was asked for."""
+    """Finds ZipNum, if the source has it. In the ARC years it is skipped if a B-tree was requested."""
     sources, crawl = sought.sources, sought.crawl
     if crawl in ARC_CRAWLS:
         tree = sought.has_published_tree
@@ -127,7 +126,7 @@ def find_zipnum(sought: Sought) -> Opened | None:
 
 
 def find_btree(sought: Sought) -> Opened | None:
-    """The B-tree that was built in the home, else that of 2012 at the source."""
+    """Finds the B-tree that was built in the home, else that of 2012 at the source."""
     sources, crawl, built = sought.sources, sought.crawl, sought.built_tree
     if built is not None and sources.url_indexes is not None:
         sizes = dict.fromkeys(built.subsets, index_size(sources.url_indexes, crawl))
@@ -138,7 +137,7 @@ def find_btree(sought: Sought) -> Opened | None:
 
 
 def btree_version(home: Path, crawl: str) -> str:
-    """What names the content of the B-tree that look-ups of a home ask."""
+    """Returns the version of the B-tree that look-ups of a home use."""
     built = index_folder(home / URL_INDEXES, crawl) / ABOUT
     if built.exists():
         return input_digest({"built": built.read_text("utf-8")})
@@ -146,8 +145,8 @@ def btree_version(home: Path, crawl: str) -> str:
 
 
 def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> OpenCluster | None:
-    """The crawl's ``cluster.idx``. Where the source does not say whether there is one, that is an error only if it is
-    ``needed``: of several places one may give all else, and another that is out the object."""
+    """Opens the crawl's ``cluster.idx``. If the source does not answer, that is an error only if it is ``needed``: with
+    several places, the one that has the object may be down while another gives all else."""
     try:
         return sources.clusters.find(sources.transport, crawl, lambda: _marks(sources.catalog))
     except RangeFault as fault:
@@ -157,9 +156,9 @@ def _cluster_if_told(crawl: str, sources: IndexSources, *, needed: bool) -> Open
 
 
 def _cluster_of_arc_years(sought: Sought, *, tree: bool) -> OpenCluster | None:
-    """The same of a crawl whose tree alone would pass for all that is known. Nothing is taken for absent but a 404,
-    and, where the source gives the ``tree``, an object that it refuses alone: buckets that must not be listed say 403
-    for what they lack."""
+    """Opens the same for a crawl whose tree alone would look complete. It counts as absent only after a 404 or, if the
+    source gives the ``tree``, after a refusal of this object: buckets without listing answer 403 for missing
+    objects."""
     crawl, sources = sought.crawl, sought.sources
     has_cluster = _has_cluster(crawl, sources)
     if has_cluster is None and tree:
@@ -188,7 +187,8 @@ def _has_cluster(crawl: str, sources: IndexSources) -> bool | None:
 
 
 def _marks(opened: Callable[[], Catalog] | None) -> list[Mark]:
-    """Where keys lie in the newest crawl of the catalog: the first key of each row group, and the rows before it."""
+    """Returns key positions in the newest crawl of the catalog: the first key of each row group, and the share of rows
+    before it."""
     if opened is None:
         return []
     with opened() as catalog:

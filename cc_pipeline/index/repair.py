@@ -1,4 +1,4 @@
-"""Computes key bounds of row groups that were published without any: reads the key column, keeps them in a log."""
+"""Computes key bounds of row groups that were published without any: reads the key column, and logs the bounds."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _BATCH_ROWS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
-    """Smallest and largest value of a column in one row group, read from the values themselves. ``size`` and ``footer``
-    (a digest of it) say which file they are of: a source may send no ETags. Empty where nobody noted it."""
+    """The smallest and largest value of a column in one row group, read from the values themselves. ``size`` and
+    ``footer`` (its digest) identify the file, since a source may send no ETags."""
 
     path: str
     etag: str | None
@@ -43,7 +43,7 @@ class KeyBounds:
     footer: str = ""
 
     def are_of(self, footers: CrawlFooters) -> bool:
-        """Whether the file that ``footers`` have now is the one that was read."""
+        """Whether the current file in ``footers`` is the one that was read."""
         entry = footers.entries.get(self.path)
         if entry is None or entry.failed or entry.file_size != self.size or is_another(entry.etag, self.etag):
             return False
@@ -56,7 +56,7 @@ class KeyBounds:
 def read_bounds(
     layout: ColumnLayout, data: bytes, rows: int, *, source: str, offset: int
 ) -> tuple[bytes, bytes] | None:
-    """Smallest and largest of the ``rows`` values of a column chunk, ``None`` if all are null.
+    """Returns the smallest and largest of the ``rows`` values of a column chunk, ``None`` if all are null.
 
     ``data`` is the chunk with its dictionary, read at ``offset`` of ``source``. Raises ``DataFault``.
     """
@@ -73,13 +73,13 @@ def read_bounds(
 
 
 class RepairLog:
-    """Bounds already read, one JSON line each, in a crawl's folder of the footer store."""
+    """The log of bounds already read, one JSON line each, in a crawl's folder of the footer store."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "key-bounds.jsonl"
 
     def read(self) -> dict[tuple[str, int], KeyBounds]:
-        """What is known, by path and row group; a line cut by a crash is left out."""
+        """Returns the logged bounds, by path and row group; a line cut by a crash is left out."""
         try:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -88,7 +88,7 @@ class RepairLog:
         return {(bounds.path, bounds.row_group): bounds for bounds in parsed_lines if bounds is not None}
 
     def add(self, bounds: KeyBounds) -> None:
-        """Keeps one row group's bounds. Raises ``EnvironmentFault`` when the disk refuses."""
+        """Logs one row group's bounds. Raises ``EnvironmentFault`` if the disk refuses."""
         values = {
             "path": bounds.path,
             "etag": bounds.etag,
@@ -101,7 +101,7 @@ class RepairLog:
         }
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # A newline in front ends whatever a crash left behind.
+            # a newline first, since a crash may have left half a line
             with self.path.open("ab") as handle:
                 handle.write(b"\n" + json.dumps(values).encode())
                 handle.flush()
@@ -111,9 +111,9 @@ class RepairLog:
 
 
 def known_bounds(footers: CrawlFooters) -> dict[tuple[str, int], KeyBounds]:
-    """The bounds that were read of the files as ``footers`` have them now, by path and row group."""
+    """Returns the logged bounds of the current files in ``footers``, by path and row group."""
     logged_bounds = RepairLog(footers.folder).read()
-    # the bounds of a file's row groups are of one and the same file mostly
+    # row groups of a file mostly have the same version of it
     is_current: dict[tuple[str, str | None, int, str], bool] = {}
     valid_bounds = {}
     for place, bounds in logged_bounds.items():
@@ -126,7 +126,7 @@ def known_bounds(footers: CrawlFooters) -> dict[tuple[str, int], KeyBounds]:
 
 
 def apply_bounds(row_groups: pa.Table, bounds: Mapping[tuple[str, int], KeyBounds]) -> pa.Table:
-    """``row_groups`` with the key bounds that were read of their files, where a row group has none."""
+    """Returns ``row_groups`` with the logged key bounds for row groups without any."""
     names = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source", "min_truncated", "max_truncated")]
     if not bounds or any(name not in row_groups.column_names for name in names):
         return row_groups
@@ -168,7 +168,7 @@ def _parsed(line: bytes) -> KeyBounds | None:
         return None
 
 
-#: A repair ends when this many requests failed because of the source, and not because of a file.
+#: A repair stops after this many requests that failed because of the source, and not because of a file.
 _SICK: int = 10
 
 
@@ -188,7 +188,8 @@ class RowGroupWithout:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair would read: ``row_groups`` and their ``bytes``. ``hopeless`` ones cannot be repaired: reasons."""
+    """The plan of a repair: ``row_groups`` to read and their ``bytes``. ``hopeless`` ones cannot be repaired, with the
+    reasons."""
 
     row_groups: tuple[RowGroupWithout, ...]
     bytes: int
@@ -197,7 +198,7 @@ class RepairPlan:
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What a repair did; ``failed`` row groups (path, number, reason) stay "may match"."""
+    """The result of a repair; ``failed`` row groups (path, number, reason) still match every key."""
 
     crawl: str
     repaired: int
@@ -244,12 +245,12 @@ class _Run:
         if fault.kind is FaultKind.BREAKER_OPEN or self.lost >= _SICK:
             raise (NotNow if isinstance(fault, NotNow) else EnvironmentFault)(
                 f"the repair stopped at {group.path}: {fault.kind.value}, {fault.detail}",
-                "What was read is kept; run again and it goes on from there.",
+                "Stored bounds stay. Run it again; it continues from there.",
             ) from fault
 
 
 def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> RepairPlan:
-    """The row groups of a crawl that have no key bounds, from the stored footers alone."""
+    """Returns the row groups of a crawl that have no key bounds, from the stored footers alone."""
     footers = store.read(crawl)
     stored_bounds = known_bounds(footers)
     repairable: list[RowGroupWithout] = []

@@ -1,6 +1,6 @@
-"""Byte strings of any number in their order, with flat memory: sorted in runs on disk, which are merged.
+"""Sorts any number of byte strings with flat memory: in runs on disk, which are merged.
 
-Not ``lake/ordered.py``, which sorts rows of columns: 1.5 million keys cost as much there, in 2.5 times the memory.
+Not ``lake/ordered.py``, which sorts rows of columns: there 1.5 million keys take as long, and 2.5 times the memory.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import IO
 from cc_pipeline.errors import EnvironmentFault
 
 _LENGTH = struct.Struct("<I")
-#: Bytes a byte string takes in a list beyond its own.
+#: Overhead in bytes of a byte string in a list.
 _OVERHEAD = 41
-#: Runs merged at once, which is also how many files are open. When there are as many, they are merged into one.
+#: Maximum runs, and so open files, of a merge. As many runs are merged into one.
 _MOST_RUNS = 64
 #: Bytes of the buffer of each open run.
 _BUFFER = 1 << 17
 
 
 class ExternalSort:
-    """Takes byte strings in any order and gives them back sorted. A context manager: it deletes its files at the end.
+    """Sorts byte strings that are added in any order. A context manager: it deletes its files at the end.
 
     ``memory`` bounds the strings held at a time, in bytes. Runs are files in a folder of its own below ``scratch``.
     """
@@ -50,7 +50,7 @@ class ExternalSort:
         self._folder.cleanup()
 
     def add(self, item: bytes) -> None:
-        """Raises ``EnvironmentFault`` when the disk does not take a run."""
+        """Adds a byte string. Raises ``EnvironmentFault`` if the disk does not take a run."""
         self._held.append(item)
         self._size += len(item) + _OVERHEAD
         self.count += 1
@@ -58,7 +58,7 @@ class ExternalSort:
             self._spill()
 
     def items(self) -> Iterator[bytes]:
-        """All strings added, sorted as bytes; to be called once, when all have been added."""
+        """Yields all strings, sorted as bytes; call it once, after all have been added."""
         self._held.sort()
         if not self._runs:
             yield from self._held

@@ -1,4 +1,4 @@
-"""Whether bytes are the record an index row promises: gzip member, record, target URI, digest. Pure."""
+"""Verifies that bytes are the record that an index row names: gzip member, record, target URI, digest. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _CAPTURE_TYPES: Final = frozenset({"response", "revisit", "resource", "conversio
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What the index says about a capture. ``length`` is ``None`` where nobody says it, ``digest`` is as the index
-    spells it, ``None`` where it has none."""
+    """The record that the index predicts for a capture. ``length`` is ``None`` if it is not known. ``digest`` is
+    spelled as in the index, ``None`` if the index has none."""
 
     crawl: str
     archive_format: str
@@ -40,8 +40,8 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The verdict on some bytes. ``reason`` is ``None`` when they are good; then ``member`` are the exact bytes of the
-    record and ``content`` what they inflate to. ``detail`` may note something odd about good bytes too."""
+    """The result of verifying some bytes. ``reason`` is ``None`` if they are good. Then ``member`` has the exact bytes
+    of the record and ``content`` the inflated ones. ``detail`` may have a note on good bytes too."""
 
     reason: str | None
     detail: str | None
@@ -52,13 +52,13 @@ class Examined:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether bytes behind these may make them good."""
+        """Whether the bytes after these may complete the record."""
         plain = self.member[:2] != GZIP_MAGIC[:2]
         return self.reason == DataKind.GZIP_TRUNCATED.value or (plain and self.reason == DataKind.LENGTH_MISMATCH.value)
 
 
 def examine(data: bytes, expected: Promise, *, fail_on_digest: bool = False, limit: int = DEFAULT_LIMIT) -> Examined:
-    """Judges ``data``, the bytes at the promised place; inflates at most ``limit`` bytes."""
+    """Verifies ``data``, the bytes at the expected location; inflates at most ``limit`` bytes."""
     if not data:
         return _bad(FaultKind.EMPTY_BODY, "no bytes", data)
     notes: list[str] = []
@@ -74,7 +74,7 @@ def examine(data: bytes, expected: Promise, *, fail_on_digest: bool = False, lim
             notes.append(f"the member ends {len(data) - inflated.consumed} bytes before the promised length")
     elif not _looks_like_a_record(data, expected.archive_format):
         return _bad(DataKind.NOT_GZIP, f"begins with {data[:8].hex(' ')}", data)
-    # where a plain record ends, itself says where nobody else does
+    # if the length is not known, the headers of a plain record say where it ends
     open_ended = expected.length is None and not gzipped
     end = (arc if expected.archive_format == "arc" else warc).wanted(data) if open_ended else 0
     if end < 0:
@@ -112,7 +112,8 @@ def _compare(
 
 
 def digest_check(record: ArchivedRecord, expected_digest: str | None) -> str:
-    """One of ``DIGEST_CHECKS``: the payload against the index's digest, else against the record's own claim."""
+    """Returns one of ``DIGEST_CHECKS``: the payload against the index's digest, else against the record's own
+    digest."""
     if record.record_type == "revisit":
         return "unchecked"
     claimed = declared(expected_digest) or record.declared_digest
@@ -133,7 +134,7 @@ def _same_target(url: str, expected: Promise) -> bool:
     if expected.url is None or url == expected.url:
         return True
     key = surt_key(url)
-    # legacy indexes hold a URL made from the key, so scheme, "www." and case may differ
+    # old indexes have a URL made from the key, so scheme, "www." and case may differ
     return key in (expected.surtkey, surt_key(expected.url))
 
 

@@ -1,8 +1,8 @@
-"""From planned captures to stored, verified records: every capture gets exactly one outcome.
+"""Fetches, verifies and stores the records of planned captures. Every capture gets exactly one outcome.
 
-A capture that the source lacks, has damaged or does not give now becomes a row and raises nothing. When an
-``EnvironmentFault`` is raised (the disk), all records fetched so far lie in complete segments, which the next run
-adopts. Captures come in the order of their files and are worked on in groups, so that memory stays flat.
+A capture that is missing, damaged or refused at the source becomes a row; no error is raised. After an
+``EnvironmentFault`` (the disk), all records fetched so far are in complete segments, which the next run adopts.
+Captures come in the order of their files and are processed in groups, so that memory stays flat.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from cc_pipeline.settings.places import BETWEEN_PLACES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.named import NamedPlaces
 
-#: Rows of the records table as far as they say whether and how a row can be used again.
+#: The columns of the records table that decide whether and how a row is reused.
 HELD_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in HELD_COLUMNS])
 _STRANGE_SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in (*PLACE_NAME, "stored_file")])
-#: Rows of journals that are Python objects at a time.
+#: Journal rows held as Python objects at a time.
 _BATCH = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsResult:
-    """What became of the captures; their rows were handed on.
+    """The result of a fetch, whose rows were passed to ``keep``.
 
     ``reused`` captures were stored before this run, ``adopted`` ones came from the segments of a killed run.
-    ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files, ``stored`` all that the
-    rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before). ``fetched``
-    captures are good ones read in this run; ``answered`` says whether the source gave anything that settles a capture,
-    or was not asked, ``asked`` which of the two. ``outcomes`` counts rows, ``notes`` are sentences about several
-    places, ``witnesses`` a good record of each place that gave one. ``kept_back`` captures were asked for again and
-    stayed what they were. Call ``settle`` once the rows are committed.
+    ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files, ``stored`` all files that
+    the rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before).
+    ``fetched`` captures are good ones read in this run. ``answered``: the source gave something final for a capture, or
+    no request was sent; ``asked`` says whether one was sent. ``outcomes`` counts rows, ``notes`` are sentences about
+    several places. ``witnesses`` has one known-good record of each place that gave one. ``kept_back`` captures were
+    requested again and did not change. Call ``settle`` after the rows were committed.
     """
 
     reused: int
@@ -69,11 +69,10 @@ class RecordsResult:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Captures of one crawl (columns ``RECORD_KEY_NAMES``), all of ``places``, in the order of file and offset, nulls
-    first, as the others are.
+    """The captures of one crawl to fetch (columns ``RECORD_KEY_NAMES``), and ``places`` with all of their locations.
 
-    ``held`` are rows of the records table (``HELD_SCHEMA``) of any target, ``left`` such rows of killed runs: the
-    records they name are not fetched again.
+    ``held`` are rows of the records table (``HELD_SCHEMA``) of any target, ``left`` such rows of killed runs: their
+    records are not fetched again. All three are in the order of file and offset, nulls first.
     """
 
     captures: Iterable[pa.RecordBatch]
@@ -94,13 +93,13 @@ def fetch_records(
     holding: Callable[[set[str]], None] | None = None,
     in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None,
 ) -> RecordsResult:
-    """Fetches, verifies and stores what is ``planned``, and takes over what killed runs left of it.
+    """Fetches, verifies and stores the ``planned`` captures, and adopts records of killed runs.
 
-    ``keep`` is given a row for each capture (``RECORD_SCHEMA``), those that had to be asked for again behind others;
-    ``with_this_round`` completes them once the result says whether the source ``answered``. ``holding`` is told the
-    files taken over, before anything is fetched. ``in_table`` gives the places of all records that the table has of
-    this crawl; it is called only where a killed run left some of other captures. ``scratch`` is a folder for rows that
-    do not fit memory; the caller deletes it. Raises ``EnvironmentFault`` when the disk or the lake's own place fails.
+    ``keep`` gets a row for each capture (``RECORD_SCHEMA``); captures that are requested again come last.
+    ``with_this_round`` completes the rows once the result says whether the source ``answered``. ``holding`` gets the
+    names of adopted files before anything is fetched. ``in_table`` returns the locations of all records that the table
+    has of this crawl. It is called only if a killed run left records of other captures. ``scratch`` is a folder for
+    rows that do not fit memory; the caller deletes it. Raises ``EnvironmentFault`` if the disk or the lake store fails.
     """
     killed_runs = Left(storage, order.crawl, planned.places, scratch)
     if holding is not None:
@@ -120,10 +119,10 @@ def fetch_planned(
     progress: Progress | None = None,
     halt: Halt | None = None,
 ) -> RecordsResult:
-    """As :func:`fetch_records`, of which ``planned`` already says what killed runs left.
+    """Fetches as :func:`fetch_records`, with the rows of killed runs already in ``planned``.
 
-    ``halt`` is asked before each range whether anything more is to be asked of the source. ``settled`` of the result
-    are the new files alone.
+    ``halt`` is called before each range and says whether to stop sending requests. ``settled`` of the result has the
+    new files only.
     """
     crawl, options, planned_count = order.crawl, order.options, len(planned.places)
     files = sum(1 for _ in planned.places.files) if planned_count > options.group else 0
@@ -152,7 +151,7 @@ def fetch_planned(
             counts = run.take(_rows(held_rows.upto(*end)), _rows(left_rows.upto(*end)))
             reused, adopted = reused + counts[0], adopted + counts[1]
             run.fetch(writer)
-            # a source that gives nothing does not have to be remembered capture by capture
+            # captures without an answer are carried on up to one group, so that memory stays flat
             if is_last or run.carried > options.group:
                 run.finish(writer)
             run.conclude()
@@ -163,7 +162,7 @@ def fetch_planned(
     finally:
         writer.close()
     if halt is not None:
-        # also what was refused last is told
+        # reports the last refusal too
         halt(run.patience.is_refused)
     return RecordsResult(
         reused=reused,
@@ -185,7 +184,7 @@ def fetch_planned(
 
 
 def _of_places(transport: Transport | NamedPlaces, served_before: Counter[str]) -> tuple[str, ...]:
-    """What there is to say of several places: which served in another's place, and whether they differ."""
+    """Returns sentences about several places: which mirrors served, and whether objects differ."""
     stats = transport.stats
     served = stats.served - served_before
     mirrors = {place: count for place, count in served.items() if place != transport.sources[0]}
@@ -194,19 +193,18 @@ def _of_places(transport: Transport | NamedPlaces, served_before: Counter[str]) 
 
 
 def settle(storage: RecordStorage, result: RecordsResult) -> None:
-    """Takes the journals of files whose records are all in the lake out of adoption. Call it once the result's rows are
-    committed.
+    """Retires the journals of files whose records are all in the lake. Call it after the result's rows were committed.
 
-    A file of a killed run that also holds records of other targets keeps its journal until those are in the lake too.
+    A file of a killed run that also has records of other targets keeps its journal until those are in the lake too.
     """
     set_apart(storage, result.settled)
 
 
 class Left:
-    """What killed runs left in a crawl: ``files``, and ``rows`` of wanted captures in the order of their places
-    (``HELD_SCHEMA``); rows of other captures are remembered until it is known whether those need them.
+    """The records of killed runs in a crawl: ``files``, and ``rows`` of planned captures in the order of their places
+    (``HELD_SCHEMA``). Rows of other captures are stored until it is known whether those need them.
 
-    Making one lists the crawl's stored files and reads every journal among them, which then are this run's to settle.
+    The constructor lists the crawl's stored files and reads every journal among them. This run then retires them.
     """
 
     def __init__(self, storage: RecordStorage, crawl: str, places: Places, scratch: Path) -> None:
@@ -226,12 +224,13 @@ class Left:
     def settled(
         self, new: Iterable[str], in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None
     ) -> tuple[str, ...]:
-        """The files all of whose records are in the rows of this run, which wrote ``new``, or in the table: their
-        journals are adopted no more once the rows are committed."""
+        """Returns the files all of whose records are in the rows of this run, which wrote ``new``, or in the table.
+        Their journals are retired after the rows were committed."""
         return tuple(sorted({*self.files, *new} - self._needed_by_others(in_table)))
 
     def _needed_by_others(self, in_table: Callable[[], Iterable[pa.RecordBatch]] | None) -> set[str]:
-        """The files with rows of captures that are neither wanted here nor in the table: their run was killed."""
+        """Returns the files with rows of captures that are neither planned here nor in the table: their run was
+        killed."""
         if not self._strange.rows:
             return set()
         places = self._strange_places.places()
@@ -247,14 +246,14 @@ class Left:
 
 
 class Alongside:
-    """Rows in the order of their places, given up to one place at a time."""
+    """Rows in the order of their places, read up to one place at a time."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = iter(batches)
         self._ahead: pa.RecordBatch | None = None
 
     def upto(self, file: str | None, offset: int | None) -> Iterator[pa.RecordBatch]:
-        """The rows whose place is not behind this one."""
+        """Yields the rows up to and including this place."""
         while True:
             batch = self._ahead if self._ahead is not None else next(self._batches, None)
             if batch is None:

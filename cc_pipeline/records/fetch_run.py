@@ -1,5 +1,5 @@
-"""One fetch run over the captures of a crawl: what is asked for, and what is known so far about each capture. A source
-fails in many ways, and each capture gets exactly one outcome all the same."""
+"""One fetch run over the captures of a crawl: its requests, and the state of each capture. A source fails in many ways,
+and each capture still gets exactly one outcome."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Records being examined at a time, per thread; bounds what they hold in memory.
+#: Records being verified at a time, per thread; bounds their memory.
 _AHEAD: Final = 4
-#: More threads than this find nothing to do: fetching and storing are one thread each.
+#: More threads than this would be idle: fetching and storing are one thread each.
 _MOST: Final = 4
 
 #: ``(captures done, captures in all, bytes read)``.
 Progress = Callable[[int, int, int], None]
-#: Given whether the source's circuit breaker opened here; says whether nothing more is to be asked of the source.
+#: Gets whether the source's circuit breaker opened here; returns whether to stop sending requests.
 Halt = Callable[[bool], bool]
 
 
 class _Here(Executor):
-    """Does the work at once in the caller's thread. With few cores, handing it to a thread costs more than it saves."""
+    """Runs the work at once in the caller's thread. With few cores, another thread costs more than it saves."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
@@ -62,7 +62,7 @@ class _Here(Executor):
 
 @contextmanager
 def examining(threads: int | None) -> Iterator[tuple[Executor, int]]:
-    """An executor for ``threads`` threads, and how many records may wait in it.
+    """Opens an executor with ``threads`` threads, and gives the number of records that may wait in it.
 
     0 is the caller's own thread; ``None`` leaves one core for fetching and one for storing.
     """
@@ -74,13 +74,13 @@ def examining(threads: int | None) -> Iterator[tuple[Executor, int]]:
 class FetchRun:
     """Gives every distinct (file, offset) among captures one outcome, group by group.
 
-    ``begin`` turns to a group, ``fetch`` asks for it once. What did not come is carried on and asked for again at the
-    end, by ``finish``, so that a file that fails keeps none from being asked for. ``outcomes`` has what is known of the
-    group and of what was carried. ``fetched`` counts the good ones that were read so far; ``witnesses`` has one of each
-    place, of those whose digest is not another than the index has.
+    ``begin`` starts a group, ``fetch`` requests it once. Captures that failed are carried on and requested again at the
+    end, by ``finish``, so that a failing file does not delay the others. ``outcomes`` has the outcomes of the group and
+    of carried captures. ``fetched`` counts the good records read so far. ``witnesses`` has one known-good record of
+    each place, whose digest does not contradict the index.
 
-    Fetching happens in the transport's thread, storing in the caller's, and where there are cores for it,
-    inflating and digests in a few threads here (both give up the interpreter's lock).
+    Fetching runs in the transport's thread, storing in the caller's. If there are enough cores, a few threads inflate
+    and compute digests (both release the interpreter's lock).
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class FetchRun:
 
     @property
     def answered(self) -> bool:
-        """Whether the source gave anything that settles a capture, or was not asked."""
+        """Whether the source gave anything final for a capture, or no request was sent."""
         return self._gave or not self.asked
 
     @property
@@ -127,7 +127,7 @@ class FetchRun:
         return len(self.outcomes.wanted) - len(self.outcomes.of)
 
     def begin(self, captures: pa.Table) -> None:
-        """Turns to ``captures`` (none of which was there before); what has no outcome yet is carried on."""
+        """Starts a group of ``captures``, all of them new; captures without an outcome are carried on."""
         self._done += len(self.outcomes.of)
         self.kept_back += self.outcomes.kept_back
         rows = self.outcomes.rows_without()
@@ -143,34 +143,34 @@ class FetchRun:
         return reused, self.outcomes.take(journaled_rows, self._usable_left)
 
     def _usable(self, row: Row) -> bool:
-        """Whether a held record need not be asked for again: not on request, nor because nothing settles its fate."""
+        """Whether a stored row is reused: nobody requested it again, and its outcome is final."""
         return row["reason"] != "bad_plan" and not self._is_doubted(row) and self._usable_left(row)
 
     def _stays(self, row: Row) -> bool:
-        """Whether what is held of a capture stays where nothing better comes."""
+        """Whether the stored row of a capture stays if nothing better comes."""
         return self._is_doubted(row) or (is_settled(row) and not self.options.forget_settled)
 
     def _is_doubted(self, row: Row) -> bool:
-        """Whether a good record is asked for once more because its payload is not the one that the index names."""
+        """Whether a good record is requested once more because its payload digest differs from the index."""
         return self.options.retry_mismatched and row["outcome"] == "fetched" and row["digest_check"] == "mismatch"
 
     def _usable_left(self, row: Row) -> bool:
-        """The same for a row of a run that was killed, which knew nothing of what this one was asked for."""
+        """The same for a row of a killed run, whose options may have been others."""
         is_requested = row["outcome"] != "fetched" and (self.options.retry_settled or row.get("settled") is False)
         return not is_requested and self._judged_as_now(row)
 
     def _judged_as_now(self, row: Row) -> bool:
-        """Whether a digest that does not match was treated as ``fail_on_digest`` says now."""
+        """Whether a digest mismatch of the row was treated as ``fail_on_digest`` says now."""
         if self.options.fail_on_digest and self._crawl not in KNOWN_BAD_DIGESTS:
             return bool(row["outcome"] != "fetched" or row["digest_check"] != "mismatch")
         return bool(row["reason"] != "digest_mismatch")
 
     def fetch(self, writer: SegmentWriter) -> None:
-        """Reads and stores the captures that are still wanted, but for those carried on. Raises ``EnvironmentFault``
-        when the disk fails.
+        """Reads and stores the captures without an outcome, except carried ones. Raises ``EnvironmentFault`` if the
+        disk fails.
 
-        Ranges are asked for in the order of the plan. A file that seems to be gone or damaged waits until all others
-        were asked for; then one question decides whether its rest is asked for too (see ``patience``).
+        Ranges are requested in the order of the plan. A file that seems to be missing or damaged waits until all others
+        were requested. Then one request decides whether its remaining ranges are requested too (see ``patience``).
         """
         for row in self.outcomes.still_wanted():
             key, offset = self._name(row)
@@ -180,7 +180,7 @@ class FetchRun:
                 self.outcomes.lose(row, "bad_plan", detail, 0, settled=True)
         bounds = self.options.coalescing
         if self._places > 1:
-            # a range of one place is given in pieces; of several, nobody knows which gives it before all of it is there
+            # one place gives a range in pieces; of several places, which one gives it is known only at its end
             bounds = replace(bounds, span=min(bounds.span, SHORT_RANGE))
         ranges = plan_ranges(self._captures, bounds, self.outcomes.still_wanted())
         if ranges:
@@ -190,7 +190,7 @@ class FetchRun:
                 self._pass(self._turns().in_order(ranges), writer, pool, max_pending)
 
     def finish(self, writer: SegmentWriter) -> None:
-        """Asks again for what did not come, and gives an outcome to everything that has none. Raises as ``fetch``."""
+        """Requests failed captures again, and gives every capture an outcome. Raises as ``fetch``."""
         if not self.carried:
             return
         scheduler = self._turns()
@@ -202,7 +202,7 @@ class FetchRun:
             self._pass(scheduler.before_giving_up(), writer, pool, max_pending)
             self._pass(scheduler.the_rest(), writer, pool, max_pending)
             self._pass(scheduler.in_parts(), writer, pool, max_pending)
-            # each of several places may have other bytes
+            # each of several places may have different bytes
             rounds = self.options.tries + self._places - 1
             for attempt in range(2, rounds + 1):
                 self._last_try = attempt == rounds
@@ -211,7 +211,7 @@ class FetchRun:
         self._pending, self._last_try = Pending(), False
 
     def _give_up(self, writer: SegmentWriter) -> None:
-        """Gives an outcome to everything that has none."""
+        """Gives an outcome to every capture that has none."""
         missing_files = {key for key, state in self.patience.files.items() if state.gone}
         settled = missing_files if missing_files and self.is_witnessed() else set()
         for planned, fault in self._pending.unread:
@@ -234,19 +234,19 @@ class FetchRun:
         return Turns(self.patience, self._pending, self.outcomes, self._is_over)
 
     def _is_over(self) -> bool:
-        """Whether nothing more is asked of the source in this run."""
+        """Whether this run sends no more requests."""
         policy = self.patience
         if self._halt is not None and self._halt(policy.is_refused):
             policy.refused_elsewhere()
         if not policy.at_its_end:
             return False
-        # a source that has other things, and says of file after file that it is not there, is believed
+        # a source with known-good records is believed if it says "not found" of file after file
         if policy.only_says_no and self.is_witnessed():
             policy.any_good = True
         return policy.at_its_end
 
     def is_witnessed(self) -> bool:
-        """Whether the source has given a good record, in this run or a day before; else it is asked for one, once."""
+        """Whether the source has given a good record in this run or within a day; else one is requested, once."""
         if not self.witnesses and self._found_witness is None:
             known_good = None
             if not self.patience.is_refused_now:
@@ -257,7 +257,7 @@ class FetchRun:
         return bool(self.witnesses) or bool(self._found_witness)
 
     def conclude(self) -> None:
-        """What was found to be lost counts as lost where the source is witnessed, and is open where it is not."""
+        """Keeps new losses final if the source has given a known-good record; else makes them pending again."""
         if self.outcomes.lost_now:
             if self.is_witnessed():
                 self._gave = True
@@ -272,7 +272,7 @@ class FetchRun:
             offset, length = outcome.offset, outcome.length if isinstance(outcome, RangeFault) else len(outcome.data)
             assert offset is not None
             assert length is not None
-            # of a range without a known end an object may have less, and it comes whole
+            # an open-ended range may be longer than the object, and it comes in one piece
             is_open_ended = self._has_no_end(range_request.planned)
             if is_open_ended or offset + length == range_request.planned.offset + range_request.planned.length:
                 self.patience.used(range_request.planned.key, range_request.granted, outcome.attempts)
@@ -323,12 +323,12 @@ class FetchRun:
         )
 
     def _has_no_end(self, planned: PlannedRange) -> bool:
-        """Whether nobody knows how long some record of a range is: it is as long as it turns out to be."""
+        """Whether the length of a record in the range is not known before it is read."""
         lengths = self._columns["warc_record_length"]
         return any(lengths[row] is None for row in planned.rows)
 
     def _ends(self, planned: PlannedRange) -> tuple[int, ...]:
-        """Where a long range may be cut: behind each record that does not reach into the next."""
+        """Returns the offsets at which a long range may be cut: after each record that does not overlap the next."""
         if planned.length <= PIECE or len(planned.rows) == 1:
             return ()
         columns = self._columns
@@ -359,7 +359,7 @@ class FetchRun:
             self._pending.past_the_end.add(row)
 
     def _is_same_object(self, answer: RangeBytes, range_request: Ask) -> bool:
-        """Whether this is the object that was asked before. If not, its rows wait for another try."""
+        """Whether the object is the one that was read before. If not, its rows wait for another try."""
         self._bytes += len(answer.data)
         if self.patience.is_same_object(answer.key, answer.etag, answer.source, first=answer.first):
             return True
@@ -377,7 +377,7 @@ class FetchRun:
         length = self.outcomes.length(row)
         data = answer.data if len(answer.data) == length else answer.data[start : start + length]
         expected = self._promise(row)
-        # while other places may have the payload that the index names, another one will not do
+        # while other places may have the payload with the index's digest, a mismatch is a failure
         strict = self.options.fail_on_digest or (self._places > 1 and not self.patience.files[answer.key].alike)
         verdict = pool.submit(examine, data, expected, fail_on_digest=strict)
         attempts = answer.attempts + (row in self._pending.bad)
@@ -403,7 +403,7 @@ class FetchRun:
     def _conclude(self, arrival: Arrival, writer: SegmentWriter) -> None:
         row, verdict = arrival.row, arrival.verdict.result()
         if self.outcomes.is_good(row):
-            return  # it came in two requests at once, and is stored already
+            return  # two requests brought it at the same time, and it is stored already
         key = self._name(row)[0]
         outcome = outcome_of(verdict, arrival.attempts, arrival.source) | self._named(row)
         if verdict.is_cut_off and self._goes_on(arrival):
@@ -419,7 +419,7 @@ class FetchRun:
         self._keep(row, verdict, outcome, arrival.source, writer)
 
     def _goes_on(self, arrival: Arrival) -> bool:
-        """Whether more of a record is to be read: nobody said how long it is, and the file did not end with it."""
+        """Whether more of a record has to be read: its length is not known, and the file does not end with it."""
         return len(arrival.data) == self.outcomes.length(arrival.row) and self.outcomes.grows(arrival.row)
 
     def _keep(self, row: int, verdict: Examined, outcome: Row, source: str, writer: SegmentWriter) -> None:
@@ -442,13 +442,13 @@ class FetchRun:
         self.outcomes.of[key, offset] = outcome
 
     def _doubt(self, arrival: Arrival, outcome: Row, writer: SegmentWriter, *, usable: bool) -> None:
-        """The same bad bytes in two requests mean that the source has them; different ones were damaged on the way."""
+        """Notes bad bytes. The same ones in two requests are the source's; different ones were damaged on the way."""
         row, data = arrival.row, arrival.data
         key = self._name(row)[0]
         state = self.patience.files[key]
         previous = self._pending.bad.get(row)
         if previous is not None and arrival.request in previous.requests:
-            return  # one answer, seen twice, says nothing of the source
+            return  # the same answer seen twice is no second evidence
         mark = hashlib.blake2b(data, digest_size=16).digest()
         marks, is_identical, changed = compared(previous, arrival, mark, self._places)
         if previous is None:
@@ -460,7 +460,7 @@ class FetchRun:
         self._pending.forget(row)
         requests = {arrival.request} if previous is None else previous.requests | {arrival.request}
         bad = Bad(marks, frozenset(requests), outcome, data, usable)
-        # what a file full of damage has need not be read twice, once that was shown for some of it
+        # in a file that is known to be damaged, each record is read only once
         if is_identical or self._last_try or state.damaged or (usable and not self._pending.has_room(len(data))):
             self._pending.bad[row] = bad
             self._set_aside(row, writer, settled=is_identical or state.damaged)
@@ -468,7 +468,7 @@ class FetchRun:
         self._pending.doubt(row, bad, keep=usable or not state.good)
 
     def _set_aside(self, row: int, writer: SegmentWriter, *, settled: bool) -> None:
-        """Puts the bytes that were read of a record into quarantine; without them it is missing."""
+        """Quarantines the bytes that were read of a record; without bytes the record is missing."""
         bad = self._pending.bad.get(row)
         if bad is None:
             self.outcomes.lose(row, *self.patience.why_not_asked(), 0, settled=False)
@@ -483,7 +483,7 @@ class FetchRun:
             self._keep(row, verdict, outcome, place, writer)
             return
         if self.outcomes.set_aside(row, bad.outcome, settled=settled):
-            # whoever adopts it, should this run be killed, does not know whether the source had a witness
+            # if this run is killed, the adopting run does not know whether the source gave a known-good record
             stored = bad.outcome | {"settled": False}
             writer.add("raw", bad.data, stored)
             self.outcomes.of[self._name(row)] = stored | {"settled": settled, "rounds": 1 if settled else None}

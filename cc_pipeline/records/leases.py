@@ -1,14 +1,14 @@
-"""Leases: what running fetches hold of a crawl's stored files, so that sweeping leaves those alone.
+"""File leases: they protect the stored files that running fetches need from a sweep.
 
-A lease is a small object ``records/<crawl>/leases/<commit>.json``, written before the fetch looks at any row and
-removed after its commit. It first holds everything of the crawl, then the files that the fetch really counts on. The
-files that the fetch writes have its commit in their names and are held as well. It is renewed while the fetch runs,
-and ends by itself when nobody renews it. They lie in a folder of their own, so that finding them costs one short
-listing however many files the crawl has.
+A lease is a small object ``records/<crawl>/leases/<commit>.json``, written before the fetch reads any row and removed
+after its commit. It first protects all files of the crawl, then only the files that the fetch needs. Files that the
+fetch writes have its commit in their names and are protected too. The lease is renewed while the fetch runs, and
+expires if nobody renews it. Leases have a folder of their own, so that one short listing finds them however many files
+the crawl has.
 
-Runs and purges have such leases too, ``leases/runs`` and ``leases/purges``, which say whose targets they are about.
-Each writes its own lease, and then reads those of the others: so of a run and a purge that begin at the same time at
-least one sees the other.
+Runs and purges have such leases too, in ``leases/runs`` and ``leases/purges``, with the names of their targets. Each
+writes its own lease and then reads the others. So if a run and a purge start at the same time, at least one of them
+sees the other.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from cc_pipeline.stores.answer import Listed
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 LEASES = "leases"
-#: Where leases lie that are about the targets of any crawl: those of runs, and those of purges.
+#: The folders of leases on targets of any crawl: those of runs, and those of purges.
 RUNS, PURGES = f"{LEASES}/runs", f"{LEASES}/purges"
 _STOPPED = ".stopped"
-#: Seconds for which a lease holds unless it is renewed.
+#: Seconds for which a lease is valid without renewal.
 LIFE = 3_600.0
-#: Seconds after which nobody counts on a lease that was left by a process of which nothing is known.
+#: Seconds after which the expired lease of an unknown process is removed.
 _FORGOTTEN = 7 * 86_400.0
-#: Renewals in a row that may fail before the lease ends.
+#: Renewals in a row that may fail before the lease expires.
 _RENEWALS = 6
 _LARGEST = 64 << 20
 
 
 class LeaseRanOut(PlaceFault):
-    """This process was stopped for longer than its lease holds, so it commits nothing more."""
+    """This process was suspended for longer than its lease is valid, so it commits nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A lease as others read it. ``files`` is ``None`` where it holds everything of the crawl, ``targets`` (slugs of
-    what is being fetched) where it does not say. ``crawls`` are those of a run, ``holder`` names its process, and
-    ``is_gone`` says that this has surely ended."""
+    """A lease as other processes read it. ``files`` is ``None`` if it protects all files of the crawl. ``targets`` are
+    slugs, ``None`` if the lease does not name them. ``crawls`` are those of a run, ``holder`` names its process, and
+    ``is_gone`` says that the process has certainly ended."""
 
     key: str
     commit: str
@@ -63,17 +63,17 @@ class Holding:
     is_gone: bool = False
 
     def holds(self, file: str) -> bool:
-        """Whether the stored file must stay."""
+        """Whether the lease protects the stored file."""
         return self.files is None or file in self.files or f"-{self.commit}-" in file.rpartition("/")[2]
 
     def is_about(self, slugs: Collection[str]) -> bool:
-        """Whether any of these targets may be among its own."""
+        """Whether any of these targets may be among the lease's targets."""
         return self.targets is None or not self.targets.isdisjoint(slugs)
 
 
 class Lease:
-    """A lease of this process on files of ``crawl``, to fetch ``targets``; or one in another ``folder``, which is about
-    ``targets`` in ``crawls``. ``clock`` gives seconds since the epoch."""
+    """A lease of this process on files of ``crawl``, to fetch ``targets``; or a lease in another ``folder`` on
+    ``targets`` in ``crawls``. ``clock`` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -96,8 +96,8 @@ class Lease:
         self._expires: float | None = None
 
     def renew(self) -> None:
-        """Writes the lease, so that it holds for ``LIFE`` seconds from now. Raises ``EnvironmentFault``, also where it
-        ran out before: others may have gone by that."""
+        """Writes the lease, valid for ``LIFE`` seconds from now. Raises ``EnvironmentFault``, also if the lease had
+        expired: others may have acted on that."""
         with self._lock:
             if self._expires is not None:
                 self.confirm()
@@ -120,18 +120,18 @@ class Lease:
             self._expires = expires
 
     def hold(self, files: Iterable[str]) -> None:
-        """Holds these files, and those of its own commit, instead of everything of the crawl."""
+        """Protects these files, and those of its own commit, instead of all files of the crawl."""
         with self._lock:
             self._files = sorted(set(files))
         self.renew()
 
     def confirm(self) -> None:
-        """Raises ``LeaseRanOut`` where the lease ran out, as when the machine slept: what it held may be gone."""
+        """Raises ``LeaseRanOut`` if the lease expired, as when the machine slept: its files may be deleted."""
         if self._expires is None or self._clock() >= self._expires:
             raise LeaseRanOut(
-                f"this run was stopped for so long that its lease {self.key} ran out: upkeep may have deleted what it "
-                "counts on, or a purge begun, so it commits nothing more",
-                "Run it again: what was fetched is kept and taken over.",
+                f"this run was suspended for so long that its lease {self.key} expired: maintenance may have deleted "
+                "files that it needs, or a purge may have started, so it commits nothing more",
+                "Run it again: it adopts the records that were fetched.",
             )
 
     def end(self) -> None:
@@ -141,10 +141,10 @@ class Lease:
 
 @contextmanager
 def lease(storage: RecordStorage, crawl: str, commit: str, targets: Iterable[str] = ()) -> Iterator[Lease]:
-    """A lease on everything of ``crawl``, to fetch ``targets`` (slugs), that is renewed until the end of the block.
+    """Opens a lease on all files of ``crawl``, to fetch ``targets`` (slugs). It is renewed until the end of the block.
 
-    Read rows only inside the block, and leave it only after the commit. Raises ``EnvironmentFault`` where the lease
-    cannot be written.
+    Read rows only inside the block, and leave it only after the commit. Raises ``EnvironmentFault`` if the lease cannot
+    be written.
     """
     with _kept(Lease(storage, crawl, commit, targets=targets)) as file_lease:
         yield file_lease
@@ -154,8 +154,8 @@ def lease(storage: RecordStorage, crawl: str, commit: str, targets: Iterable[str
 def lease_of(
     storage: RecordStorage, folder: str, targets: Iterable[str], crawls: Iterable[str] = ()
 ) -> Iterator[Lease]:
-    """A lease in ``folder`` (``RUNS`` or ``PURGES``) about ``targets`` (slugs) that is renewed until the end of the
-    block. Look for those of others only inside it. Raises ``EnvironmentFault`` where the lease cannot be written."""
+    """Opens a lease in ``folder`` (``RUNS`` or ``PURGES``) on ``targets`` (slugs). It is renewed until the end of the
+    block. Read the leases of others only inside it. Raises ``EnvironmentFault`` if the lease cannot be written."""
     with _kept(Lease(storage, "", uuid.uuid4().hex, targets=targets, folder=folder, crawls=crawls)) as file_lease:
         yield file_lease
 
@@ -172,7 +172,7 @@ def _kept(file_lease: Lease) -> Iterator[Lease]:
             except LeaseRanOut:
                 return
             except CcPipelineError:
-                # tried again long before the lease runs out; ``confirm`` finds one that did
+                # the next try comes long before the lease expires; ``confirm`` finds an expired one
                 continue
 
     keeper = threading.Thread(target=keep, name="cc-pipeline-lease", daemon=True)
@@ -182,21 +182,21 @@ def _kept(file_lease: Lease) -> Iterator[Lease]:
     finally:
         ended.set()
         keeper.join()
-        # one that cannot be removed ends by itself
+        # a lease that cannot be removed expires
         with suppress(CcPipelineError):
             file_lease.end()
 
 
 def living(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[Holding]:
-    """The leases on a crawl that hold now. Raises ``EnvironmentFault`` where they cannot be read."""
+    """Returns the leases on a crawl that are valid now. Raises ``EnvironmentFault`` if they cannot be read."""
     return [holding for holding, is_active in _read(storage, _folder(storage, crawl), clock) if is_active]
 
 
 def leases_of(
     storage: RecordStorage, folder: str, clock: Callable[[], float] = time.time
 ) -> tuple[list[Holding], list[Holding]]:
-    """The leases in ``folder`` (``RUNS`` or ``PURGES``) that hold now, and those that were left: of processes that are
-    gone, or that were stopped and may go on. Raises ``EnvironmentFault`` where they cannot be read."""
+    """Returns the leases in ``folder`` (``RUNS`` or ``PURGES``) that are valid now, and the others: of processes that
+    have ended, or that are suspended and may go on. Raises ``EnvironmentFault`` if they cannot be read."""
     readings = list(_read(storage, folder, clock))
     return [holding for holding, is_active in readings if is_active], [
         holding for holding, is_active in readings if not is_active
@@ -204,12 +204,12 @@ def leases_of(
 
 
 def stop_note(storage: RecordStorage, crawl: str, commit: str) -> str:
-    """The key of the note that has all workers of a fetch stop asking its source."""
+    """Returns the key of the note that makes all workers of a fetch stop sending requests."""
     return f"{storage.folder(crawl)}/{LEASES}/{commit}{_STOPPED}"
 
 
 def left_behind(storage: RecordStorage, crawl: str, clock: Callable[[], float] = time.time) -> list[str]:
-    """Keys of leases, of halves of them and of notes to stop, whose process is gone or which ran out."""
+    """Returns the keys of leases, part files and stop notes whose process has ended or whose lease expired."""
     listing = _listed(storage, _folder(storage, crawl))
     halves = [lease_file.key for lease_file in listing if is_half_of_gone(lease_file.key)]
     readings = list(_read(storage, _folder(storage, crawl), clock))
@@ -224,8 +224,8 @@ def left_behind(storage: RecordStorage, crawl: str, clock: Callable[[], float] =
 
 
 def forget_ended(storage: RecordStorage, clock: Callable[[], float] = time.time) -> int:
-    """Removes the leases of runs and purges that killed processes left, also in halves; gives how many. Those of
-    processes that may only have been stopped stay for a week. Raises ``EnvironmentFault``."""
+    """Removes the leases of killed runs and purges, and their part files; returns how many. Leases of processes that
+    may only be suspended stay for a week. Raises ``EnvironmentFault``."""
     ended_keys: list[str] = []
     for folder in (RUNS, PURGES):
         listing = _listed(storage, folder)
@@ -241,13 +241,13 @@ def forget_ended(storage: RecordStorage, clock: Callable[[], float] = time.time)
 
 
 def forget(storage: RecordStorage, keys: Sequence[str]) -> None:
-    """Removes what :func:`left_behind` gave."""
+    """Removes the objects that :func:`left_behind` returned."""
     for key in keys:
         storage.transport.delete(key)
 
 
 def is_half_of_gone(key: str) -> bool:
-    """Whether the key is a file that a process which is gone had begun to write."""
+    """Whether the key is the part file of a process that has ended."""
     part_file = unfinished(key.rpartition("/")[2])
     return part_file is not None and is_gone(part_file[1]) is True
 
@@ -261,7 +261,7 @@ def _listed(storage: RecordStorage, folder: str) -> list[Listed]:
 
 
 def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> Iterator[tuple[Holding, bool]]:
-    """Every lease in a folder, and whether it still holds."""
+    """Yields every lease in a folder, and whether it is valid."""
     for lease_file in _listed(storage, folder):
         if not lease_file.key.endswith(".json"):
             continue
@@ -270,7 +270,7 @@ def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> It
             data = storage.transport.read_all(lease_file.key, limit=_LARGEST).data
         except RangeFault as fault:
             if fault.kind is FaultKind.NOT_FOUND:
-                continue  # its fetch has ended in this moment, and what it committed names its files
+                continue  # its fetch has ended in this moment, and its committed rows name its files
             raise
         try:
             content = json.loads(data)
@@ -279,9 +279,9 @@ def _read(storage: RecordStorage, folder: str, clock: Callable[[], float]) -> It
             files, targets = _names(content["files"]), _names(content.get("targets"))
             crawls = _names(content.get("crawls")) or frozenset()
         except (ValueError, KeyError, TypeError, AttributeError):
-            # not as we write it: it holds everything, for as long as any
+            # unknown content protects all files, for as long as any lease
             process, expires, holder, files, targets, crawls = "", 0.0, "", None, None, frozenset()
-        # the place's own clock counts too, since the writer's may be wrong; what nobody can have written yet does not
+        # the place's own clock counts too, since the writer's may be wrong; a time in the future does not
         now = clock()
         until = max((end for end in (expires, lease_file.modified + LIFE) if has_come(end, now + LIFE)), default=0.0)
         ended = is_gone(process) is True

@@ -1,4 +1,4 @@
-"""What became of each capture of a run: exactly one outcome, from what is held, what was adopted or what was read."""
+"""The outcome of each capture of a run: exactly one, from a stored, an adopted or a fetched record."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES, longer
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.segments import Row
 
-#: The WARC file and the offset in it: what names a capture within its crawl.
+#: The WARC file and the offset in it: the name of a capture within its crawl.
 Name = tuple[str, int]
 
-#: Columns that say what became of a capture, whichever target asked for it.
+#: Columns with the outcome of a capture, whichever target requested it.
 _OUTCOME_COLUMNS = tuple(name for name in RECORD_SCHEMA.names if name not in RECORD_KEY_NAMES)
-#: Columns a record may fill where the index has nothing (the ARC years), or a person named no more than a place.
+#: Columns that a record fills if the index has no value (the ARC years), or the user named only a location.
 _FILLED = (
     "fetch_time", "fetch_status", "content_digest", "content_mime_type", "url", "url_surtkey", "domain",
     "warc_record_length",
 )  # fmt: skip
-#: Columns of the records table that say whether and how a row can be used again.
+#: Columns of the records table that decide whether and how a row is reused.
 HELD_COLUMNS = ("warc_filename", "warc_record_offset", *_FILLED, *_OUTCOME_COLUMNS)
-#: Values for an index row that names no place, since the key columns of the table are never null.
+#: Values for an index row without a location, since the key columns of the table are never null.
 NOWHERE = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
-#: Reasons whose verdict is ours, and may be another now: nothing that was settled for these is kept.
+#: Reasons that depend on our options or code, so that the verdict may change: such final outcomes are not kept.
 _JUDGED_ANEW = ("bad_plan", "digest_mismatch")
-#: What the index alone says, whatever the source does.
+#: A reason that follows from the index alone, whatever the source gives.
 _NO_PLACE = "bad_plan"
-#: Rows that are Python objects at a time; bounds memory.
+#: Rows held as Python objects at a time; bounds memory.
 _BATCH = 5_000
 
 
@@ -52,22 +52,22 @@ class Outcomes:
         self._before: dict[Name, Row] = {}
         self._lost_now: set[Name] = set()
         self._grown: dict[Name, int] = {}
-        #: Captures that stayed what they were because nothing better came.
+        #: Captures that kept their previous outcome because nothing better came.
         self.kept_back = 0
         for row in range(captures.num_rows):
             self.wanted.setdefault(self.name(row), row)
 
     def name(self, row: int) -> Name:
-        """What names the capture in ``row``."""
+        """Returns the name of the capture in ``row``."""
         return self.columns["warc_filename"][row], self.columns["warc_record_offset"][row]
 
     def length(self, row: int) -> int:
-        """Bytes to read of the record in ``row``: its own, or as many as were thought enough until now."""
+        """Returns the bytes to read of the record in ``row``: its length, or the current guess."""
         index_length = self.columns["warc_record_length"][row]
         return self._grown.get(self.name(row), FIRST_READ) if index_length is None else int(index_length)
 
     def grows(self, row: int) -> bool:
-        """Whether nobody said how long the record in ``row`` is, and more of it can be read: then more will be."""
+        """Raises the guess for a record in ``row`` of unknown length. Returns whether more of it can be read."""
         length = self.length(row)
         if self.columns["warc_record_length"][row] is not None or length >= MAX_RECORD_BYTES:
             return False
@@ -75,17 +75,18 @@ class Outcomes:
         return True
 
     def still_wanted(self) -> list[int]:
-        """Rows, one for each capture, that have no outcome yet, but for those carried on from captures of before."""
+        """Returns the rows, one for each capture, that have no outcome yet, except those of carried captures."""
         return [row for name, row in self.wanted.items() if row >= self._carried and name not in self.of]
 
     def rows_without(self) -> list[int]:
-        """All rows that have no outcome yet, also several of one capture."""
+        """Returns all rows that have no outcome yet, also several of one capture."""
         return [row for row in range(self._rows) if self.name(row) not in self.of]
 
     def carried_on(self, captures: pa.Table) -> Outcomes:
-        """Those of ``captures``, which begin with the rows of these that have no outcome yet; these end with it."""
+        """Returns the outcomes of the next group, ``captures``, which starts with the rows that have no outcome yet.
+        This object is unusable afterwards."""
         carried = len(self.rows_without())
-        # as Python objects, two groups at once would be the most memory that a fetch takes
+        # free the old group first: two groups would double peak memory
         for ended in (self.of, self.wanted, self.columns):
             ended.clear()
         following = Outcomes(captures)
@@ -98,16 +99,17 @@ class Outcomes:
     def take(
         self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool] | None = None
     ) -> int:
-        """Uses those ``rows`` that are ``usable`` and have stored bytes, or are settled; says for how many captures.
+        """Takes the outcome of ``rows`` that are ``usable`` and have stored bytes or are final; returns for how many
+        captures.
 
-        Of the others it remembers how often they were asked for, and those that ``stays`` names (all that are settled
-        otherwise): they stay where nothing better comes. What was lost with another length counts for nothing.
+        Of the other rows it stores the number of rounds, and the rows that ``stays`` accepts (default: final ones).
+        These stay if nothing better comes. A loss that was recorded with another length is ignored.
         """
         taken_count = 0
         for row in rows:
             name = (row["warc_filename"], row["warc_record_offset"])
             outcome = self.of.get(name)
-            # a record that any target has is good, whatever another one lost
+            # a record that any target has counts, even if another target lost it
             is_better = outcome is not None and outcome["outcome"] != "fetched" and row["outcome"] == "fetched"
             if name not in self.wanted or (outcome and not is_better) or self._is_of_other_bytes(row, name):
                 continue
@@ -122,7 +124,7 @@ class Outcomes:
         return taken_count
 
     def _is_of_other_bytes(self, row: Row, name: Name) -> bool:
-        """Whether a capture was lost when it was said to have another length: that says nothing of it now."""
+        """Whether the row is a loss that was recorded with another length: it says nothing about the capture now."""
         index_length, stored_length = (
             self.columns["warc_record_length"][self.wanted[name]],
             row.get("warc_record_length"),
@@ -136,9 +138,8 @@ class Outcomes:
         return {key: _plain(row.get(key)) for key in (*_OUTCOME_COLUMNS, *_FILLED)}
 
     def set_aside(self, row: int, outcome: Row, *, settled: bool) -> bool:
-        """Gives the capture in ``row`` an outcome that is not ``fetched``, unless it stays what it was before it was
-        asked for again: a source that gives nothing says nothing about what it said before, and what was good once
-        stays, whatever comes later. Whether it took it."""
+        """Gives the capture in ``row`` an outcome that is not ``fetched``, and returns whether it did. A previous
+        outcome stays if the new one is not final, or if the previous record was good."""
         name = self.name(row)
         previous = self._before.get(name)
         if self.is_good(row):
@@ -154,11 +155,11 @@ class Outcomes:
 
     @property
     def lost_now(self) -> int:
-        """Captures that this run found to be lost, and that :meth:`reopen` would have asked for again."""
+        """The number of captures that this run found lost, and that :meth:`reopen` would make pending again."""
         return sum(name in self.of for name in self._lost_now)
 
     def reopen(self) -> None:
-        """Nothing that this run found to be lost counts as lost."""
+        """Makes the captures pending that this run found lost."""
         for name in self._lost_now & self.of.keys():
             self.of[name] = self._before.get(name) or self.of[name] | {"settled": False}
         self._lost_now.clear()
@@ -169,12 +170,12 @@ class Outcomes:
         return outcome is not None and outcome["outcome"] == "fetched"
 
     def lose(self, row: int, reason: str, detail: str, attempts: int, *, settled: bool) -> None:
-        """The capture in ``row`` is missing, unless something of it stays."""
+        """Makes the capture in ``row`` missing, unless a previous outcome stays."""
         self.set_aside(row, _outcome("missing", reason, detail, attempts), settled=settled)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """One row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``), before this run is among
-        their rounds."""
+        """Yields one row per capture that has an outcome, in the captures' order (``RECORD_SCHEMA``). Their ``rounds``
+        do not count this run yet."""
         finished_rows = [row for row in range(self._rows) if self.name(row) in self.of]
         for start in range(0, len(finished_rows), _BATCH):
             rows = [self._row(row) for row in finished_rows[start : start + _BATCH]]
@@ -201,14 +202,14 @@ class Outcomes:
 
 
 def is_settled(row: Row) -> bool:
-    """Whether a held row is of a capture that is lost, by a verdict that would be the same now."""
+    """Whether a stored row is a final loss whose verdict would be the same now."""
     return bool(row.get("settled")) and row["reason"] not in _JUDGED_ANEW
 
 
 def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Counts a run in which the source gave something among the ``rounds`` of captures that are to be asked for again.
+    """Counts a run in which the source gave something in the ``rounds`` of pending captures.
 
-    Whether it did is known at its end, when most rows have been put aside.
+    Whether it did is known only at the end of the run, when most rows are in a spill file.
     """
     place = RECORD_SCHEMA.get_field_index("rounds")
     is_open = pc.fill_null(pc.invert(records.column("settled")), False)
@@ -219,7 +220,7 @@ def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as Python objects, those that come again and again once."""
+    """Returns the values of a column as Python objects; equal strings are one object."""
     if not pa.types.is_string(column.type):
         return column.to_pylist()
     encoded = column.combine_chunks().dictionary_encode()
@@ -228,14 +229,15 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def of_url(url: str) -> Row:
-    """What a record's own URL says of a capture of which nobody named it."""
+    """Returns the URL columns of a capture without a URL, from the record's own URL."""
     columns = host_columns(url)
     domain = columns["url_host_registered_domain"] or columns["url_host_name"] or None
     return {"url": url, "url_surtkey": surt_key(url), "domain": domain}
 
 
 def outcome_of(verdict: Examined, attempts: int, place: str) -> Row:
-    """The outcome columns of a record that ``place`` gave: fetched, or quarantined with the verdict's reason."""
+    """Returns the outcome columns of a record that ``place`` gave: fetched, or quarantined with the verdict's
+    reason."""
     outcome = _outcome("fetched" if verdict.reason is None else "quarantined", verdict.reason, verdict.detail, attempts)
     outcome["served_by"] = place
     outcome["digest_check"] = verdict.digest_check

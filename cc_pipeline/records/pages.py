@@ -1,7 +1,7 @@
-"""What the parsers take, from rows of ``records`` and their stored bytes.
+"""The parsers' input, from rows of ``records`` and their stored bytes.
 
-This runs in parser processes, which import nothing else of ours but the parsers: with the stages, each run would wait
-three quarters of a second longer for its first page.
+This runs in parser processes, which import only the parsers of this package: importing the stages would delay the first
+page of each run by three quarters of a second.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _KEYS = (*KEY_NAMES, "archive_format")
 
 
 def page_of(item: tuple[Row, bytes | None]) -> PageInput | ParsedPage:
-    """The page to parse for one row of ``records`` and its stored bytes (``None``: there are none, or unreadable).
+    """Returns the page to parse for one row of ``records`` and its stored bytes (``None``: missing or unreadable).
 
-    For a capture that was not fetched, or whose bytes are gone, this is a finished page that says so, because every
-    row of ``records`` gets exactly one row of ``page_metadata``.
+    For a capture that was not fetched, or whose bytes are missing, it returns a finished page with the reason, because
+    every row of ``records`` gets exactly one row of ``page_metadata``.
     """
     row, member = item
     bare = PageInput(payload=b"", http_status=row["fetch_status"], **{key: row[key] for key in _KEYS})

@@ -1,8 +1,8 @@
-"""How often a source is asked that does not give what was planned: of one file, and of all of it.
+"""The retry policy of a fetch: how often a failing file, or a failing source, is asked again.
 
-A file that gave nothing good yet may cost few requests more than its ranges, so that a deleted file or a proxy that
-answers for everybody costs about what was planned. As soon as something good came from a file, each of its ranges
-that fails may be tried as often as the transport thinks right.
+A file that has given no good record yet may cost only a few requests beyond its ranges, so that a deleted file or a
+proxy that answers every request costs about as much as planned. After its first good record, each failing range of a
+file may be tried as often as the transport allows.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Final
 from cc_pipeline.records.range_plan import PlannedRange
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 
-#: Requests beyond one a range that a file may cost while it gave nothing good: these, and one for five ranges.
+#: Requests beyond one per range that a file may cost before its first good record: these, and one for five ranges.
 _EXTRA: Final = 3
 _RANGES_AN_EXTRA: Final = 5
-#: Of these, one is kept for the question at the end whether the file answers by now.
+#: One of these is reserved for the end, to find out whether the file answers by then.
 _FOR_THE_END: Final = 1
-#: Tries of one range beyond the first, while nothing good came from its file and when something did.
+#: Tries of one range beyond the first, before the file's first good record; and all tries after it.
 _FEW: Final = 2
 MOST_TRIES: Final = 6
-#: Failed ranges, or bad records, after which the rest of a file waits.
+#: Failed ranges, or bad records, after which the remaining ranges of a file wait.
 _DOUBT: Final = 3
-#: ETags of one file that were all seen once, beyond which they say nothing.
+#: If more ETags of one file than these were seen, each once, ETags are ignored.
 _RANDOM: Final = 3
-#: ETags of one file that are remembered; a source may send a new one with each answer.
+#: ETags stored per file; a source may send a new one with each answer.
 _ETAGS: Final = 32
-#: So many files must have failed one after the other before the source itself is thought to fail.
+#: Files that must have failed one after the other before the source itself counts as failing.
 _FILES: Final = 3
 
-#: Kinds that may be about one of a range's records alone. For all other kinds the range is what is asked for again.
+#: Kinds that may be about a single record of the range. For all other kinds the whole range is requested again.
 BY_RECORD: Final = frozenset(
     {
         FaultKind.RANGE_NOT_SATISFIABLE,
@@ -49,12 +49,11 @@ BY_RECORD: Final = frozenset(
 
 @dataclass(slots=True)
 class FileState:
-    """What one file of the plan has given so far. ``extra`` requests may still be sent beyond one a range.
+    """The state of one file of the plan. ``extra`` requests may still be sent beyond one per range.
 
-    ``etags`` are by place: those of different hosts say nothing about each other; ``refused`` are those of which the
-    last answer was. ``worse`` are places whose bytes were bad where another place had good ones, ``alike``: several
-    places had the same bytes where they were doubted.
-    ``usable``: it has records that are good but for their payload's digest.
+    ``etags`` are by place: ETags of different hosts cannot be compared. ``refused`` are the (place, ETag) pairs whose
+    last answer was rejected. ``worse`` are places whose bytes were bad while another place had good ones. ``alike``:
+    several places gave the same bad bytes. ``usable``: some records are good except for their payload digest.
     """
 
     extra: int
@@ -72,33 +71,33 @@ class FileState:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the rest of the file waits: it seems to be gone, or several things failed and nothing was good."""
+        """Whether the remaining ranges wait: the file seems to be missing, or several failed and none was good."""
         return not self.good and (bool(self.not_found) or self.failed >= _DOUBT or self.bad >= _DOUBT)
 
     @property
     def unasked(self) -> bool:
-        """Whether nothing is known of it."""
+        """Whether nothing is known about the file yet."""
         return not (self.good or self.failed or self.bad)
 
     @property
     def gone(self) -> bool:
-        """Whether the source said twice that there is no such file, and never anything else."""
+        """Whether the source said "not found" at least twice, and never gave anything else."""
         return not self.good and self.not_found >= 2 and self.failed == self.not_found and not self.bad
 
     @property
     def damaged(self) -> bool:
-        """Whether nothing in it is a good record, and what was read again was the same again."""
+        """Whether the file has no good record, and bad bytes were the same when they were read again."""
         return not self.good and self.same_again > 0 and not self.other_again
 
 
 class Patience:
     """The state of every file of a plan, and of the source as a whole.
 
-    ``any_good``: the source is known to have something. ``only_says_no``: every range since the last good record was of
-    a file that is not there. ``is_refused``: the circuit breaker of the source was open for something.
+    ``any_good``: the source has given a good record. ``only_says_no``: every range since the last good record was of a
+    file that was not found. ``is_refused``: the circuit breaker of the source was open for a range.
 
-    After ``give_up_after`` ranges in a row without an answer, of at least three files (or of all, where there are
-    fewer), the source fails and not the data. ``files`` is how many there are in all where the plan comes in parts
+    After ``give_up_after`` ranges in a row without an answer, of at least three files (or of all, if there are fewer),
+    the source fails and not the data. ``files`` is the total number of files if the plan comes in parts
     (:meth:`go_on`).
     """
 
@@ -115,13 +114,13 @@ class Patience:
         self.is_refused = False
 
     def go_on(self, ranges: Sequence[PlannedRange]) -> None:
-        """Adds the next part of the plan. What is known of the source and of its files stays."""
+        """Adds the next part of the plan. The state of the source and of its files stays."""
         for key, count in Counter(planned.key for planned in ranges).items():
             state = self.files.setdefault(key, FileState(_EXTRA))
             state.extra += count // _RANGES_AN_EXTRA
 
     def tries(self, key: str, max_tries: int = MOST_TRIES) -> int:
-        """How often a range of ``key`` may be requested now, at most ``max_tries``; give back with :meth:`used`."""
+        """Grants tries for a range of ``key``, at most ``max_tries``; :meth:`used` returns the ones not needed."""
         state = self.files[key]
         if state.good:
             return max_tries
@@ -130,11 +129,11 @@ class Patience:
         return 1 + extra_tries
 
     def used(self, key: str, granted_tries: int, tries: int) -> None:
-        """Takes back what was granted and not needed."""
+        """Returns the granted tries that were not needed."""
         self.files[key].extra += max(0, granted_tries - max(1, tries))
 
     def spend(self, key: str) -> bool:
-        """Takes one of the extra requests of a file that gave nothing good; ``False`` when there is none left."""
+        """Takes one of the extra requests of a file without a good record; ``False`` if none is left."""
         state = self.files[key]
         if state.good:
             return True
@@ -146,9 +145,9 @@ class Patience:
     def is_same_object(self, key: str, etag: str | None, source: str = "", *, first: bool = True) -> bool:
         """Whether an answer's ETag is the one that most answers of ``source`` about ``key`` had.
 
-        An answer without an ETag is no evidence that the object was changed, nor are ETags that are new each time, nor
-        another that comes again while no record is bad: servers behind one name may each have their own. An answer's
-        further pieces (not the ``first``) share its verdict.
+        An answer without an ETag is no evidence of a changed object. Neither are ETags that are new each time, nor a
+        second ETag that comes repeatedly while no record is bad: servers behind one name may each have their own. Later
+        pieces of an answer (not the ``first``) share its verdict.
         """
         if etag is None:
             return True
@@ -172,31 +171,31 @@ class Patience:
         return False
 
     def good(self, key: str) -> None:
-        """A good record came from ``key``."""
+        """Notes a good record from ``key``."""
         self.files[key].good = self.any_good = True
         self._silent = 0
         self._silent_files.clear()
         self.only_says_no = True
 
     def bad(self, key: str) -> None:
-        """A record of ``key`` is not what the index promises, for the first time."""
+        """Notes a record of ``key`` that differs from the index, when it is seen for the first time."""
         self.files[key].bad += 1
 
     def failed(self, fault: RangeFault) -> None:
-        """A range could not be read."""
+        """Notes a range that could not be read."""
         state = self.files[fault.key]
         state.failed += 1
         state.not_found += fault.kind is FaultKind.NOT_FOUND
         self.last = fault
         self.is_refused = self.is_refused or fault.kind is FaultKind.BREAKER_OPEN
-        # a source that says no still answers, once it has shown that it has anything at all
+        # after a first good record, "not found" is an answer
         if fault.kind is not FaultKind.NOT_FOUND or not self.any_good:
             self._silent += 1
             self._silent_files.add(fault.key)
             self.only_says_no = self.only_says_no and fault.kind is FaultKind.NOT_FOUND
 
     def refused_elsewhere(self) -> None:
-        """The source's circuit breaker has opened, perhaps in another process that asks for the same plan."""
+        """Notes that the source's circuit breaker opened, perhaps in another process with the same plan."""
         self.is_refused, self.only_says_no = True, False
         if self.last is None or self.last.kind is not FaultKind.BREAKER_OPEN:
             detail = "the circuit breaker of another worker is open"
@@ -204,12 +203,12 @@ class Patience:
 
     @property
     def is_refused_now(self) -> bool:
-        """Whether the source's circuit breaker was open when it was asked last."""
+        """Whether the source's circuit breaker was open at the last request."""
         return self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN
 
     @property
     def at_its_end(self) -> bool:
-        """Whether the source fails, so that nothing more should be asked of it now."""
+        """Whether the source fails, so that no more requests should be sent now."""
         if self.is_refused_now:
             return True
         if self.only_says_no and self.any_good:
@@ -219,7 +218,7 @@ class Patience:
         )
 
     def why_not_asked(self) -> tuple[str, str]:
-        """Reason and detail for what was planned and not asked for."""
+        """Returns the reason and detail for planned ranges that were not requested."""
         if self.last is None:
             return FaultKind.NOT_FOUND.value, "not asked for: nothing else of its file is as promised"
         return self.last.kind.value, f"not asked for: what was, failed, the last with: {self.last.detail}"

@@ -1,5 +1,5 @@
-"""What did not come is asked for again, in an order that learns most from each request: captures of a run without an
-outcome, and whose turn it is."""
+"""Captures of a run without an outcome, and the scheduler that requests them again, in an order that learns most from
+each request."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cc_pipeline.records.range_plan import SHORT_RANGE, PlannedRange, in_parts
 from cc_pipeline.records.segments import Row
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault
 
-#: Bytes of bad records that are kept until it is known whether their file has anything good.
+#: Bytes of bad records that are stored until it is known whether their file has a good record.
 _KEPT_BYTES = 32 << 20
 
-#: Files of a kind that are asked for once before it is believed that the source fails, and not some of its files.
+#: Files of a kind that are requested once before the source, and not some of its files, counts as failing.
 _WITNESSES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A range to request, ``granted`` times at most. ``alone``: it is one record that was seen bad or not at all."""
+    """A range to request, ``granted`` times at most. ``alone``: a single record that was bad or not seen before."""
 
     planned: PlannedRange
     granted: int
@@ -33,10 +33,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Bytes of one capture, and the verdict on them when it is there.
+    """Bytes of one capture, and the verdict on them once it is known.
 
-    ``source`` is the place that gave them; ``unknown``: a place that would have been asked before gave no answer.
-    ``request`` is the number of the request that they came of."""
+    ``source`` is the place that gave them. ``unknown``: a preferred place gave no answer. ``request`` is the number of
+    the request that brought them."""
 
     row: int
     data: bytes
@@ -49,10 +49,10 @@ class Arrival:
 
 @dataclass(slots=True)
 class Bad:
-    """What was read of a record that is not as promised: the verdict, and the bytes while there is room.
+    """A record that differs from the expected one: the verdict, and its bytes while there is room.
 
-    ``marks`` are digests of what each place gave, in ``requests`` with these numbers. A ``usable`` record is good but
-    for its payload's digest, and is taken when no other place has a better one.
+    ``marks`` are digests of the bytes from each place, ``requests`` the numbers of the requests. A ``usable`` record is
+    good except for its payload digest, and is stored if no other place has a better one.
     """
 
     marks: Mapping[str, bytes]
@@ -63,11 +63,11 @@ class Bad:
 
 
 def compared(previous: Bad | None, arrival: Arrival, mark: bytes, places: int) -> tuple[dict[str, bytes], bool, bool]:
-    """The marks with that of what arrived, whether the bytes are the same wherever they can be had, and whether one
-    place gave different ones.
+    """Adds the mark of the arrived bytes. Returns all marks, whether the bytes are the same wherever they are, and
+    whether one place gave different ones.
 
-    The same bytes twice from one place mean that it has them so: it is asked twice only after all others were. Where
-    one of these gave no answer, nobody knows yet. The same from every one of several places says so at once.
+    The same bytes twice from one place are the place's own: it is asked twice only after all others. If one of these
+    gave no answer, it is not known yet. The same bytes from each of several places prove it at once.
     """
     marks = {} if previous is None else dict(previous.marks)
     last = marks.get(arrival.source)
@@ -79,9 +79,9 @@ def compared(previous: Bad | None, arrival: Arrival, mark: bytes, places: int) -
 
 @dataclass(slots=True)
 class Pending:
-    """Rows are numbers in the table of captures at hand. ``deferred`` ranges were not asked for, ``unread`` ones
-    failed, ``again`` are single records to ask for, ``bad`` is what is known of some of them. ``past_the_end`` are
-    those that the source said once to lie behind their file's end."""
+    """The captures without an outcome; rows are numbers in the current table of captures. ``deferred`` ranges were not
+    requested, ``unread`` ones failed, ``again`` are single records to request, ``bad`` are the bad ones among them.
+    ``past_the_end`` are records that the source placed once after the end of their file."""
 
     deferred: list[PlannedRange] = field(default_factory=list)
     unread: list[tuple[PlannedRange, RangeFault]] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Pending:
     _kept: int = 0
 
     def doubt(self, row: int, bad: Bad, *, keep: bool) -> None:
-        """Has a bad record asked for again; ``keep`` its bytes, while there is room."""
+        """Schedules a bad record for another request; ``keep`` stores its bytes while there is room."""
         keeps = keep and bad.data is not None and self.has_room(len(bad.data))
         if keeps:
             self._kept += len(bad.data or b"")
@@ -101,7 +101,8 @@ class Pending:
         self.again.append(row)
 
     def goes_on(self, planned: PlannedRange) -> bool:
-        """Joins ``planned`` to the unread range that it goes on, if there is one: they were one answer."""
+        """Joins ``planned`` to the unread range that ends where it starts: they were one answer. Returns whether there
+        is one."""
         for number, (unread_range, fault) in enumerate(self.unread):
             if unread_range.key == planned.key and unread_range.offset + unread_range.length == planned.offset:
                 joined_length = unread_range.length + planned.length
@@ -113,17 +114,17 @@ class Pending:
         return False
 
     def has_room(self, size: int) -> bool:
-        """Whether so many more bytes of bad records can be kept."""
+        """Whether so many more bytes of bad records can be stored."""
         return self._kept + size <= _KEPT_BYTES
 
     def forget(self, row: int) -> None:
-        """Lets go what is known of a bad record."""
+        """Drops a bad record and its bytes."""
         bad = self.bad.pop(row, None)
         if bad is not None and bad.data is not None:
             self._kept -= len(bad.data)
 
     def renumbered(self, number: Mapping[int, int]) -> Pending:
-        """The same where rows have other numbers; none but those in ``number`` are pending."""
+        """Returns the same captures with new row numbers: ``number`` maps the old ones of all pending rows."""
 
         def moved(planned: PlannedRange) -> PlannedRange:
             return replace(planned, rows=tuple(number[row] for row in planned.rows))
@@ -140,10 +141,10 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Each method takes out of ``pending`` what it asks for, and puts back what has to wait for another part.
+    """Schedules requests. Each method takes the ranges it requests out of ``pending``, and puts back those that have to
+    wait for another method.
 
-    ``is_over`` says whether nothing more is asked of the source; it is looked at before each request, as answers come
-    meanwhile.
+    ``is_over`` says whether to stop sending requests. It is called before each request, since answers arrive meanwhile.
     """
 
     patience: Patience
@@ -152,15 +153,15 @@ class Turns:
     is_over: Callable[[], bool]
 
     def alone(self, row: int) -> PlannedRange:
-        """The range of one record."""
+        """Returns the range of one record."""
         return PlannedRange(*self.name(row), self.outcomes.length(row), (row,))
 
     def name(self, row: int) -> tuple[str, int]:
-        """File and offset of a record."""
+        """Returns file and offset of a record."""
         return self.outcomes.name(row)
 
     def in_order(self, ranges: Sequence[PlannedRange]) -> Iterator[Ask]:
-        """Every range once, but for those of files in doubt; these wait."""
+        """Requests every range once, except those of suspect files, which wait."""
         for planned in ranges:
             if self.is_over() or self.patience.files[planned.key].doubtful:
                 self.pending.deferred.append(planned)
@@ -168,8 +169,8 @@ class Turns:
                 yield Ask(planned, self.patience.tries(planned.key))
 
     def before_giving_up(self) -> Iterator[Ask]:
-        """Where the source seems to fail: one range each of a few files that gave something good, and of a few that
-        were not asked. Those that failed one after the other may be all that does."""
+        """If the source seems to fail, requests one range each of a few files that gave good records, and of a few that
+        were not requested. Perhaps only the files that failed one after the other fail."""
         if not self.is_over() or self.patience.is_refused_now:
             return
         files = self.patience.files
@@ -193,10 +194,11 @@ class Turns:
                 self.pending.unread.append((planned, fault))
 
     def doubts(self) -> Iterator[Ask]:
-        """One range of each file that gave nothing good; and of its bad records, as many as may be read again."""
+        """Requests one range of each file without a good record, and as many of its bad records as the policy
+        allows."""
         files = self.patience.files
         requested_files: set[str] = set()
-        # those that were not asked yet come before those that failed, which may have the source look as if it failed
+        # ranges that were not requested yet come first: failing ones could make the source look as if it failed
         waiting = sorted(self.pending.deferred, key=lambda planned: files[planned.key].doubtful)
         self.pending.deferred = []
         for planned in waiting:
@@ -229,10 +231,10 @@ class Turns:
                 self.pending.again.append(row)
 
     def elsewhere(self) -> Iterator[Ask]:
-        """A bad record of each file that gave nothing good, as long as places differ in what they have of it."""
+        """Requests a bad record of each file without a good one, as long as the places give different bytes."""
         requested_files: set[str] = set()
         bad = self.pending.bad
-        # one that several places were asked for tells soonest
+        # a record that was requested from several places decides soonest
         retry_rows = sorted(self.pending.again, key=lambda row: -len(bad[row].marks) if row in bad else 0)
         self.pending.again = []
         for row in retry_rows:
@@ -245,7 +247,8 @@ class Turns:
                 yield Ask(self.alone(row), 1, alone=True)
 
     def the_rest(self) -> Iterator[Ask]:
-        """What waited, of files that gave something good by now; what failed of them, as often as is left."""
+        """Requests the deferred and failed ranges of files that have given a good record by now, with the tries that
+        remain."""
         policy = self.patience
         waiting, self.pending.deferred = self.pending.deferred, []
         for planned in waiting:
@@ -267,7 +270,7 @@ class Turns:
                 self.pending.unread.append((planned, fault))
 
     def in_parts(self) -> Iterator[Ask]:
-        """Long ranges that one of their records may have failed are requested in parts, not record by record."""
+        """Requests long ranges in parts if one of their records may have made them fail."""
         columns = self.outcomes.columns
         unread, self.pending.unread = self.pending.unread, []
         for planned, fault in unread:
@@ -282,11 +285,11 @@ class Turns:
                     self.pending.unread.append((part, fault))
 
     def one_by_one(self) -> Iterator[Ask]:
-        """Records that failed in a shared range are requested alone, so that good neighbours do not fail with them."""
+        """Requests records that failed in a shared range alone, so that good neighbours do not fail with them."""
         unread, self.pending.unread = self.pending.unread, []
         for planned, fault in unread:
             if fault.kind in BY_RECORD and self.patience.files[planned.key].good:
-                # one of them may have come alone, to find out whether the file answers
+                # one of them may have been fetched alone, to find out whether the file answers
                 self.pending.again.extend(row for row in planned.rows if not self.outcomes.is_good(row))
             else:
                 self.pending.unread.append((planned, fault))
@@ -299,6 +302,6 @@ class Turns:
 
 
 def _spread(keys: Sequence[str]) -> list[str]:
-    """A few of ``keys``, the last one among them: neighbours often share their fate."""
+    """Returns a few of ``keys`` at even distances, including the last one: neighbours often fail together."""
     distinct = list(dict.fromkeys(keys))
     return [distinct[len(distinct) * number // _WITNESSES - 1] for number in range(1, _WITNESSES + 1)] if keys else []

@@ -1,4 +1,4 @@
-"""Places of captures as numbers: which of a million a row is about, at eight bytes a place."""
+"""Locations of captures as numbers: finds a row's among millions, at eight bytes a location."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: What names a capture within its crawl.
+#: The columns that name a capture within its crawl.
 PLACE_NAME = ("warc_filename", "warc_record_offset")
 _NO_OFFSET = -1
-#: A place is one number: that of its file times twice this, and its offset. Offsets that no file has (those of an index
-#: that lies, and none at all) are numbered, from here on.
+#: A location is one number: that of its file times twice this, plus its offset. Impossible offsets (of a wrong index,
+#: or nulls) are numbered from this value on.
 _FARTHEST: Final = 1 << 39
 _MOST_FILES: Final = (1 << 63) // (2 * _FARTHEST)
 
 
 class PlacesFound:
-    """Collects rows with the columns ``PLACE_NAME`` (:meth:`add`); :meth:`places` gives what was found."""
+    """Collects rows with the columns ``PLACE_NAME`` (:meth:`add`); :meth:`places` returns their index."""
 
     def __init__(self) -> None:
         self._files: dict[str | None, int] = {}
@@ -28,14 +28,14 @@ class PlacesFound:
         self._keys: list[Any] = [np.zeros(0, np.int64)]
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Takes the places of more rows."""
+        """Adds the locations of more rows."""
         self._keys += _keys(rows, partial(_numbered, self._files), partial(_numbered, self._odd))
 
     def places(self) -> Places:
-        """The distinct places of all rows."""
+        """Returns the distinct locations of all rows."""
         if len(self._files) > _MOST_FILES:
             raise AssertionError(f"{len(self._files):,} files are more than a place can name")
-        # one copy of them and no more: they may be millions
+        # a single copy, since there may be millions
         self._keys = [np.concatenate(self._keys)]
         [keys] = self._keys
         keys.sort()
@@ -45,8 +45,8 @@ class PlacesFound:
 
 
 class Places:
-    """Distinct places (file, offset), each with a number from 0. ``files`` are their distinct files, ``None`` among
-    them where a row names none."""
+    """Distinct locations (file, offset), each with a number from 0. ``files`` are their distinct files, with ``None``
+    if a row names no file."""
 
     def __init__(self, files: Mapping[str | None, int], invalid_offsets: Mapping[int, int], keys: Any) -> None:
         self._files, self._odd, self._keys = files, invalid_offsets, keys
@@ -59,7 +59,7 @@ class Places:
         return self._files.keys()
 
     def positions(self, rows: pa.Table | pa.RecordBatch) -> Any:
-        """For each of ``rows`` (with the columns ``PLACE_NAME``) the number of its place, or -1 (an int64 array)."""
+        """Returns the location number of each of ``rows`` (with the columns ``PLACE_NAME``), or -1 (an int64 array)."""
         if not len(self._keys):
             return np.full(rows.num_rows, -1, np.int64)
         batch_keys = _keys(rows, partial(_known, self._files), partial(_known, self._odd))
@@ -68,19 +68,19 @@ class Places:
         return np.where(self._keys[indexes] == keys, indexes, -1)
 
     def among(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """For each of ``rows`` whether its place is one of these."""
+        """Returns a mask: whether the location of each of ``rows`` is in the index."""
         return pa.array(self.positions(rows) >= 0)
 
 
 def add_by_target(rows: pa.RecordBatch, collectors: dict[str, PlacesFound]) -> None:
-    """Adds the places of ``rows``, which have a column ``target``, to those of their targets."""
+    """Adds the locations of ``rows``, which have a column ``target``, to the collectors of their targets."""
     targets = rows.column("target")
     for target in targets.unique().to_pylist():
         collectors.setdefault(target, PlacesFound()).add(rows.filter(pc.equal(targets, target)))
 
 
 def among_their_targets(rows: pa.RecordBatch, places: Mapping[str, Places]) -> pa.Array:
-    """For each of ``rows`` whether its place is one of its target's."""
+    """Returns a mask: whether the location of each of ``rows`` is one of its target's."""
     mask = pa.array([False] * rows.num_rows, pa.bool_())
     targets = rows.column("target")
     for target in targets.unique().to_pylist():
@@ -102,7 +102,8 @@ def _keys(
     number_of_file: Callable[[str | None], int],
     number_of_invalid: Callable[[int], int],
 ) -> Iterable[Any]:
-    """The places of ``rows`` as numbers, batch by batch; of what has no number (-1) such as no place has."""
+    """Yields the locations of ``rows`` as numbers, batch by batch. A file or offset without a number (-1) gives a
+    number that no location has."""
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
         names = pc.dictionary_encode(batch.column("warc_filename"))
         file_numbers = [number_of_file(name) for name in names.dictionary.to_pylist()]
@@ -111,7 +112,7 @@ def _keys(
         indices = names.indices.fill_null(len(names.dictionary)).to_numpy(zero_copy_only=False)
         files = np.array(file_numbers, np.int64)[indices]
         offsets = batch.column("warc_record_offset").fill_null(_NO_OFFSET).to_numpy()
-        # the last one below stands for what has no number
+        # the last number below stands for an offset without a number
         invalid_rows = np.flatnonzero((offsets < 0) | (offsets >= _FARTHEST - 1))
         if len(invalid_rows):
             offsets = offsets.copy()

@@ -1,5 +1,5 @@
-"""A request costs as much as half a MiB, and a fetch may cost more than somebody wants to pay: from captures to ranges
-to request, their price, and the gate that refuses it."""
+"""Plans ranges from captures, estimates their cost, and refuses fetches over the cost limit. A request costs as much as
+half a MiB."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from cc_pipeline.records.segments import DEFAULT_ROTATION
 from cc_pipeline.records.witness import Search
 from cc_pipeline.transport.pieces import PIECE
 
-#: Compressed bytes a record may have. Common Crawl's stay below 10 MiB; a length field claiming more is not believed.
+#: Maximum compressed bytes of a record. Common Crawl's stay below 10 MiB; a larger length field is an error.
 MAX_RECORD_BYTES = 128 << 20
-#: Bytes of a range that is asked for again after all of a longer one failed, or that several places may be asked for.
+#: Bytes of a range that is requested after a longer one failed, or if there are several places.
 SHORT_RANGE = 8 << 20
-#: Bytes that are read where nobody says how long a record is: as long as nine of ten are.
+#: Bytes that are read if the length of a record is not known: nine records in ten are no longer.
 FIRST_READ = 64 << 10
-#: How much more is read where a record goes on.
+#: The factor by which the next read grows if a record is longer.
 _GROWS = 8
-#: What sums of offsets must stay below to be 64-bit integers.
+#: Sums of offsets must stay below this to be 64-bit integers.
 _FARTHEST = 1 << 61
-#: Captures that are priced at a time, in whole files where they fit.
+#: Captures whose cost is estimated at a time, in whole files if they fit.
 _PRICED = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class Coalescing:
-    """Records of one file are asked for together when at most ``gap`` unwanted bytes lie between them and the
-    whole range stays within ``span`` bytes (a single record may be larger).
+    """Records of one file are requested together if at most ``gap`` unneeded bytes lie between them and the whole range
+    stays within ``span`` bytes (a single record may be larger).
 
-    At the pace of a polite client, a request is 1.25 MB of a line of 100 Mbit/s. Two MiB of a range are in memory
-    however long it is, and a broken connection costs one record (docs/records.md). That
-    is not so where the length of a record is unknown: such a range is no longer than a piece.
+    At the rate of a polite client, a request costs as much time as 1.25 MB at 100 Mbit/s. Two MiB of a range are in
+    memory however long it is, and a broken connection costs one record (docs/records.md). If the length of a record is
+    unknown, the range is no longer than a piece.
     """
 
     gap: int = 512 << 10
@@ -64,7 +64,7 @@ class PlannedRange:
 
 @dataclass(frozen=True, slots=True)
 class FetchPrice:
-    """What fetching will cost. ``record_bytes`` are the planned records' own, ``bytes`` what will be read."""
+    """The estimated cost of a fetch. ``record_bytes`` are those of the planned records, ``bytes`` all that are read."""
 
     captures: int
     files: int
@@ -85,10 +85,10 @@ class FetchPrice:
 def plan_ranges(
     captures: pa.Table, coalescing: Coalescing | None = None, rows: Iterable[int] | None = None
 ) -> list[PlannedRange]:
-    """The ranges that cover the captures (columns of ``CAPTURE_SCHEMA``), sorted by file and offset.
+    """Returns the ranges that cover the captures (columns of ``CAPTURE_SCHEMA``), sorted by file and offset.
 
-    ``rows`` restricts the plan to these row numbers. Rows without a usable file, offset or length
-    (see ``usable``) are left out; of a record whose length nobody says the first bytes are read.
+    ``rows`` restricts the plan to these row numbers. Rows without a usable file, offset or length (see ``usable``) are
+    left out. Of a record of unknown length the first bytes are read.
     """
     bounds = coalescing or Coalescing()
     keys = captures.column("warc_filename").to_pylist()
@@ -124,8 +124,8 @@ def plan_ranges(
 
 
 def in_parts(planned: PlannedRange, offsets: Sequence[int], lengths: Sequence[int], size: int) -> list[PlannedRange]:
-    """``planned`` in parts that end with the first record to reach ``size`` bytes, or that another overlaps; what lies
-    between two parts is in none. ``offsets`` and ``lengths`` are those of all rows, by number."""
+    """Splits ``planned`` into parts that end with the first record to reach ``size`` bytes, unless the next record
+    overlaps it. Bytes between two parts are in none. ``offsets`` and ``lengths`` are those of all rows, by number."""
     parts: list[PlannedRange] = []
     start = stop = offsets[planned.rows[0]]
     members: list[int] = []
@@ -140,7 +140,7 @@ def in_parts(planned: PlannedRange, offsets: Sequence[int], lengths: Sequence[in
 
 
 def part_of(planned: PlannedRange, offset: int, length: int, offsets: Sequence[int]) -> PlannedRange:
-    """``length`` bytes of a range from ``offset`` on, with the records that begin there."""
+    """Returns ``length`` bytes of a range from ``offset`` on, with the records that begin there."""
     if length == planned.length:
         return planned
     first, last = (
@@ -169,7 +169,7 @@ def in_groups(captures: Iterable[pa.RecordBatch], max_captures: int) -> Iterator
 
 
 def _end_of_group(captures: pa.Table, max_captures: int) -> int | None:
-    """Where the first group ends; ``None`` where that is not to be seen yet."""
+    """Returns the row at which the first group ends, ``None`` if it is not known yet."""
     file_ends, place_ends = (_changes(captures.select(names)) for names in (PLACE[:1], PLACE[:2]))
     for ends in (file_ends, place_ends):
         fitting = ends[ends <= max_captures]
@@ -179,7 +179,7 @@ def _end_of_group(captures: pa.Table, max_captures: int) -> int | None:
 
 
 def _changes(rows: pa.Table) -> Any:
-    """The numbers of the rows that differ from the row before."""
+    """Returns the numbers of the rows that differ from the row before."""
     changed = np.zeros(max(0, rows.num_rows - 1), bool)
     for column in rows.columns:
         values = column.combine_chunks()
@@ -190,20 +190,20 @@ def _changes(rows: pa.Table) -> Any:
 
 
 def usable(key: str | None, offset: int | None, length: int | None) -> bool:
-    """Whether a row names bytes that can be asked for: a key that stays below the source, a sane range. ``length`` is
-    ``None`` where nobody says it."""
+    """Whether a row names bytes that can be requested: a key below the source and a possible range. ``length`` is
+    ``None`` if it is not known."""
     if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):
         return False
     return offset is not None and offset >= 0 and (length is None or 0 < length <= MAX_RECORD_BYTES)
 
 
 def longer(length: int) -> int:
-    """Bytes to read of a record that goes on behind ``length``."""
+    """Returns the bytes to read of a record that is longer than ``length``."""
     return min(length * _GROWS, MAX_RECORD_BYTES)
 
 
 def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPrice:
-    """What reading ``ranges`` costs. Captures that several rows name are counted once."""
+    """Estimates the cost of reading ``ranges``. Captures that several rows name are counted once."""
     distinct = set()
     offsets = captures.column("warc_record_offset").to_pylist()
     lengths = captures.column("warc_record_length").to_pylist()
@@ -224,23 +224,23 @@ def price_ranges(ranges: Sequence[PlannedRange], captures: pa.Table) -> FetchPri
 
 
 def price_of_all(captures: Iterable[pa.RecordBatch]) -> FetchPrice:
-    """The price of any number of captures, which come in the order of file and offset."""
+    """Estimates the cost of any number of captures, which come in the order of file and offset."""
     return sum(map(price_of, in_groups(captures, _PRICED)), FetchPrice(0, 0, 0, 0, 0))
 
 
 def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchPrice:
-    """What fetching every one of ``captures`` costs, also those whose records are stored already.
+    """Estimates the cost of fetching every one of ``captures``, also those whose records are stored already.
 
-    The same as ``price_ranges`` of ``plan_ranges``, in columns: a slice may have a million captures, and is priced
-    each time it is looked at. Captures that lie close form a stretch; only a stretch longer than the span of a range
-    is planned one by one.
+    The result equals ``price_ranges`` of ``plan_ranges``, but it is computed in columns: a slice may have a million
+    captures, and every plan estimates it. Captures that lie close form a group. Only a group longer than the span of a
+    range is planned capture by capture.
     """
     bounds = coalescing or Coalescing()
     files, offsets, lengths, are_open_ended = _places(captures)
     if not len(files):
         return FetchPrice(0, 0, 0, 0, 0)
     if int(offsets.max()) > _FARTHEST // len(files):
-        # offsets of an index that lies would overflow the arithmetic below
+        # offsets of a wrong index would overflow the arithmetic below
         return price_ranges(plan_ranges(captures, bounds), captures)
     ends = _furthest(files, offsets + lengths)
     is_boundary = (files[1:] != files[:-1]) | (offsets[1:] - ends[:-1] > bounds.gap)
@@ -267,8 +267,8 @@ def price_of(captures: pa.Table, coalescing: Coalescing | None = None) -> FetchP
 
 
 def _places(captures: pa.Table) -> tuple[Any, Any, Any, Any]:
-    """Numbers of files, offsets and lengths (int64 arrays) of what can be asked for, in the order of a plan, and
-    whether nobody says the length."""
+    """Returns file numbers, offsets and lengths (int64 arrays) of usable rows, in the order of a plan, and whether the
+    length is unknown."""
     keys = captures.column("warc_filename").combine_chunks()
     if not pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_encode()
@@ -276,7 +276,7 @@ def _places(captures: pa.Table) -> tuple[Any, Any, Any, Any]:
     length_column = captures.column("warc_record_length")
     are_open_ended, lengths = length_column.is_null().to_numpy(), length_column.fill_null(FIRST_READ).to_numpy()
     names = keys.dictionary.to_pylist()
-    # a key is judged once, not once for each of its captures
+    # a key is checked once, not once for each of its captures
     sound = np.array([*(usable(name, 0, 1) for name in names), False])
     files = keys.indices.fill_null(len(names)).to_numpy(zero_copy_only=False).astype(np.int64)
     is_valid = sound[files] & (offsets >= 0) & (lengths > 0) & (lengths <= MAX_RECORD_BYTES)
@@ -287,10 +287,10 @@ def _places(captures: pa.Table) -> tuple[Any, Any, Any, Any]:
 
 
 def _furthest(files: Any, ends: Any) -> Any:
-    """For each place, where it and those before it in its file end: records overlap only in an index that lies."""
+    """Returns, for each place, the last end up to it in its file: records overlap only in a wrong index."""
     if not len(files):
         return ends
-    # files are in order, so a running maximum over all of them is one within each once they are set apart
+    # files are in order, so a running maximum over shifted files is one within each file
     file_shift = files * (int(ends.max()) + 1)
     return np.maximum.accumulate(ends + file_shift) - file_shift
 
@@ -298,7 +298,7 @@ def _furthest(files: Any, ends: Any) -> Any:
 def _split(
     offsets: Sequence[int], lengths: Sequence[int], are_open_ended: Sequence[bool], bounds: Coalescing
 ) -> list[int]:
-    """Lengths of the ranges that places of one file, in order, are read with."""
+    """Returns the lengths of the ranges that read the places of one file, which are in order."""
     start, stop, has_open_ended = offsets[0], offsets[0] + lengths[0], are_open_ended[0]
     sizes = []
     for offset, length, is_open_ended in zip(offsets[1:], lengths[1:], are_open_ended[1:], strict=True):
@@ -319,9 +319,9 @@ def check_budget(
     what: str = "this extraction",
     rate: float | None = None,
 ) -> None:
-    """Raises ``UserInputError`` with the figures when a price is above what was allowed (``None``: no limit).
+    """Raises ``UserInputError`` with the estimate if it is over the cost limit (``None``: no limit).
 
-    ``rate`` is how many requests the source is sent in a second, for the hours it would take (``None``: any number).
+    ``rate`` is the number of requests per second, for the hours that the fetch would take (``None``: no limit).
     """
     exceeded = [
         (name, unit, size, limit)
@@ -345,18 +345,17 @@ def check_budget(
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """How records are fetched. ``fail_on_digest``: a payload whose digest is not the index's goes to quarantine;
-    otherwise the difference is only noted.
+    """Options of a fetch. ``fail_on_digest``: a payload whose digest differs from the index is quarantined; otherwise
+    the difference is only noted.
 
-    ``group`` is how many captures are worked on at a time, in whole files of the source where they fit; it bounds
-    memory.
-    ``tries`` is how often bytes that are not the promised record are requested. After ``give_up_after`` ranges in a row
-    without an answer the rest is not asked for, because then the source fails and not the data. ``witnessed``: the
-    source gave a good record within a day; where it did not and gives none now, ``search`` says where one is looked for
-    before anything counts as lost (``witness.py``). ``retry_settled`` asks again for captures that are in quarantine or
-    gone, ``retry_mismatched`` for those whose payload has another digest than the index; what is held of them stays
-    where nothing better comes. ``forget_settled``: what was settled is open where nothing comes. ``rotation`` is the
-    size of a stored file in bytes. ``examiners`` is how many threads inflate and check (0: the caller's own); ``None``
+    ``group`` is the number of captures processed at a time, in whole files of the source if they fit; it bounds memory.
+    ``tries`` is the number of requests for bytes that are not the expected record. After ``give_up_after`` ranges in a
+    row without an answer no more are requested, because then the source fails and not the data. ``witnessed``: the
+    source gave a known-good record within a day. If it did not and gives none now, ``search`` says where to look for
+    one before anything counts as lost (``witness.py``). ``retry_settled`` requests quarantined and missing captures
+    again, ``retry_mismatched`` those whose payload digest differs from the index; their stored records stay if nothing
+    better comes. ``forget_settled``: final outcomes become pending if nothing comes. ``rotation`` is the size of a
+    stored file in bytes. ``examiners`` is the number of threads that inflate and verify (0: the caller's own); ``None``
     leaves one core for fetching and one for storing.
     """
 

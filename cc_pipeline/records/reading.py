@@ -1,9 +1,9 @@
-"""Parsing reads millions of stored records, so neighbours in a stored file are read in one request, in the order of the
-rows; and made the pages that parsers take.
+"""Reads stored records in the order of their rows. Parsing reads millions of them, so neighbours in a stored file are
+read in one request.
 
-Members of one fetch lie next to each other, and rows are mostly asked for in that order. So a stretch of rows (a
-window) is planned as a fetch is, its ranges are read side by side, and on a lake that is not a folder the next
-window is read while a caller works on the one before.
+Members of one fetch lie next to each other, and rows are mostly read in that order. So a batch of rows (a window) is
+planned like a fetch, and its ranges are read concurrently. If the lake is not a folder, the next window is read while
+the caller works on the current one.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 Row = Mapping[str, Any]
-#: What became of one row: bytes, why there are none, or ``None`` where none were asked for.
+#: The result for one row: bytes, the reason why there are none, or ``None`` if none were requested.
 Found = bytes | DataFault | None
 
-#: Rows in their order, each with whether its bytes are wanted.
+#: Rows in their order, each with whether its bytes are read.
 _Window = Sequence[tuple[Row, bool]]
 
-#: Stored bytes of one window, and its rows; whichever is reached first ends it (one record may be larger). Two windows
-#: are held at a time, and at most twice a window's bytes are under way.
+#: Stored bytes of one window, and its rows; the first limit ends it (one record may be larger). Two windows are in
+#: memory at a time, and at most twice a window's bytes are in flight.
 WINDOW = 8 << 20
 _WINDOW_ROWS = 1_024
-#: Requests under way at once.
+#: Requests in flight at the same time.
 _PARALLEL = 32
-#: Unwanted bytes between two records that cost less than another request to a place of our own.
+#: Unneeded bytes between two records that cost less than another request to the lake store.
 _GAP = 128 << 10
 
 
@@ -58,7 +58,7 @@ def read_members(
     ``EnvironmentFault`` if the place does not answer.
     """
     windows = _windows(rows, should_read or (lambda row: row["stored_file"] is not None), window)
-    # a folder needs no bytes in between to save a request
+    # in a folder, reading the bytes in between saves no request
     bounds = Coalescing(0 if storage.is_local else _GAP, window // 2)
     stopped = Event()
     if storage.is_local:
@@ -96,7 +96,7 @@ def _windows(rows: Iterable[Row], should_read: Callable[[Row], bool], max_bytes:
 
 
 def _beside(work: Callable[[], list[Found]]) -> Future[list[Found]]:
-    """Runs ``work`` on a thread that nobody has to wait for: the place may be what has stopped answering."""
+    """Runs ``work`` on a daemon thread, since the place may have stopped answering."""
     future: Future[list[Found]] = Future()
 
     def run() -> None:
@@ -124,7 +124,7 @@ def _as_it_was(row: Row, stored: Found) -> Found:
 
 
 def _read(window: _Window, storage: RecordStorage, bounds: Coalescing, stopped: Event) -> list[Found]:
-    """The stored bytes of a window's rows, in their order."""
+    """Returns the stored bytes of a window's rows, in their order."""
     members: list[Found] = [None] * len(window)
     single_ranges: list[PlannedRange] = []
     for planned, answer in _asked(_planned(window, bounds), storage, bounds, stopped):
@@ -143,8 +143,8 @@ def _read(window: _Window, storage: RecordStorage, bounds: Coalescing, stopped: 
 
 
 def _may_be_its_size(fault: RangeFault) -> bool:
-    """Whether some records of a range may be had although the range was not. A place that is down, or a file that is
-    gone, says the same of each."""
+    """Whether single records may be readable although their range failed. If the place is down, or the file missing,
+    each of them would fail too."""
     if isinstance(fault, DataFault):
         return fault.kind is not FaultKind.NOT_FOUND
     return fault.kind in (FaultKind.TIMEOUT, FaultKind.CONNECTION_RESET)
@@ -152,10 +152,10 @@ def _may_be_its_size(fault: RangeFault) -> bool:
 
 def _planned(window: _Window, bounds: Coalescing) -> list[PlannedRange]:
     row_numbers = [number for number, (_, reads) in enumerate(window) if reads]
-    # to a plan, a stored file is as good as one of the source
+    # a plan treats a stored file like one of the source
     columns = ([row[name] for row, _ in window] for name in STORED)
     ranges = plan_ranges(pa.table(dict(zip(PLACE, columns, strict=True))), bounds, row_numbers)
-    # a place that no plan takes is asked for as it is, and the storage says what is wrong with it
+    # a location that no plan takes is requested as it is, and the storage reports the fault
     unplanned_rows = set(row_numbers).difference(*(planned.rows for planned in ranges))
     return ranges + [_place(window[number][0], number) for number in sorted(unplanned_rows)]
 

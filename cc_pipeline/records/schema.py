@@ -13,12 +13,12 @@ import pyarrow as pa
 from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_COLUMNS, TIMESTAMP
 from cc_pipeline.columns import Column, schema_of
 
-#: What became of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: bytes read
-#: that are not the record the index promises; kept aside. ``missing``: no bytes could be read.
+#: The outcome of a planned capture. ``fetched``: bytes read, verified and stored. ``quarantined``: the bytes read are
+#: not the expected record; they are stored separately. ``missing``: no bytes could be read.
 OUTCOMES: tuple[str, ...] = ("fetched", "quarantined", "missing")
 
-#: Outcome of comparing the payload with the index's digest (or the record's own claim where the index has
-#: none). ``absent``: neither has one. ``unchecked``: the payload is cut or there is no payload to check.
+#: The result of comparing the payload with the index's digest (or the record's own one if the index has none).
+#: ``absent``: neither has one. ``unchecked``: the payload is truncated or there is no payload to check.
 DIGEST_CHECKS: tuple[str, ...] = ("match", "mismatch", "absent", "unchecked")
 
 RECORD_COLUMNS: Final = (
@@ -40,16 +40,16 @@ RECORD_COLUMNS: Final = (
     Column("attempts", pa.int32(), "Requests it took", nullable=False),
     Column("fetched_at", TIMESTAMP, "When we fetched it"),
     Column("parser", pa.string(), "What read the record"),
-    # of captures that are not fetched: whether asking again cannot change it, and in how many runs they were asked
-    # for while the source gave others. Of settled ones in quarantine, the second is null where nobody knows whether
-    # two requests gave the same bytes
+    # for captures that are not fetched: whether the outcome is final, and in how many runs they were requested while
+    # the source gave others. For final ones in quarantine, the second is null if it is not known whether two requests
+    # gave the same bytes
     Column("settled", pa.bool_(), "Whether asking again cannot change the outcome; null for fetched captures"),
     Column("rounds", pa.int32(), "Runs that asked for it in vain while the source gave other captures"),
     # the place of the source that gave the bytes, without what lets somebody in
     Column("served_by", pa.string(), "The place of the source that gave the bytes"),
 )
 RECORD_SCHEMA: Final = schema_of(RECORD_COLUMNS)
-#: What a parse takes of a record: where its bytes are, or why there are none, and what its page repeats.
+#: The columns that a parse reads: where the bytes are, or why there are none, and the columns that its page repeats.
 PARSED_SCHEMA: Final = pa.schema(
     [
         RECORD_SCHEMA.field(name)

@@ -1,4 +1,4 @@
-"""Files of stored records while they are written: segments with journals, adopted after a kill."""
+"""Writes files of stored records as segments with journals, and adopts those of killed runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ARC_FIELDS = b"1 0 cc_pipeline\nURL IP-address Archive-date Content-type Archiv
 
 
 def segment_head(kind: str, name: str, info: Mapping[str, str]) -> bytes:
-    """The bytes a new file of ``kind`` (``warc``, ``arc``, ``raw``) named ``name`` begins with.
+    """Returns the first bytes of a new file of ``kind`` (``warc``, ``arc``, ``raw``) named ``name``.
 
     ``info`` goes into the warcinfo record: crawl, plan, software, source.
     """
@@ -48,23 +48,23 @@ def _warcinfo(name: str, info: Mapping[str, str]) -> bytes:
 
 
 def file_description(name: str, info: Mapping[str, str], created_at: datetime) -> bytes:
-    """The first member of an ARC file (version 1): what the file is stands behind the field names, as free text."""
+    """Returns the first member of an ARC file (version 1): the description follows the field names, as free text."""
     text = _ARC_FIELDS[:-1] + "".join(f"{key}: {value}\n" for key, value in info.items()).encode() + b"\n"
     line = f"filedesc://{name} 0.0.0.0 {created_at:%Y%m%d%H%M%S} text/plain {len(text)}\n".encode()
     return gzip.compress(line + text + b"\n", mtime=0)
 
 
 Row = dict[str, Any]
-#: Suffix of the data file by what is in it; ``raw`` are quarantined bytes, one after the other.
+#: Suffix of the data file by its kind; ``raw`` are quarantined bytes, one after the other.
 SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 #: Bytes of a data file after which a new one begins.
 DEFAULT_ROTATION = 512 << 20
 #: Records of a data file after which a new one begins, so that its journal stays small.
 MOST_RECORDS = 50_000
-#: The suffix of a journal that nobody adopts.
+#: The suffix of a journal that is not adopted.
 _SET_APART = ".jsonl"
-#: A writer renames its new journal at once. One that still has the first name after so many seconds has no writer,
-#: where that cannot be known from its name.
+#: A writer renames its new journal at once. A journal that still has the first name after so many seconds has no
+#: writer, if its name does not tell.
 _BLINK = 3600.0
 _CLOSED = -1
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -81,7 +81,7 @@ class OpenSegment:
         self.size = self._journal_size = self.records = 0
         try:
             with disk_trouble(self._path):
-                # locked before it gets its name, so that no other process can take it for a dead writer's
+                # locked before it gets its name, so that no other process takes its writer for dead
                 new_path = folder / f".{name}.{this_process()}.new"
                 self._journal = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
                 fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,7 +98,7 @@ class OpenSegment:
         self.size += len(data)
 
     def add(self, data: bytes, row: Row, file: str) -> None:
-        """Appends ``data``, completes ``row`` with where it lies, and journals it."""
+        """Appends ``data``, adds its location to ``row``, and journals the row."""
         row["stored_file"], row["stored_offset"], row["stored_length"] = file, self.size, len(data)
         self._append(data)
         line = _line(row)
@@ -108,7 +108,7 @@ class OpenSegment:
         self.records += 1
 
     def close(self, storage: RecordStorage, folder: str) -> None:
-        """Makes the segment durable and moves it to its place. Where that fails, it stays for whoever adopts it."""
+        """Makes the segment durable and moves it to its place. If that fails, it stays, and a later run adopts it."""
         try:
             with disk_trouble(self._path):
                 sync(self._data)
@@ -121,7 +121,7 @@ class OpenSegment:
             self._release()
 
     def _release(self) -> None:
-        """Closes both files, and so gives up the lock: nothing more is written, or everything is in its place."""
+        """Closes both files, which releases the lock: nothing more is written, or everything is in its place."""
         for descriptor in (self._data, self._journal):
             if descriptor != _CLOSED:
                 with suppress(OSError):
@@ -133,7 +133,7 @@ class OpenSegment:
 class SegmentWriter:
     """Adds records to the open segment of their kind and begins a new one at ``rotation`` bytes, or ``MOST_RECORDS``.
 
-    ``head`` makes the first bytes of a segment from its kind and name. ``files`` are the complete ones.
+    ``head`` makes the first bytes of a segment from its kind and name. ``files`` are the complete segments.
     """
 
     storage: RecordStorage
@@ -146,7 +146,7 @@ class SegmentWriter:
     _count: int = 0
 
     def add(self, kind: str, data: bytes, row: Row) -> None:
-        """Stores ``data`` (``kind`` of ``SUFFIXES``) and its row, whose stored place is filled in."""
+        """Stores ``data`` (``kind`` of ``SUFFIXES``) and its row, and fills in the row's location."""
         segment = self._open.get(kind)
         full = segment is not None and (segment.size + len(data) > self.rotation or segment.records >= MOST_RECORDS)
         if full:
@@ -161,7 +161,7 @@ class SegmentWriter:
         segment.add(data, row, f"{folder}/{segment.name}")
 
     def close(self) -> None:
-        """Completes all open segments, also those behind one that fails; what was raised last is raised then."""
+        """Completes all open segments, also after one that fails; then raises the last error."""
         with ExitStack() as stack:
             for kind in tuple(self._open):
                 stack.callback(self._close, kind)
@@ -174,7 +174,7 @@ class SegmentWriter:
 
 
 def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
-    """Rows of records that are stored but may not be in the table yet: those of earlier runs that were killed."""
+    """Yields rows of records that are stored but may not be in the table yet: those of killed runs."""
     _recover_open(storage, crawl)
     for key in storage.journals(crawl):
         data_key = key.removesuffix(JOURNAL_SUFFIX)
@@ -192,7 +192,7 @@ def adopt(storage: RecordStorage, crawl: str) -> Iterator[Row]:
 
 
 def journal_rows(storage: RecordStorage, file: str) -> Iterator[Row]:
-    """The rows of the journal of a complete stored file; none where it has no journal. Raises ``EnvironmentFault``."""
+    """Yields the journal rows of a complete stored file; none without a journal. Raises ``EnvironmentFault``."""
     try:
         yield from _rows(storage.transport.read_all(file + JOURNAL_SUFFIX, limit=LARGEST_JOURNAL).data)
     except RangeFault as fault:
@@ -201,9 +201,9 @@ def journal_rows(storage: RecordStorage, file: str) -> Iterator[Row]:
 
 
 def set_apart(storage: RecordStorage, files: Iterable[str]) -> None:
-    """Takes the journals of these stored files out of adoption, once all their rows are in the table.
+    """Retires the journals of these stored files, once all their rows are in the table.
 
-    They stay for a week (:func:`delete_committed`): where the table's newest commit is lost after all,
+    They stay for a week (:func:`delete_committed`): if the table's newest commit is lost after all,
     :func:`adopt_again` brings them back. Raises ``EnvironmentFault``.
     """
     for file in files:
@@ -211,8 +211,8 @@ def set_apart(storage: RecordStorage, files: Iterable[str]) -> None:
 
 
 def adopt_again(storage: RecordStorage, crawl: str) -> int:
-    """Has the next fetch adopt all journals of ``crawl`` that are still there, also of rows that were committed; gives
-    how many. Raises ``EnvironmentFault``."""
+    """Makes the next fetch adopt all journals of ``crawl`` that are still there, also of committed rows; returns how
+    many. Raises ``EnvironmentFault``."""
     folder = f"{storage.folder(crawl)}/"
     journal_keys = [
         journal.key
@@ -235,7 +235,7 @@ def delete_committed(storage: RecordStorage, crawl: str, committed_before: float
 
 
 def delete_journals(storage: RecordStorage, files: Iterable[str]) -> None:
-    """Deletes the journals of stored files that nobody needs any more. Raises ``EnvironmentFault``."""
+    """Deletes the journals of stored files that are not needed any more. Raises ``EnvironmentFault``."""
     for file in files:
         storage.transport.delete(file + JOURNAL_SUFFIX)
         storage.transport.delete(_committed(file))
@@ -250,7 +250,7 @@ def _recover_open(storage: RecordStorage, crawl: str) -> None:
     folder = storage.folder(crawl)
     for new_path in storage.open_folder(crawl).glob(".*.new"):
         with disk_trouble(new_path), suppress(FileNotFoundError):
-            # a living writer needs it only for a moment
+            # a running writer needs it only for a moment
             is_dead = is_gone(new_path.name.split(".")[-2])
             if is_dead or (is_dead is None and time.time() - new_path.stat().st_mtime > _BLINK):
                 new_path.unlink()
@@ -272,7 +272,7 @@ def _recover_open(storage: RecordStorage, crawl: str) -> None:
 
 
 def _recover(storage: RecordStorage, folder: str, journal_path: Path) -> None:
-    """Completes a segment whose writer is gone. The caller holds its lock."""
+    """Completes a segment whose writer has ended. The caller holds its lock."""
     name = journal_path.name.removesuffix(JOURNAL_SUFFIX)
     data_path = journal_path.with_name(name)
     if data_path.exists():
@@ -281,7 +281,7 @@ def _recover(storage: RecordStorage, folder: str, journal_path: Path) -> None:
             data_path.unlink()
             journal_path.unlink()
             return
-        # only cut, so that whoever is killed here leaves every row that was sound
+        # only truncated, so that a process killed here leaves every sound row
         for path, size in zip((data_path, journal_path), sizes, strict=True):
             with open(path, "r+b") as file:
                 file.truncate(size)
@@ -294,7 +294,7 @@ def _recover(storage: RecordStorage, folder: str, journal_path: Path) -> None:
 
 
 def _write_all(descriptor: int, data: bytes, size: int) -> None:
-    """Appends to a file of ``size`` bytes; a write that fails half-way (a full disk) leaves nothing of itself."""
+    """Appends to a file of ``size`` bytes; a write that fails half-way (a full disk) is undone."""
     view = memoryview(data)
     try:
         while view:
@@ -305,8 +305,8 @@ def _write_all(descriptor: int, data: bytes, size: int) -> None:
 
 
 def _sound_sizes(data_path: Path, journal_path: Path) -> tuple[int, int] | None:
-    """How long data and journal are up to the first row whose bytes are not all there (after a power cut: not as
-    written), ``None`` where the first row is such."""
+    """Returns the sizes of data and journal up to the first row whose bytes are incomplete (after a power cut:
+    damaged), ``None`` if that is the first row."""
     sizes: tuple[int, int] | None = None
     with open(data_path, "rb") as data, open(journal_path, "rb") as journal:
         for line in journal:
@@ -339,7 +339,7 @@ def _rows(journal: bytes) -> Iterator[Row]:
 
 
 def _row(line: bytes) -> Row | None:
-    """The row in a line; ``None``: the last line of a killed writer."""
+    """Returns the row in a line; ``None`` for the incomplete line of a killed writer."""
     try:
         row = json.loads(line)
     except ValueError:

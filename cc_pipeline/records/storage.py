@@ -1,9 +1,8 @@
-"""Stored records outlive every run, on a disk or in a bucket: files below ``records/`` in the lake's root, and how
-large each is.
+"""The storage of records, on a disk or in a bucket: files below ``records/`` in the lake's root, and their sizes.
 
 A file is written under ``open/`` on the local disk and moved (or uploaded) to its place when it is complete.
-Beside each file lies a journal, one JSON row per record, until the rows are in the lake's table. Then it is moved to
-``committed/``, where nobody adopts it, and upkeep deletes it a week later.
+Each file has a journal beside it, one JSON row per record, until the rows are in the lake's table. Then the journal is
+moved to ``committed/``, where it is not adopted, and maintenance deletes it a week later.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 JOURNAL_SUFFIX = ".rows.jsonl"
 #: The folder of a crawl with journals whose rows are in the table.
 COMMITTED = "committed"
-#: The folder of a crawl in which a job writes what its workers are to do.
+#: The folder of a crawl in which a job writes the plans for its workers.
 PLANS = "plans"
 #: Bytes of a journal that are read at most.
 LARGEST_JOURNAL = 1 << 30
@@ -34,7 +33,7 @@ _CRAWL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\Z")
 
 #: The columns of ``records`` that say where a record's bytes are.
 STORED: tuple[str, ...] = ("stored_file", "stored_offset", "stored_length")
-#: Files beyond which one listing of their folder (a request per thousand objects) costs less than a look at each.
+#: Files beyond which listing their folder (a request per thousand objects) costs less than a HEAD request for each.
 _FEW = 32
 _GONE = -1
 #: The size of a file where the place does not say it.
@@ -44,8 +43,8 @@ _UNKNOWN = (1 << 63) - 1
 class RecordStorage:
     """The stored records of one lake.
 
-    ``transport`` leads to the lake's root; whoever opened it closes it. ``spool`` is the local folder for open files
-    when the lake is not local. Every method raises ``EnvironmentFault`` when the disk or the bucket refuses.
+    ``transport`` leads to the lake's root; its opener closes it. ``spool`` is the local folder for open files if the
+    lake is not local. Every method raises ``EnvironmentFault`` if the disk or the bucket refuses.
     """
 
     def __init__(self, transport: Transport, *, spool: Path | None = None) -> None:
@@ -64,13 +63,13 @@ class RecordStorage:
         return self._local is not None
 
     def folder(self, crawl: str) -> str:
-        """The key prefix of a crawl's files, without a slash at its end."""
+        """Returns the key prefix of a crawl's files, without a slash at its end."""
         if not _CRAWL.match(crawl):
             raise UserInputError(f"{crawl!r} cannot name a folder")
         return f"records/{crawl}"
 
     def open_folder(self, crawl: str) -> Path:
-        """Where files of a crawl are written; on the same file system as their place when the lake is local."""
+        """Returns the folder in which files of a crawl are written; on the lake's file system if that is local."""
         base = self._local.root if self._local is not None else self._spool
         assert base is not None
         path = base / self.folder(crawl) / "open"
@@ -89,7 +88,7 @@ class RecordStorage:
                 file.unlink()
 
     def move(self, key: str, new_key: str) -> None:
-        """Gives an object another key, and this moment as its time; nothing where there is none under ``key``."""
+        """Moves an object to another key, with the current time as its own; does nothing if ``key`` does not exist."""
         if self._local is not None:
             old, new = self._local.path(key), self._local.path(new_key)
             with disk_trouble(old), suppress(FileNotFoundError):
@@ -112,7 +111,7 @@ class RecordStorage:
         return self.transport.exists(key)
 
     def journals(self, crawl: str) -> list[str]:
-        """Keys of the journals of complete files whose rows may not be in the table yet."""
+        """Returns the keys of the journals of complete files whose rows may not be in the table yet."""
         prefix = f"{self.folder(crawl)}/"
         return sorted(
             stored_file.key
@@ -122,7 +121,7 @@ class RecordStorage:
 
 
 class StoredSizes:
-    """Sizes of stored files of one crawl; one look a file, or one listing once they are many."""
+    """The sizes of stored files of one crawl: one HEAD request per file, or one listing if there are many."""
 
     def __init__(self, storage: RecordStorage, crawl: str) -> None:
         self._storage = storage
@@ -131,9 +130,9 @@ class StoredSizes:
         self._are_listed = False
 
     def lost(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
-        """For each row (with the columns ``STORED``) whether its bytes are gone.
+        """Returns a mask: whether the bytes of each row (with the columns ``STORED``) are missing.
 
-        Rows that name no file have lost nothing. Raises ``EnvironmentFault`` where the place does not say.
+        Rows without a file are not lost. Raises ``EnvironmentFault`` if the place does not answer.
         """
         names = pc.unique(rows.column("stored_file")).drop_null()
         sizes = pa.array(self.of(names.to_pylist()), pa.int64())
@@ -142,7 +141,7 @@ class StoredSizes:
         return pc.fill_null(pc.greater(ends, file_sizes), False)
 
     def of(self, files: Collection[str]) -> list[int]:
-        """The size of each file in bytes, ``_GONE`` where there is none. Raises ``EnvironmentFault``."""
+        """Returns the size of each file in bytes, ``_GONE`` if there is none. Raises ``EnvironmentFault``."""
         new = [file for file in files if file not in self._known]
         if len(self._known) + len(new) > _FEW and not self._are_listed:
             listing = self._storage.transport.listing(f"{self._storage.folder(self._crawl)}/")
@@ -158,5 +157,5 @@ class StoredSizes:
 
 
 def are_gone(fault: DataFault) -> bool:
-    """Whether a fault of reading stored bytes says that the place does not have them."""
+    """Whether a fault of reading stored bytes says that they do not exist."""
     return fault.kind in (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE)

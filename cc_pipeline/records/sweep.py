@@ -1,9 +1,8 @@
-"""Refetching leaves files that no row names. They are deleted while fetches and other upkeep run, so that nothing goes
-that somebody may still need.
+"""Deletes orphan files: refetching leaves files that no row names. Fetches and other maintenance may run meanwhile.
 
-A file goes when no row names it, it has no journal, no living lease holds it, and it was both written and last noted
-as superseded longer ago than the retention. A file that nothing names and no note mentions is noted now, and goes a
-retention later. So nothing is deleted within the retention of being superseded, however old the file is.
+A file is deleted if no row names it, it has no journal, no active lease protects it, and it was both written and last
+noted as superseded longer ago than the retention. An orphan file without a note is noted now, and deleted a retention
+later. So nothing is deleted within the retention of being superseded, however old the file is.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from cc_pipeline.transport.ranges import ByteRange
 NOTES = "superseded"
 _TIME = "%Y%m%dT%H%M%S.%fZ"
 
-#: Seconds for which a superseded file is kept, for readers that opened ``cc.duckdb`` before.
+#: Seconds for which a superseded file stays, for readers that opened ``cc.duckdb`` before.
 RETENTION_SECONDS = 7 * 86_400.0
-#: How often a sweep begins again when rows of its crawl are committed meanwhile.
+#: How often a sweep restarts if rows of its crawl are committed meanwhile.
 _TRIES = 5
 
 
 def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -> None:
-    """Writes down that a commit, or its own absence, ends the need for ``files`` at ``now`` (seconds since the epoch).
+    """Writes a note that ``files`` are not needed any more since ``now`` (seconds since the epoch).
 
-    Writes nothing where there are none. Raises ``EnvironmentFault``.
+    Writes nothing for no files. Raises ``EnvironmentFault``.
     """
     file_names = sorted(set(files))
     if not file_names:
@@ -52,9 +51,8 @@ def note(storage: RecordStorage, crawl: str, files: Iterable[str], now: float) -
 
 
 def noted_at(note_file: Listed, now: float) -> float | None:
-    """When a note was written (seconds since the epoch): by its name or by the place's own clock, whichever is later,
-    since the clock of the machine that wrote it may be behind. A time that has not come by ``now`` does not count;
-    ``None`` where there is no other."""
+    """Returns the time of a note (seconds since the epoch): that of its name or of the place's own clock, whichever is
+    later, since the writer's clock may be slow. A time after ``now`` does not count; ``None`` if no other is left."""
     try:
         written_at = (
             datetime.strptime(note_file.key.rpartition("/")[2].partition("-")[0], _TIME).replace(tzinfo=UTC).timestamp()
@@ -67,11 +65,11 @@ def noted_at(note_file: Listed, now: float) -> float | None:
 def last_mentions(
     storage: RecordStorage, notes: Mapping[str, tuple[Listed, float]], files: Collection[str]
 ) -> dict[str, float]:
-    """When each of ``files`` was last noted as no longer needed; those that no note mentions are left out. ``notes``
-    are by key, with when each was written.
+    """Returns the last time at which each of ``files`` was noted as not needed; files without a note are left out.
+    ``notes`` are by key, each with its time.
 
-    A note that is empty, or cannot be understood, may be about any of them: it makes none older. Raises
-    ``EnvironmentFault`` where the place does not answer.
+    A note that is empty or damaged may be about any file, so no file counts as older than it. Raises
+    ``EnvironmentFault`` if the place does not answer.
     """
     last: dict[str, float] = {}
     unclear = max((written_at for note_file, written_at in notes.values() if not note_file.size), default=0.0)
@@ -86,7 +84,7 @@ def last_mentions(
         mentioned: Collection[str] | None = None
         if isinstance(answer, RangeFault):
             if answer.kind is FaultKind.NOT_FOUND:
-                continue  # another sweep has removed it, which it does with old ones only
+                continue  # another sweep has removed it, and sweeps remove only old notes
             if not isinstance(answer, DataFault):
                 raise answer
         else:
@@ -109,7 +107,7 @@ def _mentioned(data: bytes) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The stored files that the rows of a crawl name, and what tells this state of the rows from any other."""
+    """The stored files that the rows of a crawl name, and the state of the rows, which any commit changes."""
 
     files: Collection[str]
     state: Hashable
@@ -117,7 +115,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Files and bytes that were deleted, and files that were noted as no longer needed."""
+    """The files and bytes that a sweep deleted, and the files that it noted as not needed."""
 
     files: int = 0
     bytes: int = 0
@@ -125,7 +123,7 @@ class Swept:
 
 
 def crawls_with_files(storage: RecordStorage) -> list[str]:
-    """The crawls that have a folder of stored files, whether rows name any of them or not."""
+    """Returns the crawls that have a folder of stored files, whether rows name any of them or not."""
     names = {
         stored_file.key.split("/")[1]
         for stored_file in storage.transport.listing("records/")
@@ -142,11 +140,10 @@ def sweep(
     clock: Callable[[], float] = time.time,
     only: Collection[str] | None = None,
 ) -> Swept:
-    """Deletes the stored files of ``crawl`` that nothing needs. ``read_named`` reads what the rows name now.
+    """Deletes the stored files of ``crawl`` that nothing needs. ``read_named`` reads the files that the rows name now.
 
-    ``retention`` is in seconds; with 0 the place's clock is not asked. ``only`` are the keys in question (default:
-    all). Where rows of the crawl keep being committed, the rest is left to the next sweep.
-    Raises ``EnvironmentFault``.
+    ``retention`` is in seconds; with 0 the place's clock is ignored. ``only`` restricts the sweep to these keys. If
+    rows of the crawl keep being committed, the next sweep deletes the files. Raises ``EnvironmentFault``.
     """
     for _ in range(_TRIES):
         previous = read_named()
@@ -155,10 +152,10 @@ def sweep(
         if only is not None:
             unneeded = {key: stored_file for key, stored_file in unneeded.items() if key in only}
         holdings = living(storage, crawl, clock) if unneeded else []
-        # The leases are read between two readings of the rows that found them the same. A fetch writes its lease, reads
-        # the rows, commits, and removes its lease. So one that counts on a file that no row names read the rows before
-        # this sweep did, and its lease is among those read here: it could only be gone after its commit, and then the
-        # second reading would differ. One whose lease came later reads rows that do not name the file.
+        # The leases are read between two equal readings of the rows. A fetch writes its lease, reads the rows, commits,
+        # and removes its lease. So a fetch that needs an orphan file read the rows before this sweep did, and its lease
+        # is among those read here: the lease is removed only after the commit, and then the second reading would
+        # differ. A fetch with a later lease reads rows that do not name the file.
         if unneeded and read_named().state != previous.state:
             continue
         free = {
@@ -172,11 +169,11 @@ def sweep(
 
 
 def unnamed(storage: RecordStorage, crawl: str, read_named: Callable[[], Named], own_commit: str) -> list[str]:
-    """The stored files of ``crawl`` that no row names, that have no journal and that no living lease but that of the
-    commit ``own_commit`` holds: those that a sweep would delete in time. Raises ``EnvironmentFault``."""
+    """Returns the stored files of ``crawl`` that no row names, that have no journal and that no active lease except
+    that of ``own_commit`` protects: a sweep would delete them in time. Raises ``EnvironmentFault``."""
     listing = storage.transport.listing(f"{storage.folder(crawl)}/")
     holdings = [holding for holding in living(storage, crawl) if holding.commit != own_commit]
-    # last of all: a fetch that had its lease when its files were listed, and has it no more, has committed its rows
+    # last: a fetch whose lease was there when its files were listed, and is not now, has committed its rows
     unneeded = _unneeded(storage, crawl, listing, read_named().files)
     return [key for key in unneeded if not any(holding.holds(key) for holding in holdings)]
 
@@ -184,9 +181,9 @@ def unnamed(storage: RecordStorage, crawl: str, read_named: Callable[[], Named],
 def _unneeded(
     storage: RecordStorage, crawl: str, listing: list[Listed], named_files: Collection[str]
 ) -> dict[str, Listed]:
-    """The data files that no row names and that have no journal, which a later run would adopt."""
+    """Returns the data files that no row names and that have no journal, which a later run would adopt."""
     prefix = f"{storage.folder(crawl)}/"
-    # a journal may still lie where it was written, its data moved already; of a bucket that is on this machine
+    # a journal may still be in its open folder (for a bucket: on this machine) although its data was moved
     journals = {
         stored_file.key.rpartition("/")[2] for stored_file in listing if stored_file.key.endswith(JOURNAL_SUFFIX)
     }
@@ -222,7 +219,7 @@ def _delete(
         if (written_at := noted_at(stored_file, now)) is not None
     }
     since = last_mentions(storage, dated, free) if free else {}
-    # what only notes without a time mention is noted anew, with the time of now
+    # files that only notes without a time mention are noted again, with the current time
     unnoted = [key for key in free if key not in since]
     note(storage, crawl, unnoted, now)
     due = [
@@ -245,7 +242,7 @@ def _delete(
         for stored_file in listing
         if stored_file.key.startswith(prefix) and is_half_of_gone(stored_file.key)
     ]
-    # a driver deletes what it wrote for its workers; nobody does for one that was killed
+    # a driver deletes the plans for its workers; those of a killed driver are deleted here
     plans = f"{storage.folder(crawl)}/{PLANS}/"
     expired_plans = [
         stored_file.key
@@ -259,7 +256,8 @@ def _delete(
 
 
 def _last_needed(stored_file: Listed, noted_at: float, now: float) -> float:
-    """When a file was last noted as no longer needed, or written if that was later, by a clock that can be right."""
+    """Returns the time at which a file was last noted as not needed, or its write time if that is later and not in the
+    future."""
     return max(stored_file.modified, noted_at) if has_come(stored_file.modified, now) else noted_at
 
 

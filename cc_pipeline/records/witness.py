@@ -1,8 +1,8 @@
-"""A witness: a good archive record of a place, got within a day. Without one, nothing that it lacks counts as lost.
+"""Known-good records: a place has proved that it works if it gave a good archive record within a day. Without such a
+record, no capture that is missing there counts as lost.
 
-A mirror that has indexes and no archives says "not found" of each record, and a broken one gives the same wrong bytes
-twice: both say it the same way each time. Whoever has just given a good record is believed. An index that answers is no
-witness.
+A mirror with indexes and without archives says "not found" of each record, and a broken mirror gives the same wrong
+bytes twice: both answers are repeatable and still wrong. A readable index is no proof.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.named import NamedPlaces
 from cc_pipeline.transport.ranges import RangeBytes
 
-#: Seconds for which a good record speaks for its place.
+#: Seconds for which a known-good record proves that its place works.
 LIFE: Final = 86_400.0
-#: Bytes from the start of an archive file that hold its first record, which says what the file is.
+#: Bytes from the start of an archive file that hold its first record, which describes the file.
 _HEAD: Final = 16 << 10
-#: Files of the plan that are looked at where no list names a crawl's first one.
+#: Files of the plan that are tried if no list names a crawl's first file.
 _FILES: Final = 3
-#: Places that are remembered; the oldest goes first.
+#: Places whose records are stored; the oldest is dropped first.
 _MOST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where a witness is looked for: in ``records`` that were good before, and in the first and the last file of the
-    path list ``listed`` (a key), where there is one."""
+    """The candidates for a known-good record: ``records`` that were good before, and the first and the last file of the
+    path list ``listed`` (a key), if there is one."""
 
     records: tuple[Promise, ...] = ()
     listed: str | None = None
 
 
 def known(path: Path, sources: Iterable[str]) -> tuple[bool, tuple[Promise, ...]]:
-    """Whether one of ``sources`` has a witness in the file ``path``, and the records that were good there before. A
-    file that cannot be read knows none."""
+    """Returns whether one of ``sources`` has a valid known-good record in the file ``path``, and all records that were
+    good there. A file that cannot be read has none."""
     entries_by_source = _read(path)
     own_entries = [entries_by_source[source] for source in sources if source in entries_by_source]
     now = time.time()
@@ -56,7 +56,7 @@ def known(path: Path, sources: Iterable[str]) -> tuple[bool, tuple[Promise, ...]
 
 
 def note(path: Path, seen: Mapping[str, Promise]) -> None:
-    """Writes down good records by the place that gave them. Raises ``OSError``."""
+    """Stores known-good records by the place that gave them. Raises ``OSError``."""
     if not seen:
         return
     now = time.time()
@@ -77,8 +77,8 @@ def _read(path: Path) -> dict[str, tuple[float, Promise]]:
 
 
 def find(transport: Transport | NamedPlaces, search: Search, files: Sequence[str]) -> tuple[str, Promise] | None:
-    """A good record that the source gives now, and the place that gave it: of those that were good before one, else
-    the first of a file that is listed, or of some of ``files``. A few requests."""
+    """Fetches a known-good record now, with a few requests. Returns the place that gave it and the record: one that was
+    good before, else the first record of a listed file, or of some of ``files``."""
     answers = (_given(transport, expected) for expected in _candidates(transport, search, files))
     return next(filter(None, answers), None)
 
@@ -91,7 +91,7 @@ def _candidates(transport: Transport | NamedPlaces, search: Search, files: Seque
 
 
 def _some_of(transport: Transport | NamedPlaces, list_key: str) -> tuple[str, ...]:
-    """The first file of a list and the last: one of them may be the one that is gone."""
+    """Returns the first and the last file of a list: one of them may be missing."""
     keys: list[str] = []
     try:
         for _, key in listed_keys(inflated(transport.read_all(list_key).data, list_key), list_key, odd=[]):
@@ -118,14 +118,14 @@ def _read_of(transport: Transport | NamedPlaces, expected: Promise) -> RangeByte
     except RangeFault as fault:
         if fault.kind is not FaultKind.RANGE_NOT_SATISFIABLE or expected.length != _HEAD:
             raise
-    # a file that is shorter than that
+    # the file is shorter than the range
     object_info = transport.head(expected.key)
     return transport.read(expected.key, 0, (object_info.size if object_info is not None else None) or 1)
 
 
 def is_first_record(data: bytes, expected: Promise) -> bool:
-    """Whether ``data`` begins with the record that such an archive file begins with: it says what the file is, and
-    where it names a file, then this one."""
+    """Whether ``data`` begins with the first record of such an archive file: the record that describes the file, and
+    names this file if it names one."""
     key = expected.key
     try:
         content = inflate_member(data, key, 0, DEFAULT_LIMIT).content

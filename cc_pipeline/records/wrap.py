@@ -1,4 +1,4 @@
-"""Putting the source of a record into its own WARC header without inflating or deflating a byte of it.
+"""Writes the source of a record into its own WARC header without inflating or deflating a byte of it.
 
 A deflate stream is a sequence of blocks, and a block can hold plain bytes. So new header lines go in as one
 plain block before the original stream, which follows untouched:
@@ -37,11 +37,11 @@ _ZEROS: Final = bytes(1 << 18)
 
 
 def wrap_member(member: bytes, content: bytes, source_uri: str, offset: int) -> bytes:
-    """``member`` (one whole gzip member holding one WARC record, whose inflated bytes are ``content``) with
+    """Returns ``member`` (one whole gzip member with one WARC record, whose inflated bytes are ``content``) with
     ``WARC-Source-URI`` and ``WARC-Source-Range`` in its header.
 
-    The range is where the member lies in its source. A member whose first line is no version line stays as it
-    is; a record that was not gzipped becomes a member.
+    The range is the location of the member in its source. A member whose first line is no version line stays as it is;
+    a record that was not gzipped becomes a member.
     """
     gzipped = member[:2] == b"\x1f\x8b"
     version = _VERSION.match(content)
@@ -58,9 +58,10 @@ def wrap_member(member: bytes, content: bytes, source_uri: str, offset: int) -> 
 
 
 def unwrap_member(stored: bytes) -> bytes:
-    """A stored member as its source had it, gzip header aside: our lines are cut off without inflating anything.
+    """Returns a stored member as its source had it, except for the gzip header: the added lines are cut off without
+    inflating.
 
-    A member that carries no source comes back as it is.
+    A member without added lines is returned as it is.
     """
     start = len(_PLAIN_HEAD)
     if stored[: start + 1] != _PLAIN_HEAD + b"\x00" or len(stored) < start + 5 + _TRAILER:
@@ -82,10 +83,10 @@ def _added_lines(source_uri: str, offset: int, length: int, line_end: bytes) -> 
 
 
 def _crc_followed_by(checksum: int, size: int) -> int:
-    """What the CRC-32 of some bytes contributes to that of a text which goes on for ``size`` more bytes.
+    """Returns the contribution of the CRC-32 of some bytes to that of a text with ``size`` more bytes.
 
-    CRC-32 is linear, so crc(a + b) is crc(b) xor a term that depends on crc(a) and the length of b alone; zeros
-    in place of b show it.
+    CRC-32 is linear, so crc(a + b) is crc(b) xor a term that depends only on crc(a) and the length of b. Zeros in place
+    of b give this term.
     """
     plain = 0
     while size > 0:
@@ -101,7 +102,7 @@ def _deflated(content: bytes) -> bytes:
 
 
 def _deflate_start(member: bytes) -> int:
-    """Where the deflate stream of a gzip member begins."""
+    """Returns the position at which the deflate stream of a gzip member begins."""
     options = member[3]
     position = 10
     if options & _FEXTRA:

@@ -1,1 +1,1 @@
-"""Opens a place (a local folder, an HTTP address or an S3 bucket) and gives its raw answers: nothing is hidden."""
+"""Opens a source (a local folder, an HTTP address or an S3 bucket) and returns its raw answers: nothing is hidden."""

@@ -1,5 +1,5 @@
-"""Whoever verifies bytes must not care where they came from. What any place answers, be it a folder, a web server or
-S3: a status, headers and a bounded body."""
+"""The common answer of folders, web servers and S3, so that bytes are verified in the same way: a status, headers and a
+bounded body."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 #: Bytes that are kept of the body of an error answer; enough for an S3 error document.
 ERROR_BODY_BYTES = 4096
 
-#: ``redirected``: where it leads must not be asked.
+#: ``redirected``: the target of the redirect must not be requested.
 NoAnswerKind = Literal["unreachable", "timeout", "connection_reset", "short_body", "redirected"]
 
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """How to reach S3. ``endpoint`` is the address of another S3 server (then the bucket goes into the path).
+    """Options of S3. ``endpoint`` is the address of another S3 server (then the bucket is part of the path).
 
     Without ``access_key`` botocore's usual chain gives credentials (environment, profile files, instance role).
     ``anonymous`` sends unsigned requests.
@@ -35,7 +35,7 @@ class S3Options:
 
 
 def needs_credentials(place: str) -> EnvironmentFault:
-    """The fault to raise when a place needs signed requests and there are no credentials to sign with."""
+    """Returns the fault to raise if a source needs signed requests and there are no credentials."""
     advice = "Log in with the AWS tools, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     if host_of(place).partition(".")[0] == "commoncrawl":
         advice += ", or use https://data.commoncrawl.org, which needs no account"
@@ -44,7 +44,7 @@ def needs_credentials(place: str) -> EnvironmentFault:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bytes asked for: ``length`` bytes from ``offset``, or the last ``length`` bytes when ``offset`` is ``None``."""
+    """Requested bytes: ``length`` bytes from ``offset``, or the last ``length`` bytes if ``offset`` is ``None``."""
 
     offset: int | None
     length: int
@@ -63,11 +63,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer as it came. ``headers`` is looked up with lower-case names.
+    """One answer as received. Names in ``headers`` are lower-case.
 
-    ``body`` holds at most one byte more than was asked for (so that an overlong body shows), and at most
-    ``ERROR_BODY_BYTES`` when the status is not the one hoped for. ``handed_on`` are bytes that an ``Intake`` took
-    instead.
+    ``body`` has at most one byte more than requested (so that an overlong body is noticed), and at most
+    ``ERROR_BODY_BYTES`` if the status is not the expected one. ``handed_on`` is the number of bytes that an ``Intake``
+    took instead.
     """
 
     status: int
@@ -77,26 +77,26 @@ class Answer:
 
 
 class Intake(Protocol):
-    """Takes a body while it arrives, so that nobody has to hold all of it. Called in the loop of the store alone."""
+    """Takes a body while it arrives, so that it is never in memory completely. Called only in the loop of the store."""
 
     def begins(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Whether the body of the answer that begins like this is taken; if not, the answer has it."""
+        """Whether the body of an answer with this beginning is taken; if not, the answer has it."""
 
     def take(self, data: bytes) -> None:
-        """The next bytes."""
+        """Takes the next bytes."""
 
     @property
     def is_full(self) -> bool:
-        """Whether no more should be read for now."""
+        """Whether reading should pause."""
 
     def when_room(self, go_on: Callable[[], None]) -> None:
-        """Has ``go_on`` called once there is room again."""
+        """Calls ``go_on`` once there is room again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One object of a listing of a place we own: its key, size in bytes, ETag where the place has one, and when
-    it was last written (seconds since the epoch, 0 where unknown)."""
+    """One object of a listing of our own store: its key, size in bytes, ETag if the store has one, and the time of the
+    last write (seconds since the epoch, 0 if unknown)."""
 
     key: str
     size: int
@@ -120,20 +120,20 @@ class NoAnswer(CcPipelineError):
 
     def __init__(self, kind: NoAnswerKind, detail: str) -> None:
         self.kind: NoAnswerKind = kind
-        # words of libraries, which may name the address that was asked
+        # messages of libraries may contain the requested address
         self.detail = scrubbed(detail)
         super().__init__(f"{kind}: {self.detail}")
 
 
 class Store(Protocol):
-    """A place with objects under keys. Keys are relative, ``/``-separated, without a leading slash.
+    """A store of objects under keys. Keys are relative, ``/``-separated, without a leading slash.
 
-    ``host`` is the host that requests go to (there is a budget per host). ``url`` gives a key's full address, fit to be
-    shown and stored: what lets somebody in is only sent.
-    ``fetch`` raises ``NoAnswer`` only; every answer, however bad, is returned. ``limit`` bounds the body when
-    no span is given; an ``intake`` may take the body of a span. ``put``, ``delete`` and ``listing`` are for places we
-    own and raise ``EnvironmentFault`` as well. ``listing`` also gives the answer that refused the listing, or an answer
-    of status 200.
+    ``host`` is the host of the requests (there is a budget per host). ``url`` returns a key's full address, safe to
+    show and store: it has no credentials.
+    ``fetch`` raises only ``NoAnswer``; every answer, however bad, is returned. ``limit`` bounds the body if no span is
+    given; an ``intake`` may take the body of a span. ``put``, ``delete`` and ``listing`` are for our own stores and
+    raise ``EnvironmentFault`` as well. ``listing`` also returns the answer that refused the listing, or an answer of
+    status 200.
     """
 
     host: str

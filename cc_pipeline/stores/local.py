@@ -1,4 +1,4 @@
-"""A local folder that answers as a web server would, so that the same code verifies the answers of all places."""
+"""A local folder that answers like a web server, so that the same code verifies the answers of all stores."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _STATUS_OF_ERRNO: Final = {
 
 
 class LocalStore:
-    """Objects are files below ``root``; a key can never name a file outside it by ``..`` or an absolute path, and of a
-    ``bounded`` one by no link either: that raises ``EnvironmentFault``, which names the link."""
+    """Objects are files below ``root``; a key can never name a file outside it by ``..`` or an absolute path. With
+    ``bounded`` a link cannot lead outside either: that raises ``EnvironmentFault`` with the link's name."""
 
     host = "local"
 
@@ -38,8 +38,8 @@ class LocalStore:
         self._within = os.path.join(os.path.realpath(self.root), "") if bounded else None
 
     def path(self, key: str) -> Path:
-        """The file of a key. Raises ``UserInputError`` for a key that would leave the root, ``EnvironmentFault`` for a
-        link that does."""
+        """Returns the file of a key. Raises ``UserInputError`` for a key that would leave the root,
+        ``EnvironmentFault`` for a link that does."""
         path = self._named(key)
         if self._leads_out(path):
             raise self._named_link(path)
@@ -54,19 +54,19 @@ class LocalStore:
         return self._within is not None and not os.path.realpath(path).startswith(self._within)
 
     def _named_link(self, path: Path) -> EnvironmentFault:
-        below = [one for one in (*reversed(path.parents), path) if self.root in one.parents]
-        link = next((one for one in below if self._leads_out(one)), path)
+        paths_below = [ancestor for ancestor in (*reversed(path.parents), path) if self.root in ancestor.parents]
+        link = next((ancestor for ancestor in paths_below if self._leads_out(ancestor)), path)
         return EnvironmentFault(
             f"{link} is a link to {os.path.realpath(link)}, which is not below the folder {self.root}",
             "Put or mount the files there, or name the folder that holds both.",
         )
 
     def url(self, key: str) -> str:
-        # asked for with each record: a name alone, nothing on the disk is looked at
+        # called for each record: it must not access the disk
         return self._named(key).as_uri()
 
     def fetch_now(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
-        """The same as ``fetch``, without an event loop."""
+        """Does the same as ``fetch``, without an event loop."""
         try:
             descriptor = os.open(self.path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -79,14 +79,14 @@ class LocalStore:
             os.close(descriptor)
 
     def head_now(self, key: str) -> Answer:
-        """The same as ``head``, without an event loop."""
+        """Does the same as ``head``, without an event loop."""
         try:
-            found = os.stat(self.path(key))
+            file_status = os.stat(self.path(key))
         except OSError as error:
             return _refusal(error)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(file_status.st_mode):
             return Answer(404, {}, b"not a regular file")
-        return Answer(200, {"content-length": str(found.st_size), "etag": _etag(found)}, b"")
+        return Answer(200, {"content-length": str(file_status.st_size), "etag": _etag(file_status)}, b"")
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
         return self.fetch_now(key, span, limit)
@@ -95,25 +95,25 @@ class LocalStore:
         return self.head_now(key)
 
     def put_now(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
-        """Writes under another name, then renames (or links, if the object must be new): no half object is seen."""
+        """Writes under another name, then renames (or links, if the object must be new): no partial object is seen."""
         target = self.path(key)
-        # apart: a file in the place of a folder is no object that exists
+        # outside of the try: a file in place of a folder is not an existing object
         make_durable_folder(target.parent)
         try:
-            with written_whole(target, durable=True, new=only_if_absent, make_folder=False) as beside:
+            with written_whole(target, durable=True, new=only_if_absent, make_folder=False) as temporary:
                 if isinstance(data, Path):
-                    shutil.copyfile(data, beside)
+                    shutil.copyfile(data, temporary)
                 else:
-                    beside.write_bytes(data)
+                    temporary.write_bytes(data)
         except FileExistsError:
             return Answer(412, {}, b"the object exists already")
         try:
             return Answer(200, {"etag": _etag(os.stat(target))}, b"")
         except FileNotFoundError:
-            return Answer(200, {}, b"")  # somebody else deleted it since
+            return Answer(200, {}, b"")  # another process deleted it since
 
     def delete_now(self, key: str) -> Answer:
-        """The same as ``delete``, without an event loop."""
+        """Does the same as ``delete``, without an event loop."""
         self.path(key).unlink(missing_ok=True)
         return Answer(204, {}, b"")
 
@@ -124,7 +124,7 @@ class LocalStore:
         return self.delete_now(key)
 
     def listing_now(self, prefix: str) -> Iterator[Listed]:
-        """Files whose key starts with ``prefix``, in key order within each folder."""
+        """Yields the files whose key starts with ``prefix``, in key order within each folder."""
         folder = self.root / prefix.rpartition("/")[0]
         for parent, folders, names in os.walk(folder):
             folders.sort()
@@ -133,20 +133,20 @@ class LocalStore:
                 key = path.relative_to(self.root).as_posix()
                 if key.startswith(prefix):
                     try:
-                        found = path.stat()
+                        file_status = path.stat()
                     except FileNotFoundError:
                         continue  # renamed or deleted since the folder was read
-                    yield Listed(key, found.st_size, _etag(found), found.st_mtime)
+                    yield Listed(key, file_status.st_size, _etag(file_status), file_status.st_mtime)
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
         return Answer(200, {}, b""), list(self.listing_now(prefix))
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Does nothing: no file is kept open."""
 
 
-def _etag(found: os.stat_result) -> str:
-    return f'"{found.st_mtime_ns:x}-{found.st_size:x}-{found.st_ino:x}"'
+def _etag(file_status: os.stat_result) -> str:
+    return f'"{file_status.st_mtime_ns:x}-{file_status.st_size:x}-{file_status.st_ino:x}"'
 
 
 def _refusal(error: OSError) -> Answer:
@@ -155,11 +155,11 @@ def _refusal(error: OSError) -> Answer:
 
 
 def _answer(descriptor: int, span: Span | None, limit: int) -> Answer:
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    file_status = os.fstat(descriptor)
+    if not stat.S_ISREG(file_status.st_mode):
         return Answer(404, {}, b"not a regular file")
-    size = found.st_size
-    etag = _etag(found)
+    size = file_status.st_size
+    etag = _etag(file_status)
     if span is None:
         body = _read(descriptor, 0, min(size, limit + 1))
         return Answer(200, {"content-length": str(size), "etag": etag}, body)
@@ -177,9 +177,9 @@ def _read(descriptor: int, offset: int, length: int) -> bytes:
     if len(body) == length or not body:
         return body
     parts = [body]
-    have = len(body)
+    size = len(body)
     # one pread stops at about 2 GiB on Linux, and may stop early on network file systems
-    while have < length and (more := os.pread(descriptor, length - have, offset + have)):
-        parts.append(more)
-        have += len(more)
+    while size < length and (piece := os.pread(descriptor, length - size, offset + size)):
+        parts.append(piece)
+        size += len(piece)
     return b"".join(parts)

@@ -1,7 +1,7 @@
-"""Opens the store of a place that a person named: a folder, a web address or a bucket.
+"""Opens the store of a root that a user named: a folder, a web address or a bucket.
 
-The libraries of a kind of place are loaded when such a place is first opened: a folder needs neither aiohttp nor
-botocore, a web address no botocore.
+The libraries of a kind of store are loaded when it is first opened: a folder needs neither aiohttp nor botocore, a web
+address no botocore.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import S3Options, Store, Timeouts
 from cc_pipeline.stores.local import LocalStore
 
-#: Names the project to the people who run the bucket; front doors add a contact.
+#: Names the project to the operators of the bucket; the command line and Dagster add a contact.
 DEFAULT_USER_AGENT = "cc_pipeline/0.1 (Common Crawl extraction pipeline)"
 
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
@@ -36,14 +36,14 @@ def open_store(
     bounded: bool = False,
     public_only: bool = False,
 ) -> Store:
-    """The store of ``root``: a folder's path, ``file://…``, ``http(s)://…`` or ``s3://bucket/prefix``.
+    """Opens the store of ``root``: a folder's path, ``file://…``, ``http(s)://…`` or ``s3://bucket/prefix``.
 
-    ``access`` is sent to an HTTP place whose address has no credentials of its own. No link leads out of a ``bounded``
-    folder, and a web place that is ``public_only`` is not of this machine or a private network. This sends no request
-    yet. Raises ``UserInputError`` for anything else.
+    ``access`` is sent to an HTTP store whose address has no credentials. No link leads out of a ``bounded`` folder, and
+    a ``public_only`` web address must not be this machine or in a private network. Sends no request yet. Raises
+    ``UserInputError`` for any other text.
     """
     scheme = scheme_of(root)
-    root, own = split_access(root)
+    root, own_access = split_access(root)
     if not scheme:
         if not root:
             raise UserInputError("the place to read from is empty; give a folder, an https:// or an s3:// address")
@@ -60,8 +60,8 @@ def open_store(
         from cc_pipeline.stores.web import HttpClient  # noqa: PLC0415
 
         options = _with_endpoint(s3 or S3Options())
-        asked = options.endpoint or "https://s3.amazonaws.com"
-        client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(asked))
+        endpoint = options.endpoint or "https://s3.amazonaws.com"
+        client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(endpoint))
         return S3Store(parts.netloc, unquote(parts.path).strip("/"), options, client)
     if scheme in ("http", "https"):
         from cc_pipeline.stores.web import HttpClient, HttpStore  # noqa: PLC0415
@@ -72,12 +72,12 @@ def open_store(
                 "is asked; copy it into a folder"
             )
         client = HttpClient(user_agent, timeouts or Timeouts(), system_proxy(root), public_only=public_only)
-        return HttpStore(root, client, own or access)
+        return HttpStore(root, client, own_access or access)
     raise UserInputError(f"{shown(root)!r} is not a folder, file://, http(s):// or s3:// address")
 
 
 def _with_endpoint(options: S3Options) -> S3Options:
-    """``options`` with the endpoint escaped as it is sent. Raises ``UserInputError`` when it is not an address."""
+    """Returns ``options`` with the endpoint escaped as it is sent. Raises ``UserInputError`` if it is no address."""
     if not options.endpoint:
         return options
     from cc_pipeline.stores.web import as_sent  # noqa: PLC0415
@@ -99,30 +99,30 @@ def is_loopback(host: str) -> bool:
 
 
 def may_be_public(host: str) -> bool:
-    """Whether a host is a name (whose addresses are looked at when it is connected to) or a public address."""
+    """Whether a host is a name (its addresses are checked on connection) or a public address."""
     if is_loopback(host):
         return False
     try:
         return is_public(host)
     except ValueError:
-        # a last part that is a number makes it an address in a form of old: 2130706433, 0x7f.1
+        # a numeric last part makes it an address in an old form: 2130706433, 0x7f.1
         return _NUMBER.fullmatch(host.rpartition(".")[2]) is None
 
 
 def is_public(address: object) -> bool:
-    """Whether a numeric address can be reached from everywhere, and means one host. Raises ``ValueError`` for a
+    """Whether a numeric address is reachable from everywhere, and belongs to one host. Raises ``ValueError`` for a
     name."""
-    found = ipaddress.ip_address(str(address).partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    found = found if mapped is None else mapped
-    return found.is_global and not found.is_multicast
+    ip_address = ipaddress.ip_address(str(address).partition("%")[0])
+    mapped = getattr(ip_address, "ipv4_mapped", None)
+    ip_address = ip_address if mapped is None else mapped
+    return ip_address.is_global and not ip_address.is_multicast
 
 
 def system_proxy(url: str) -> str | None:
-    """The proxy that the system's settings give for an address, read as curl reads them: ``HTTPS_PROXY`` or
-    ``HTTP_PROXY``, else ``ALL_PROXY``, also without a scheme; none for loopback and for hosts of ``NO_PROXY``.
+    """Returns the proxy for an address by the system's settings, read as by curl: ``HTTPS_PROXY`` or ``HTTP_PROXY``,
+    else ``ALL_PROXY``, also without a scheme; none for loopback and for hosts in ``NO_PROXY``.
 
-    Raises ``UserInputError`` for one that is no address of an HTTP proxy.
+    Raises ``UserInputError`` if it is no address of an HTTP proxy.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -136,8 +136,8 @@ def system_proxy(url: str) -> str | None:
 
 
 def _is_in_network(host: str, no_proxy: str) -> bool:
-    """Whether a numeric host is in one of the networks (``10.0.0.0/8``) among the hosts that need no proxy, which curl
-    and requests read and the standard library does not."""
+    """Whether a numeric host is in one of the networks (``10.0.0.0/8``) in ``no_proxy``, which curl and requests
+    support and the standard library does not."""
     for written in no_proxy.split(","):
         try:
             if "/" in written and ipaddress.ip_address(host) in ipaddress.ip_network(written.strip(), strict=False):
@@ -165,10 +165,10 @@ def _proxy_address(written: str, variable: str) -> str:
 
 
 def ca_bundle() -> str | None:
-    """The file or folder of certificates that ``REQUESTS_CA_BUNDLE``, else ``CURL_CA_BUNDLE``, names beside the
-    system's; ``None`` where neither does. OpenSSL itself reads ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+    """Returns the file or folder of certificates in ``REQUESTS_CA_BUNDLE``, else ``CURL_CA_BUNDLE``, used besides the
+    system's; ``None`` if neither is set. OpenSSL itself reads ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
 
-    Raises ``UserInputError`` for one that is not there, and for a file that holds no certificates.
+    Raises ``UserInputError`` if it does not exist, and for a file without certificates.
     """
     import ssl  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The bucket is public, a lake may be in one of one's own. Our HTTP client reads ranges, with signatures by botocore;
+"""Buckets: the public one, and a user's own with the lake. Our HTTP client reads ranges, with signatures by botocore;
 s3fs writes, lists, deletes."""
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from cc_pipeline.stores.web import HttpClient
 
 T = TypeVar("T")
 
-#: Files of twice this size and more are uploaded in parts of this size.
+#: The part size of uploads; files of twice this size and more are uploaded in parts.
 PART_BYTES: Final = 16 << 20
-#: Parts of one file that are uploaded at the same time; as many are in memory.
+#: Parts of one file that are uploaded at the same time; so many are in memory.
 _PARTS_AT_ONCE: Final = 4
-#: Parts that S3 takes of one object. The parts of a larger file are larger.
+#: The maximum number of parts of an object on S3. The parts of a larger file are larger.
 _MOST_PARTS: Final = 10_000
 _CONNECTIONS: Final = 64
 
@@ -68,12 +68,12 @@ _DEFAULT_REGION = "us-east-1"
 
 
 class Bucket:
-    """One bucket. Keys are those of the bucket, without any prefix taken off.
+    """One bucket. Keys are those of the bucket, with their prefix.
 
     It runs inside the event loop of the transport (``asynchronous=True``), not on the thread that s3fs would start. So
-    a request is cancelled together with its caller, ends with the transport's loop, and passes the same gate as all
-    others. Every method raises ``NoAnswer`` when no complete answer came, and ``EnvironmentFault`` when no request
-    could be sent, for instance without credentials.
+    a request is cancelled together with its caller, ends with the transport's loop, and passes the same rate limiter as
+    all others. Every method raises ``NoAnswer`` without a complete answer, and ``EnvironmentFault`` if no request could
+    be sent, for instance without credentials.
     """
 
     def __init__(
@@ -84,28 +84,36 @@ class Bucket:
         self._session: Any = None
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool) -> Answer:
-        """Writes an object completely or not at all. The status is 412 when ``only_if_absent`` is set and it exists."""
+        """Writes an object completely or not at all. The status is 412 if ``only_if_absent`` is set and it exists."""
         path = f"{self._name}/{key}"
-        given: dict[str, Any] = {"mode": "create" if only_if_absent else "overwrite", "max_concurrency": _PARTS_AT_ONCE}
+        upload_options: dict[str, Any] = {
+            "mode": "create" if only_if_absent else "overwrite",
+            "max_concurrency": _PARTS_AT_ONCE,
+        }
         if isinstance(data, bytes):
-            return (await self._ask(lambda s3: s3._pipe_file(path, data, chunksize=PART_BYTES, **given)))[0]
+            return (await self._ask(lambda s3: s3._pipe_file(path, data, chunksize=PART_BYTES, **upload_options)))[0]
         part = max(PART_BYTES, math.ceil(data.stat().st_size / _MOST_PARTS))
-        return (await self._ask(lambda s3: s3._put_file(str(data), path, chunksize=part, **given)))[0]
+        return (await self._ask(lambda s3: s3._put_file(str(data), path, chunksize=part, **upload_options)))[0]
 
     async def delete(self, key: str) -> Answer:
-        """Removes an object. To S3 it is no error when there is none."""
+        """Removes an object. A missing object is no error for S3."""
         return (await self._ask(lambda s3: s3._rm_file(f"{self._name}/{key}")))[0]
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
-        """The objects whose keys start with ``prefix``, and the server's answer when it refuses to list them."""
-        answer, found = await self._ask(lambda s3: s3._find(self._name, prefix=prefix, detail=True))
+        """Lists the objects whose keys start with ``prefix``; also returns the server's answer, maybe a refusal."""
+        answer, objects = await self._ask(lambda s3: s3._find(self._name, prefix=prefix, detail=True))
         return answer, [
-            Listed(path[len(self._name) + 1 :], one["size"], one.get("ETag"), one["LastModified"].timestamp())
-            for path, one in (found or {}).items()
+            Listed(
+                path[len(self._name) + 1 :],
+                metadata["size"],
+                metadata.get("ETag"),
+                metadata["LastModified"].timestamp(),
+            )
+            for path, metadata in (objects or {}).items()
         ]
 
     async def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -138,27 +146,27 @@ class Bucket:
 def _client_settings(
     options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None
 ) -> dict[str, Any]:
-    """The settings of botocore with which writing goes to the server that reading goes to, without retries."""
+    """Returns the settings of botocore: writes go to the same server as reads, without retries."""
     return {
         "region_name": region,
         "user_agent": agent,
         "connect_timeout": timeouts.connect,
         "read_timeout": timeouts.silence,
         "max_pool_connections": _CONNECTIONS,
-        # the transport retries: it waits as long as the server says, and tells the request budget
+        # the transport retries: it waits as long as the server demands, and updates the request budget
         "retries": {"total_max_attempts": 1},
         "s3": {"addressing_style": "path" if options.endpoint else "auto"},
-        # reading knows no AWS_ENDPOINT_URL, and its proxy is chosen elsewhere
+        # reads ignore AWS_ENDPOINT_URL too, and their proxy is chosen by ``system_proxy``
         "ignore_configured_endpoint_urls": True,
         "proxies": {"http": proxy, "https": proxy} if proxy else {},
-        # other servers than AWS do not know the checksums that botocore adds unasked
+        # other servers than AWS do not support the checksums that botocore adds by default
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
     }
 
 
 def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts) -> Any:
-    from s3fs import S3FileSystem  # noqa: PLC0415 - whoever only reads does without
+    from s3fs import S3FileSystem  # noqa: PLC0415 - not needed for reads
 
     class Bounded(S3FileSystem):
         """Gives each request a time limit: s3fs itself only limits silence, and not while it sends.
@@ -166,10 +174,10 @@ def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts
         The limit is per request and not per upload, so that s3fs can delete the parts of an upload that fails.
         """
 
-        async def _call_s3(self, method: str, *given: Any, **named: Any) -> Any:
-            size = len(named.get("Body") or b"")
+        async def _call_s3(self, method: str, *args: Any, **kwargs: Any) -> Any:
+            size = len(kwargs.get("Body") or b"")
             async with asyncio.timeout(timeouts.total + size / timeouts.slowest):
-                return await super()._call_s3(method, *given, **named)
+                return await super()._call_s3(method, *args, **kwargs)
 
     session = {} if options.profile is None else {"profile": options.profile}
     files = Bounded(
@@ -188,35 +196,35 @@ def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts
 
 
 def _refusal(error: Exception) -> Answer | None:
-    """The server's answer behind an error of s3fs, with the code where an S3 error document has it."""
-    told = error if isinstance(error, ClientError) else error.__cause__
-    if not isinstance(told, ClientError):
+    """Returns the server's answer in an error of s3fs, its code as in an S3 error document; ``None`` without one."""
+    client_error = error if isinstance(error, ClientError) else error.__cause__
+    if not isinstance(client_error, ClientError):
         return None
-    code = told.response.get("Error", {}).get("Code", "")  # the status again where the body could not be read
-    about = told.response.get("ResponseMetadata", {})
-    headers = {name.lower(): value for name, value in about.get("HTTPHeaders", {}).items()}
+    code = client_error.response.get("Error", {}).get("Code", "")  # the status again if the body could not be read
+    metadata = client_error.response.get("ResponseMetadata", {})
+    headers = {name.lower(): value for name, value in metadata.get("HTTPHeaders", {}).items()}
     document = "" if code.isdecimal() else f"<Error><Code>{code}</Code></Error>"
-    return Answer(about.get("HTTPStatusCode", 500), headers, document.encode())
+    return Answer(metadata.get("HTTPStatusCode", 500), headers, document.encode())
 
 
 def find_credentials(options: S3Options, place: str) -> Credentials:
-    """Those of ``options``, else what botocore's usual chain gives. ``place`` is named in the fault.
+    """Returns the credentials in ``options``, else those of botocore's usual chain. The fault names ``place``.
 
-    Raises ``EnvironmentFault`` when there are none, and when they cannot be read.
+    Raises ``EnvironmentFault`` if there are none, and if they cannot be read.
     """
     if options.access_key and options.secret_key:
         return Credentials(options.access_key, options.secret_key)
     try:
-        found = botocore.session.Session(profile=options.profile).get_credentials()
+        credentials = botocore.session.Session(profile=options.profile).get_credentials()
     except BotoCoreError as error:
         raise EnvironmentFault(f"S3 credentials cannot be read: {error}", "Check the AWS profile") from error
-    if found is None:
+    if credentials is None:
         raise needs_credentials(place)
-    return found
+    return credentials
 
 
 class S3Store:
-    """``bucket`` and ``prefix`` (without slashes at its ends) name the place; keys are relative to the prefix.
+    """A store in ``bucket`` below ``prefix`` (without slashes at its ends); keys are relative to the prefix.
 
     Belongs to one event loop from the first request until ``close``.
     """
@@ -265,7 +273,7 @@ class S3Store:
         return await self._client.ask("HEAD", url, await self._signed("HEAD", url, {}), hoped_for=_OK, bound=0)
 
     async def _opened(self) -> Bucket:
-        """The bucket for writing. A thread loads s3fs, so that the loop goes on with other requests meanwhile."""
+        """Opens the bucket for writing. A thread loads s3fs, so that the loop continues with other requests."""
         if self._bucket is None:
             await asyncio.to_thread(importlib.import_module, "s3fs")
         if self._bucket is None:
@@ -282,9 +290,12 @@ class S3Store:
         return await (await self._opened()).delete(self._prefix + key)
 
     async def listing(self, prefix: str) -> tuple[Answer, list[Listed]]:
-        answer, found = await (await self._opened()).listing(self._prefix + prefix)
+        answer, objects = await (await self._opened()).listing(self._prefix + prefix)
         cut = len(self._prefix)
-        return answer, [Listed(one.key[cut:], one.size, one.etag, one.modified) for one in found]
+        return answer, [
+            Listed(listed_object.key[cut:], listed_object.size, listed_object.etag, listed_object.modified)
+            for listed_object in objects
+        ]
 
     async def close(self) -> None:
         await self._client.close()

@@ -1,4 +1,4 @@
-"""Objects behind an HTTP address: one aiohttp session, answers bounded and untouched."""
+"""Objects below an HTTP address: aiohttp sessions; answers are bounded and unchanged."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from cc_pipeline.stores.opening import ca_bundle, is_public, may_be_public
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
 
-#: Seconds after which an idle connection is closed. Common Crawl's front was seen to refuse an address for the number
-#: of its connections, and what one process keeps open counts beside what another one opens.
+#: Seconds after which an idle connection is closed. Common Crawl's servers have refused an address for the number of
+#: its connections, and the idle connections of one process count together with another one's.
 IDLE_SECONDS: Final = 4.0
 _OK = 200
 _PARTIAL = 206
@@ -32,8 +32,8 @@ _PARTIAL = 206
 class HttpClient:
     """Requests over HTTP. Connections are opened on first use, inside the loop that will run them.
 
-    A ``public_only`` client connects to no address of this machine or of a private network, whatever a name stands for
-    (a proxy looks names up itself).
+    A ``public_only`` client connects to no address of this machine or of a private network, under any name (a proxy
+    resolves names itself).
     """
 
     def __init__(
@@ -45,25 +45,25 @@ class HttpClient:
         self.proxy = proxy
         self._ca_bundle = ca_bundle()
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", "Accept": "*/*"}
-        # a session a connection; the one that was used last is used next, so that the others are idle and end
+        # one session per connection; the most recent one is reused, so that the others are idle and end
         self._sessions: list[aiohttp.ClientSession] = []
         self._idle: list[aiohttp.ClientSession] = []
         self._context: ssl.SSLContext | None = None
 
     def _open(self) -> aiohttp.ClientSession:
-        """A session of one connection. aiohttp itself uses the oldest of several connections next, so none would ever
-        be idle, and a process that once had many would keep them all."""
+        """Opens or reuses a session of one connection. aiohttp itself reuses the oldest of several connections, so none
+        would ever be idle, and a process that once had many would keep them all."""
         if self._idle:
             return self._idle.pop()
-        # through a proxy, the only name that is looked up here is the proxy's
+        # with a proxy, only the proxy's name is resolved here
         resolver = _PublicResolver() if self._public_only and self.proxy is None else None
         session = aiohttp.ClientSession(
-            # looked at once in these seconds, so that an idle connection ends after twice as many at most
+            # checked once in this interval, so that an idle connection ends after at most twice as long
             connector=aiohttp.TCPConnector(
                 limit=1, ttl_dns_cache=300, keepalive_timeout=IDLE_SECONDS / 2, resolver=resolver
             ),
             headers=self._headers,
-            auto_decompress=False,  # a range of a gzip file is what was asked for, not what it inflates to
+            auto_decompress=False,  # a range of a gzip file is requested as it is, not inflated
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             middlewares=(_send_once,),
@@ -73,7 +73,7 @@ class HttpClient:
         return session
 
     def _tls(self) -> ssl.SSLContext:
-        """Raises ``NoAnswer`` where the certificates that somebody named cannot be read."""
+        """Returns the TLS context. Raises ``NoAnswer`` if the configured certificates cannot be read."""
         if self._context is not None:
             return self._context
         bundle = self._ca_bundle
@@ -97,10 +97,10 @@ class HttpClient:
         bound: int,
         intake: Intake | None = None,
     ) -> Answer:
-        """One request without a body. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes, others up
-        to 4 KiB. An ``intake`` may take the body of a ``hoped_for`` answer.
+        """Sends one request without a body. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes,
+        others up to 4 KiB. An ``intake`` may take the body of a ``hoped_for`` answer.
 
-        ``url`` is escaped. Raises ``NoAnswer`` when the connection fails before the answer is complete.
+        ``url`` is escaped. Raises ``NoAnswer`` if the connection fails before the answer is complete.
         """
         if self._public_only and self.proxy is None and not may_be_public(URL(url, encoded=True).host or ""):
             raise NoAnswer("redirected", f"{shown(url)} is a private network's address")
@@ -116,20 +116,26 @@ class HttpClient:
                 ) as response,
             ):
                 closed = _watch_end(response)
-                most = (bound if response.status == hoped_for else ERROR_BODY_BYTES) + 1
-                given = response.headers
-                if intake is not None and response.status == hoped_for and intake.begins(response.status, given):
-                    return Answer(response.status, given, b"", await _hand_on(response, most, intake, deadline))
-                return Answer(response.status, given, await _read_bounded(response, most))
+                max_bytes = (bound if response.status == hoped_for else ERROR_BODY_BYTES) + 1
+                response_headers = response.headers
+                if (
+                    intake is not None
+                    and response.status == hoped_for
+                    and intake.begins(response.status, response_headers)
+                ):
+                    return Answer(
+                        response.status, response_headers, b"", await _hand_on(response, max_bytes, intake, deadline)
+                    )
+                return Answer(response.status, response_headers, await _read_bounded(response, max_bytes))
         except TimeoutError as error:
             raise NoAnswer("timeout", str(error) or "the answer took too long") from error
         except aiohttp.ClientPayloadError as error:
-            # a connection that broke, as opposed to one that the server closed in the middle of a body
+            # a broken connection, in contrast to one that the server closed in the middle of a body
             is_reset = (
                 closed is not None and closed.done() and not closed.cancelled() and closed.exception() is not None
             )
             raise NoAnswer("connection_reset" if is_reset else "short_body", str(error.__cause__ or error)) from error
-        except (aiohttp.ClientConnectorError, UnicodeError) as error:  # the latter for a name that is none
+        except (aiohttp.ClientConnectorError, UnicodeError) as error:  # the latter for an invalid name
             raise NoAnswer("unreachable", str(error)) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer("connection_reset", f"{type(error).__name__}: {error}".rstrip(": ")) from error
@@ -144,8 +150,8 @@ class HttpClient:
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """aiohttp sends a request again by itself where a connection that was kept open has ended. The budget does not
-    count that request, so the transport is told, which sends again within the budget."""
+    """Sends a request once. aiohttp itself repeats a request if a reused connection has ended, and the budget would not
+    count that. ``NoAnswer`` lets the transport repeat it within the budget."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:
@@ -155,63 +161,63 @@ async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
 
 
 class _PublicResolver(aiohttp.ThreadedResolver):
-    """Refuses names of private networks' addresses."""
+    """Refuses names that resolve to addresses of private networks."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await super().resolve(host, port, family)
-        if not all(is_public(one["host"]) for one in found):
+        addresses = await super().resolve(host, port, family)
+        if not all(is_public(address["host"]) for address in addresses):
             raise NoAnswer("redirected", f"{host} is a name of a private network's address")
-        return found
+        return addresses
 
 
 def _watch_end(response: aiohttp.ClientResponse) -> asyncio.Future[None] | None:
-    """The future that ends with a response's connection, with the error that broke it; ``None`` where the whole body
-    is here."""
+    """Returns the future that ends with a response's connection, with the error that broke it; ``None`` if the body is
+    complete."""
     connection = response.connection
     closed = connection.protocol.closed if connection is not None and connection.protocol is not None else None
     if closed is not None:
-        # once a connection, however many answers come over it
+        # registered once a connection, for any number of answers
         closed.remove_done_callback(_take_error)
         closed.add_done_callback(_take_error)
     return closed
 
 
 def _take_error(closed: asyncio.Future[None]) -> None:
-    """Tells asyncio that somebody looked at an error."""
+    """Marks an error as retrieved, so that asyncio does not log it."""
     if not closed.cancelled():
         closed.exception()
 
 
-async def _read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     parts: list[bytes] = []
-    have = 0
-    while have < most:
-        block = await response.content.read(most - have)
+    size = 0
+    while size < max_bytes:
+        block = await response.content.read(max_bytes - size)
         if not block:
             return b"".join(parts)
         parts.append(block)
-        have += len(block)
+        size += len(block)
     if not response.content.at_eof():
-        response.close()  # the rest is not wanted: give the connection up rather than read it
+        response.close()  # the rest is not needed: close the connection instead of reading it
     return b"".join(parts)
 
 
-async def _hand_on(response: aiohttp.ClientResponse, most: int, intake: Intake, deadline: asyncio.Timeout) -> int:
-    have = 0
-    while have < most and (block := await response.content.read(min(most - have, 1 << 16))):
-        have += len(block)
+async def _hand_on(response: aiohttp.ClientResponse, max_bytes: int, intake: Intake, deadline: asyncio.Timeout) -> int:
+    size = 0
+    while size < max_bytes and (block := await response.content.read(min(max_bytes - size, 1 << 16))):
+        size += len(block)
         intake.take(block)
         if intake.is_full:
             await _wait_for_room(intake, deadline)
     if not response.content.at_eof():
         response.close()
-    return have
+    return size
 
 
 async def _wait_for_room(intake: Intake, deadline: asyncio.Timeout) -> None:
-    """The server is not to blame for time in which nothing is read."""
+    """Waits until the intake has room. The deadline is moved, since the server is not to blame for this pause."""
     room, clock, until = asyncio.Event(), asyncio.get_running_loop(), deadline.when()
     intake.when_room(room.set)
     began = clock.time()
@@ -222,7 +228,7 @@ async def _wait_for_room(intake: Intake, deadline: asyncio.Timeout) -> None:
 
 
 def as_sent(address: str) -> str:
-    """``address`` as it is sent: escaped, with its host in ASCII.
+    """Returns ``address`` as it is sent: escaped, with its host in ASCII.
 
     Raises ``UserInputError`` for an impossible host or port.
     """
@@ -233,14 +239,15 @@ def as_sent(address: str) -> str:
 
 
 class HttpStore:
-    """``base`` is an ``http(s)://`` address; keys are appended to it.
+    """A store at ``base``, an ``http(s)://`` address; keys are appended to it.
 
-    ``access``, or the credentials in ``base``, go into each request and nowhere else: a redirect is not followed here.
+    ``access``, or the credentials in ``base``, are part of each request and of nothing else: redirects are not
+    followed here.
     """
 
     def __init__(self, base: str, client: HttpClient, access: Access = NO_ACCESS) -> None:
-        place, own = split_access(base)
-        self._access = own or access
+        place, own_access = split_access(base)
+        self._access = own_access or access
         self._headers = self._access.headers
         self._base = as_sent(place).rstrip("/") + "/"
         self._client = client
@@ -250,20 +257,20 @@ class HttpStore:
         return self._base + quote(key, safe="/-_.~=,:@!$&'()*+;")
 
     def headers_at(self, address: str) -> Mapping[str, str]:
-        """What lets somebody in, for an address at this place's own scheme, host and port; nothing for any other."""
-        here, there = urlsplit(self._base), urlsplit(address)
-        return self._headers if (here.scheme, here.netloc) == (there.scheme, there.netloc.lower()) else {}
+        """Returns the headers with credentials for an address at this store's own scheme, host and port; else none."""
+        base, target = urlsplit(self._base), urlsplit(address)
+        return self._headers if (base.scheme, base.netloc) == (target.scheme, target.netloc.lower()) else {}
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
-        asked = self.url(key) + self._access.suffix
+        request_url = self.url(key) + self._access.suffix
         if span is None:
-            return await self._client.ask("GET", asked, self._headers, hoped_for=_OK, bound=limit, intake=intake)
+            return await self._client.ask("GET", request_url, self._headers, hoped_for=_OK, bound=limit, intake=intake)
         headers = {**self._headers, "Range": span.header}
-        return await self._client.ask("GET", asked, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
+        return await self._client.ask("GET", request_url, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
 
     async def head(self, key: str) -> Answer:
-        asked = self.url(key) + self._access.suffix
-        return await self._client.ask("HEAD", asked, self._headers, hoped_for=_OK, bound=0)
+        request_url = self.url(key) + self._access.suffix
+        return await self._client.ask("HEAD", request_url, self._headers, hoped_for=_OK, bound=0)
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
         raise EnvironmentFault(f"{self._base} cannot be written to", "Use a local folder or an s3:// place")

@@ -1,5 +1,6 @@
-"""For tests of this project and of who extends it: a mini crawl, and what each extension, index and rate source does.
+"""Tools for tests of this project and of its extensions: a mini crawl, and test suites for implementations of each
+interface.
 
-``mini_crawl`` needs nothing more than the pipeline. The suites are classes for pytest, from ``cc_pipeline[testing]``: a
-test class inherits one, says what it is about, and has all its tests.
+``mini_crawl`` needs only the pipeline. The suites are classes for pytest, from ``cc_pipeline[testing]``: a test class
+inherits one, opens the object under test, and has all its tests.
 """

@@ -1,6 +1,6 @@
-"""What every engine does: inherit :class:`EngineTests`, and open the engine.
+"""The test suite for engines: inherit :class:`EngineTests`, and open the engine.
 
-An engine fetches records and parses pages somewhere; homes that any engine made are the same.
+An engine fetches records and parses pages; the homes of all engines must be equal.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 
 CRAWL: Final = "CC-MAIN-2024-22"
-#: The tables that an engine makes.
+#: The tables that an engine writes.
 MADE: Final = ("records", "page_metadata", "page_text", "page_links", "feed_items")
-#: What a row of ``fetches`` says of a moment, and what is one of many examples.
+#: Columns of ``fetches`` that depend on the time of the run, or hold one of many examples.
 _OF_A_MOMENT: Final = {"asked_at", "example", "stored_files"}
 _BAD_BYTES: Final = b"\xff" * 8
-#: A bucket's root and the truth about it.
+#: A bucket's root and its truth.
 Bucket: TypeAlias = tuple[Path, MiniCrawlTruth]
 
 
 def read_rows(workspace: Workspace, table: str) -> list[str]:
-    """Rows as texts, in an order that does not depend on who made them, without what says where and when."""
+    """Returns rows as texts, in an order independent of the engine, without the columns about time and location."""
     spec = workspace.lake.specs[table]
     columns = [name for name in spec.schema.names if name not in spec.apart]
     return sorted(map(repr, workspace.lake.read(table, columns=columns).to_pylist()))
 
 
-def assert_same(one: Workspace, other: Workspace, slugs: Iterable[str]) -> None:
-    """Raises ``AssertionError`` unless two homes have the same tables of ``CRAWL``, and know the same of them."""
+def assert_same(first: Workspace, second: Workspace, slugs: Iterable[str]) -> None:
+    """Raises ``AssertionError`` unless two homes have the same tables of ``CRAWL``, and the same digests of them."""
     for table in MADE:
-        assert read_rows(one, table) == read_rows(other, table), table
+        assert read_rows(first, table) == read_rows(second, table), table
     slices = slices_of(CRAWL, slugs)
     for stage in (FETCH, PARSE):
-        assert stage.made_from(one.lake, slices) == stage.made_from(other.lake, slices)
-        assert stage.versions(one.lake, slices) == stage.versions(other.lake, slices)
-    assert _read_fetches(one) == _read_fetches(other)
+        assert stage.made_from(first.lake, slices) == stage.made_from(second.lake, slices)
+        assert stage.versions(first.lake, slices) == stage.versions(second.lake, slices)
+    assert _read_fetches(first) == _read_fetches(second)
 
 
 def _read_fetches(workspace: Workspace) -> list[str]:
@@ -60,30 +60,36 @@ def _read_fetches(workspace: Workspace) -> list[str]:
 
 
 def find_leftovers(workspace: Workspace) -> list[str]:
-    """Keys below the stored records that no running fetch needs: journals, plans, leases, notes to stop.
+    """Returns keys below the stored records that no running fetch needs: journals, plans, leases, notes to stop.
 
     Journals of committed records are kept for a week and do not count.
     """
-    keys = [one.key for one in workspace.place.listing("records/") if f"/{COMMITTED}/" not in one.key]
+    keys = [
+        stored_object.key
+        for stored_object in workspace.place.listing("records/")
+        if f"/{COMMITTED}/" not in stored_object.key
+    ]
     return [key for key in keys if key.endswith(".jsonl") or "/plans/" in key or "/leases/" in key]
 
 
 def find_unnamed_files(workspace: Workspace) -> set[str]:
-    """The stored files that no row names."""
-    named = set(workspace.lake.read("records", columns=["stored_file"]).column(0).to_pylist())
-    return {one.key for one in workspace.place.listing("records/") if one.key.endswith(".gz")} - named
+    """Returns the stored files that no row refers to."""
+    named_files = set(workspace.lake.read("records", columns=["stored_file"]).column(0).to_pylist())
+    return {
+        stored_object.key for stored_object in workspace.place.listing("records/") if stored_object.key.endswith(".gz")
+    } - named_files
 
 
 class EngineTests:
-    """``open_engine`` gives the engine. Homes, their lakes and the source are folders of this machine."""
+    """Tests an engine: ``open_engine`` opens it. Homes, their lakes and the source are local folders."""
 
     def open_engine(self) -> AbstractContextManager[Engine]:
-        """The engine, ready to fetch and parse."""
+        """Opens the engine, ready to fetch and parse."""
         raise NotImplementedError
 
     @pytest.fixture
     def engine(self) -> Iterator[Engine]:
-        """The engine that is tested."""
+        """The engine under test."""
         with self.open_engine() as opened:
             yield opened
 
@@ -95,12 +101,12 @@ class EngineTests:
 
     @pytest.fixture(scope="class")
     def targets(self, source: Bucket) -> list[str]:
-        """All domains, a target that has captures of one of them too, and one that has none."""
+        """All domains, a target that shares captures with one of them, and one without captures."""
         return [*sorted(source[1].domains(CRAWL)), "host:www.example.com", "absent.example"]
 
     @pytest.fixture(scope="class")
     def located(self, source: Bucket, targets: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """A home in which the captures of all targets are located, to be copied."""
+        """A home with the located captures of all targets, as a template."""
         home = tmp_path_factory.mktemp("located") / "home"
         _locate(source[0], home, targets)
         return home
@@ -109,7 +115,7 @@ class EngineTests:
     def local(
         self, source: Bucket, targets: list[str], located: Path, tmp_path_factory: pytest.TempPathFactory
     ) -> Path:
-        """The same home after the local engine, to be copied."""
+        """The same home after a run of the local engine, as a template."""
         home = tmp_path_factory.mktemp("local") / "home"
         shutil.copytree(located, home)
         with _opened(source[0], home) as workspace:
@@ -117,17 +123,17 @@ class EngineTests:
         return home
 
     def test_it_says_how_much_it_is_given_together(self, engine: Engine) -> None:
-        """At least one partition, and one capture."""
+        """A batch has at least one partition, and one capture."""
         assert engine.partitions >= 1
         assert engine.captures >= 1
 
     def test_every_capture_is_fetched_and_parsed(
         self, engine: Engine, source: Bucket, targets: list[str], located: Path, tmp_path: Path
     ) -> None:
-        """Its row has the payload that was archived, and it has a page."""
+        """Each row has the archived payload, and each capture has a page."""
         expected = {
-            (one.warc_filename, one.warc_record_offset): ("fetched", one.payload_length)
-            for one in source[1].of(CRAWL, subset="warc")
+            (capture.warc_filename, capture.warc_record_offset): ("fetched", capture.payload_length)
+            for capture in source[1].of(CRAWL, subset="warc")
         }
         home = shutil.copytree(located, tmp_path / "home")
         with _opened(source[0], home) as workspace:
@@ -144,20 +150,20 @@ class EngineTests:
     def test_tables_are_those_of_the_local_engine_and_neither_makes_them_again(
         self, engine: Engine, source: Bucket, targets: list[str], located: Path, local: Path, tmp_path: Path
     ) -> None:
-        """Also the digests by which a run finds that nothing is to be done."""
+        """The digests are equal too, so that the next run of either engine has nothing to do."""
         homes = [shutil.copytree(located, tmp_path / "mine"), shutil.copytree(local, tmp_path / "theirs")]
         slugs = _slugs(targets)
-        with _opened(source[0], homes[0]) as mine, _opened(source[0], homes[1]) as theirs:
-            _finish(mine, targets, engine)
-            assert_same(mine, theirs, slugs)
-            for workspace, by in ((mine, LOCAL), (theirs, engine)):
-                again = _finish(workspace, targets, by)
-                assert all(report.written == 0 for one in again for report in one.reports.values())
-                assert all(one.reports["records"].requests == 0 for one in again)
-            assert_same(mine, theirs, slugs)
+        with _opened(source[0], homes[0]) as engine_home, _opened(source[0], homes[1]) as local_home:
+            _finish(engine_home, targets, engine)
+            assert_same(engine_home, local_home, slugs)
+            for workspace, runner in ((engine_home, LOCAL), (local_home, engine)):
+                second_results = _finish(workspace, targets, runner)
+                assert all(report.written == 0 for partition in second_results for report in partition.reports.values())
+                assert all(partition.reports["records"].requests == 0 for partition in second_results)
+            assert_same(engine_home, local_home, slugs)
 
     def test_each_subset_of_a_target_has_its_rows(self, engine: Engine, source: Bucket, tmp_path: Path) -> None:
-        """Records and pages of web pages, and of robots.txt files."""
+        """Web pages and robots.txt files have separate rows of records and pages."""
         subsets = ("warc", "robotstxt")
         truth = source[1]
         slug = next(
@@ -170,8 +176,8 @@ class EngineTests:
         with _opened(source[0], tmp_path / "home", subsets=subsets) as workspace:
             workspace.register_targets([parse_target(slug)])
             _finish(workspace, [slug], engine, TABLES)
-            found = workspace.lake.read("records", columns=["target"]).column(0).to_pylist()
-            assert {target: found.count(target) for target in found} == counts
+            record_targets = workspace.lake.read("records", columns=["target"]).column(0).to_pylist()
+            assert {target: record_targets.count(target) for target in record_targets} == counts
             pages = workspace.lake.read("page_metadata", columns=["target"]).column(0).to_pylist()
             assert {*pages} == counts.keys()
             assert not find_leftovers(workspace)
@@ -179,34 +185,34 @@ class EngineTests:
     def test_what_another_target_has_is_not_fetched_again(
         self, engine: Engine, source: Bucket, located: Path, tmp_path: Path
     ) -> None:
-        """Whichever engine fetched it: rows are made of what is stored. A target without captures costs nothing."""
+        """Rows are made of stored records, whichever engine fetched them. A target without captures costs nothing."""
         home = shutil.copytree(located, tmp_path / "home")
         with _opened(source[0], home) as workspace:
             _finish(workspace, ["example.com"], LOCAL)
-            later = _finish(workspace, ["host:www.example.com", "absent.example"], engine)
-            found = {made.slug: made.reports["records"] for made in later}
-            assert found["host_www.example.com"].requests == 0
-            assert found["host_www.example.com"].written > 0
-            assert found["absent.example"].per_target["absent.example"]["rows:records"] == 0
+            later_results = _finish(workspace, ["host:www.example.com", "absent.example"], engine)
+            reports = {partition.slug: partition.reports["records"] for partition in later_results}
+            assert reports["host_www.example.com"].requests == 0
+            assert reports["host_www.example.com"].written > 0
+            assert reports["absent.example"].per_target["absent.example"]["rows:records"] == 0
             assert not find_leftovers(workspace)
 
     def test_what_is_damaged_or_gone_has_a_row_that_says_so(
         self, engine: Engine, source: Bucket, tmp_path: Path
     ) -> None:
-        """The same as the local engine's, and all else is fetched."""
+        """The rows equal the local engine's, and all other captures are fetched."""
         root = shutil.copytree(source[0], tmp_path / "bucket", copy_function=os.link)
         captures = source[1].of(CRAWL, subset="warc", domain="example.com")
         _damage(root, captures[len(captures) // 2])
         (root / min(capture.warc_filename for capture in captures)).unlink()
-        with _opened(root, tmp_path / "mine") as mine, _opened(root, tmp_path / "theirs") as theirs:
-            for workspace, by in ((mine, engine), (theirs, LOCAL)):
+        with _opened(root, tmp_path / "mine") as engine_home, _opened(root, tmp_path / "theirs") as local_home:
+            for workspace, runner in ((engine_home, engine), (local_home, LOCAL)):
                 workspace.register_targets([parse_target("example.com")])
-                _finish(workspace, ["example.com"], by, TABLES)
-            assert_same(mine, theirs, ["example.com"])
-            outcomes = mine.lake.read("records", columns=["outcome"]).column(0).to_pylist()
+                _finish(workspace, ["example.com"], runner, TABLES)
+            assert_same(engine_home, local_home, ["example.com"])
+            outcomes = engine_home.lake.read("records", columns=["outcome"]).column(0).to_pylist()
             assert set(outcomes) == {"fetched", "quarantined", "missing"}
             assert len(outcomes) == len(captures)
-            assert not find_leftovers(mine)
+            assert not find_leftovers(engine_home)
 
     def test_a_source_that_has_nothing_for_now_is_asked_again(
         self, engine: Engine, source: Bucket, tmp_path: Path
@@ -218,8 +224,8 @@ class EngineTests:
         with _opened(root, tmp_path / "home") as workspace:
             workspace.register_targets([parse_target("example.com")])
             segments.rename(tmp_path / "away")
-            [made] = _make(workspace, ["example.com"], engine, TABLES)
-            assert isinstance(made.error, Incomplete)
+            [partition] = _make(workspace, ["example.com"], engine, TABLES)
+            assert isinstance(partition.error, Incomplete)
             assert "fetched" not in workspace.lake.read("records", columns=["outcome"]).column(0).to_pylist()
             (tmp_path / "away").rename(segments)
             _finish(workspace, ["example.com"], engine, TABLES)
@@ -256,16 +262,16 @@ def _make(workspace: Workspace, targets: Iterable[str], engine: Engine, tables: 
 def _finish(
     workspace: Workspace, targets: Iterable[str], engine: Engine, tables: Sequence[str] = TABLES[1:]
 ) -> list[Made]:
-    """What was made of all ``targets``; raises why one of them failed."""
-    made = _make(workspace, targets, engine, tables)
-    for one in made:
-        if one.error is not None:
-            raise one.error
-    return made
+    """Runs all ``targets``; returns their results, or raises the error of a failed one."""
+    partitions = _make(workspace, targets, engine, tables)
+    for partition in partitions:
+        if partition.error is not None:
+            raise partition.error
+    return partitions
 
 
 def _damage(root: Path, capture: Capture) -> None:
-    """Changes bytes in the middle of a capture's gzip member, in a file of its own."""
+    """Changes bytes in the middle of a capture's gzip member, in a copy of its file."""
     path = root / capture.warc_filename
     data = bytearray(path.read_bytes())
     middle = capture.warc_record_offset + capture.warc_record_length // 2

@@ -1,4 +1,4 @@
-"""What every extension does: inherit :class:`ExtensionTests`, and say the module that has the ``EXTENSION``."""
+"""The test suite for extensions: inherit :class:`ExtensionTests`, and set the module that has the ``EXTENSION``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.tables import all_tables, tables_by_extension
 from cc_pipeline.workspace.workspace import open_workspace
 
-#: What takes longer to load than a command that prints its help may take.
+#: Libraries that take longer to load than a command that prints its help may take.
 _HEAVY = ("dagster", "pyarrow", "duckdb", "numpy", "deltalake", "boto3", "pyspark", "jinja2")
 _LOADED = "import sys\nimport {module}\nprint(*(name for name in {heavy!r} if name in sys.modules))"
 _COMMANDS = """
@@ -46,35 +46,37 @@ print(*(name for name in sys.modules if name == {module!r} or name.startswith({m
 
 
 class ExtensionTests:
-    """``module`` is the module that has the value ``EXTENSION``."""
+    """Tests an extension: ``module`` is the name of the module with the value ``EXTENSION``."""
 
     module: str
 
     @pytest.fixture
     def extension(self) -> Extension:
-        """The value itself."""
+        """The extension under test."""
         value = import_module(self.module).EXTENSION
         assert isinstance(value, Extension)
         return value
 
     def test_it_is_found_and_says_what_it_is(self, extension: Extension) -> None:
-        """It is in use under its own name, with a line for people."""
-        assert [one for one in extensions() if one.name == extension.name] == [extension]
+        """It is in use under its own name, with a summary of one line."""
+        assert [found_extension for found_extension in extensions() if found_extension.name == extension.name] == [
+            extension
+        ]
         assert extension.summary and "\n" not in extension.summary
 
     def test_its_module_loads_nothing_heavy(self) -> None:
-        """Every command finds every extension, so that its module must cost nothing."""
+        """Every command imports every extension, so that its module must be cheap."""
         code = _LOADED.format(module=self.module, heavy=_HEAVY)
         assert _python(code).split() == []
 
     def test_its_commands_load_nothing_heavy(self, extension: Extension) -> None:
-        """Every command builds the whole tree of commands first, also one that only prints its help."""
+        """Every command first builds the whole tree of commands, even to print its help."""
         commands, loaded = _python(_COMMANDS.format(heavy=_HEAVY)).splitlines()
         assert {*commands.split()[1:]} >= {*extension.commands()}
         assert loaded.split()[1:] == []
 
     def test_all_that_it_hands_in_loads_and_has_names_of_its_own(self, extension: Extension) -> None:
-        """Each joint is asked as the core does, which refuses an extension that raises or takes a name."""
+        """Each joint is called as by the core, which refuses an extension that raises or uses another one's name."""
         for joint in COLLECTED:
             assert extension.name in collect(joint), joint
         find_commands()
@@ -84,17 +86,19 @@ class ExtensionTests:
         assert _problem(extension) == ""
 
     def test_each_table_says_how_its_rows_are_found_again(self, extension: Extension) -> None:
-        """Slices, order and stage are of columns and tables that there are, so that upkeep and purges find rows."""
+        """Slices, order and stage refer to existing columns and tables, so that upkeep and purges find rows."""
         for table in extension.tables():
             columns = {*table.schema.names}
             assert columns >= {*table.slice_columns, *table.sort_by, *table.apart}, table.name
             assert table in all_tables()
-            has_both = {"crawl", "target"} <= columns
-            assert not has_both or table.has_targets or table.removed_with == "nothing", f"no purge clears {table.name}"
+            has_slice_columns = {"crawl", "target"} <= columns
+            assert not has_slice_columns or table.has_targets or table.removed_with == "nothing", (
+                f"no purge clears {table.name}"
+            )
             assert table.stage is None or not table.has_row_a_slice or table.slice_columns, table.name
 
     def test_each_column_of_a_table_and_a_view_has_a_note(self, extension: Extension, tmp_path: Path) -> None:
-        """In one line: the UI shows it, and ``cc.duckdb`` has it as a comment, also of the view itself."""
+        """A note is one line: the UI shows it, and ``cc.duckdb`` has it as a comment, also for the view itself."""
         schemas = {table.name: table.schema for table in extension.tables()}
         added = extension.definitions(Placement(("books",), alone=False))
         assets = {asset.table or asset.name: asset for asset in (() if added is None else added.assets)}
@@ -117,51 +121,57 @@ class ExtensionTests:
                 "SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' UNION ALL "
                 "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name = 'main'"
             ).fetchall()
-        own = {view.name for view in extension.views() if "." not in view.name}
-        assert {view for view, comment in views if comment} >= own
-        assert [f"{view}.{column}" for view, column, note in columns if view in own and not note] == []
+        own_views = {view.name for view in extension.views() if "." not in view.name}
+        assert {view for view, comment in views if comment} >= own_views
+        assert [f"{view}.{column}" for view, column, note in columns if view in own_views and not note] == []
 
     def test_each_command_has_help(self, extension: Extension) -> None:
-        """In the list of commands, and for each command of a group."""
+        """Each command has help in the list of commands, and each command of a group too."""
         tree = typer.main.get_command(build_app())
         for name in extension.commands():
             command = tree.commands[name]  # type: ignore[attr-defined]
             assert command.get_short_help_str(), name
-            for below, each in getattr(command, "commands", {}).items():
-                assert each.get_short_help_str(), f"{name} {below}"
+            for subcommand_name, subcommand in getattr(command, "commands", {}).items():
+                assert subcommand.get_short_help_str(), f"{name} {subcommand_name}"
 
     def test_its_definitions_build_under_a_prefix(self, extension: Extension) -> None:
-        """In a code location of several homes, every asset and job has the name of its home before its own."""
-        at = Placement(("books",), alone=False)
-        added = extension.definitions(at)
-        found = definitions(at)
-        dg.Definitions.validate_loadable(found)
+        """In a code location of several homes, every asset and job has the name of its home as a prefix."""
+        placement = Placement(("books",), alone=False)
+        added = extension.definitions(placement)
+        built = definitions(placement)
+        dg.Definitions.validate_loadable(built)
         assert _problem(extension) == ""
-        keys = {spec.key for spec in found.resolve_all_asset_specs()}
-        jobs = {job.name for job in found.resolve_all_job_defs()}
+        keys = {spec.key for spec in built.resolve_all_asset_specs()}
+        jobs = {job.name for job in built.resolve_all_job_defs()}
         if added is not None:
-            assert keys >= {at.key(asset.name) for asset in added.assets}
-            assert jobs >= {at.of(job.name) for job in added.jobs}
+            assert keys >= {placement.key(asset.name) for asset in added.assets}
+            assert jobs >= {placement.of(job.name) for job in added.jobs}
 
     def test_what_it_lacks_is_named_with_what_brings_it(self, extension: Extension) -> None:
         """An extension without its libraries is listed with the command that installs them."""
         assert all(extension.needs.values())
-        [listed] = [one for one in list_extensions(load_settings({})) if one.name == extension.name]
-        assert listed.state == ("lacks libraries" if extension.missing else "in use")
-        assert bool(listed.advice) == bool(extension.missing)
+        [listing] = [
+            listed_extension
+            for listed_extension in list_extensions(load_settings({}))
+            if listed_extension.name == extension.name
+        ]
+        assert listing.state == ("lacks libraries" if extension.missing else "in use")
+        assert bool(listing.advice) == bool(extension.missing)
 
     def test_all_else_works_without_it(self, extension: Extension) -> None:
-        """Left out by the variable, nothing of it is loaded by the command line and the definitions."""
+        """If the variable excludes it, the command line and the definitions load none of its modules."""
         loaded = _python(_ALONE.format(name=extension.name, module=self.module), **{WITHOUT: extension.name})
         assert loaded.split() == []
 
 
 def _problem(extension: Extension) -> str:
-    [problem] = [found.problem for found in find_extensions() if found.name == extension.name]
+    [problem] = [
+        found_extension.problem for found_extension in find_extensions() if found_extension.name == extension.name
+    ]
     return problem
 
 
 def _python(code: str, **variables: str) -> str:
-    done = run([sys.executable, "-P", "-c", code], whole_environment(variables))
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    process = run([sys.executable, "-P", "-c", code], whole_environment(variables))
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout.decode()

@@ -1,4 +1,4 @@
-"""What every kind of index does: inherit :class:`LocatorTests`, and open a locator of the captures that it is given."""
+"""The test suite for locators: inherit :class:`LocatorTests`, and open a locator of the given captures."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from cc_pipeline.testing.url_keys import KEYS
 CRAWL: Final = "CC-MAIN-2024-22"
 _PAGES: Final = 300
 _TARGETS: Final = 25
-#: (SURT key, file, offset, length): by what two answers are compared, since some indexes lose a fragment of a URL.
+#: SURT key, file, offset, length: compares two answers, since some indexes lose a fragment of a URL.
 Place = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedBucket:
     """A bucket of one crawl, whose columnar index and ZipNum list ``captures``; ``home`` is an empty folder. The last
-    captures of the crawl stand at the URLs of ``KEYS``."""
+    captures of the crawl have the URLs of ``KEYS``."""
 
     root: Path
     home: Path
@@ -43,12 +43,12 @@ class IndexedBucket:
 
 
 class LocatorTests:
-    """``open_locator`` gives a locator for the captures of a bucket. ``subsets`` are those that it tells apart."""
+    """Tests a locator: ``open_locator`` opens it for a bucket's captures. ``subsets`` are those it distinguishes."""
 
     subsets: tuple[str, ...] = SUBSETS
 
     def open_locator(self, bucket: IndexedBucket) -> AbstractContextManager[Locator]:
-        """A locator of ``CRAWL`` that knows the captures of the bucket's ``subsets``."""
+        """Opens a locator of ``CRAWL`` for the captures of the bucket's ``subsets``."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
@@ -58,69 +58,73 @@ class LocatorTests:
         spec = spec_for(_PAGES)
         spec = replace(spec, crawls=(spec.crawl(CRAWL),))
         truth = generate(folder / "bucket", spec)
-        found = [capture for capture in truth.of(CRAWL) if capture.subset in self.subsets]
-        pattern = next(capture for capture in found if capture.subset == "warc")
-        beyond = max(capture.warc_record_offset for capture in found) + 1
-        found += [
-            replace(pattern, url=each.url, url_surtkey=each.key, warc_record_offset=beyond + at)
-            for at, each in enumerate(KEYS)
+        captures = [capture for capture in truth.of(CRAWL) if capture.subset in self.subsets]
+        pattern = next(capture for capture in captures if capture.subset == "warc")
+        next_offset = max(capture.warc_record_offset for capture in captures) + 1
+        captures += [
+            replace(pattern, url=url_key.url, url_surtkey=url_key.key, warc_record_offset=next_offset + index)
+            for index, url_key in enumerate(KEYS)
         ]
         [crawl] = spec.crawls
         for file in [*(folder / "bucket").rglob("*.parquet"), *(folder / "bucket").rglob("cdx-*.gz")]:
             file.unlink()
-        write_columnar(folder / "bucket", spec, crawl, found)
-        write_zipnum(folder / "bucket", spec, crawl, found)
+        write_columnar(folder / "bucket", spec, crawl, captures)
+        write_zipnum(folder / "bucket", spec, crawl, captures)
         (folder / "home").mkdir()
-        return IndexedBucket(folder / "bucket", folder / "home", found)
+        return IndexedBucket(folder / "bucket", folder / "home", captures)
 
     @pytest.fixture(scope="class")
     def locator(self, bucket: IndexedBucket) -> Iterator[Locator]:
-        """The locator that is tested."""
+        """The locator under test."""
         with self.open_locator(bucket) as opened:
             yield opened
 
     def test_each_url_is_found_by_its_key(self, locator: Locator, bucket: IndexedBucket) -> None:
-        """So are those of reports on odd URLs, and nothing else with them."""
-        targets = [parse_target(f"url:{each.url}") for each in KEYS]
+        """The unusual URLs of bug reports are found too, and no other captures with them."""
+        targets = [parse_target(f"url:{url_key.url}") for url_key in KEYS]
         answer = locator.locate(CRAWL, ["warc"], targets)
-        listed = bucket.captures[-len(KEYS) :]
-        for each, target in zip(KEYS, targets, strict=True):
-            found = set(answer.captures[target.slug]["warc_record_offset"].to_pylist())
-            same = {
-                capture.warc_record_offset for capture, other in zip(listed, KEYS, strict=True) if other.key == each.key
+        key_captures = bucket.captures[-len(KEYS) :]
+        for url_key, target in zip(KEYS, targets, strict=True):
+            found_offsets = set(answer.captures[target.slug]["warc_record_offset"].to_pylist())
+            expected_offsets = {
+                capture.warc_record_offset
+                for capture, other_key in zip(key_captures, KEYS, strict=True)
+                if other_key.key == url_key.key
             }
-            assert found >= same, each
-            assert found - same <= {one.warc_record_offset for one in bucket.captures[: -len(KEYS)]}, each
+            assert found_offsets >= expected_offsets, url_key
+            assert found_offsets - expected_offsets <= {
+                generated_capture.warc_record_offset for generated_capture in bucket.captures[: -len(KEYS)]
+            }, url_key
 
     def test_an_answer_is_what_a_look_at_every_capture_gives(self, locator: Locator, bucket: IndexedBucket) -> None:
-        """For targets of every kind, whatever subsets are asked for."""
+        """That holds for targets of every kind and any requested subsets."""
         rng = random.Random(CRAWL)
         generated = bucket.captures[: -len(KEYS)]
         for _ in range(_TARGETS):
             target = _some_target(rng, rng.choice(generated))
             subsets = rng.choice([self.subsets, self.subsets[:1]])
             expected = {
-                _place(surt_key(one.url), one)
-                for one in bucket.captures
-                if one.subset in subsets and target.matches(one.url)
+                _place(surt_key(capture.url), capture)
+                for capture in bucket.captures
+                if capture.subset in subsets and target.matches(capture.url)
             }
             assert _places(locator.locate(CRAWL, subsets, [target])) == expected, target.definition
 
     def test_many_targets_are_answered_as_each_alone(self, locator: Locator, bucket: IndexedBucket) -> None:
-        """One look-up for all has the rows of a look-up each."""
+        """One look-up of all targets has the rows of separate look-ups."""
         domains = sorted({capture.domain for capture in bucket.captures[: -len(KEYS)]})
         targets = [parse_target(domain) for domain in domains]
-        together = locator.locate(CRAWL, self.subsets, targets)
-        assert sum(table.num_rows for table in together.captures.values()) > 0
+        joint_answer = locator.locate(CRAWL, self.subsets, targets)
+        assert sum(table.num_rows for table in joint_answer.captures.values()) > 0
         for target in targets:
-            alone = locator.locate(CRAWL, self.subsets, [target])
-            assert _sorted(alone.captures[target.slug]).equals(_sorted(together.captures[target.slug]))
+            single_answer = locator.locate(CRAWL, self.subsets, [target])
+            assert _sorted(single_answer.captures[target.slug]).equals(_sorted(joint_answer.captures[target.slug]))
 
     def test_rows_say_what_named_them_and_where_they_lie(self, locator: Locator, bucket: IndexedBucket) -> None:
-        """They are of the schema of captures, and a target without captures has none."""
-        some, none = parse_target(bucket.captures[0].domain), parse_target("nothing-of-this-name.example")
-        answer = locator.locate(CRAWL, self.subsets, [some, none])
-        rows, empty = answer.captures[some.slug], answer.captures[none.slug]
+        """Rows have the schema of captures, and a target without captures has no rows."""
+        present, absent = parse_target(bucket.captures[0].domain), parse_target("nothing-of-this-name.example")
+        answer = locator.locate(CRAWL, self.subsets, [present, absent])
+        rows, empty = answer.captures[present.slug], answer.captures[absent.slug]
         assert rows.schema.equals(CAPTURE_SCHEMA) and empty.schema.equals(CAPTURE_SCHEMA)
         assert (rows.num_rows > 0, empty.num_rows) == (True, 0)
         assert set(rows["located_by"].to_pylist()) == {locator.name}
@@ -136,20 +140,20 @@ class LocatorTests:
             assert rows[name].null_count == 0, name
 
     def test_captures_go_into_what_takes_them(self, locator: Locator, bucket: IndexedBucket) -> None:
-        """They are the rows of an answer, and then are not in it."""
+        """The callback gets the rows of an answer, which then does not have them."""
         target = parse_target(bucket.captures[0].domain)
-        taken: list[pa.Table] = []
-        answer = locator.locate(CRAWL, self.subsets, [target], lambda _, rows: taken.append(rows))
+        received: list[pa.Table] = []
+        answer = locator.locate(CRAWL, self.subsets, [target], lambda _, rows: received.append(rows))
         assert answer.captures[target.slug].num_rows == 0
-        whole = locator.locate(CRAWL, self.subsets, [target]).captures[target.slug]
-        assert _sorted(pa.concat_tables(taken)).equals(_sorted(whole))
+        expected_rows = locator.locate(CRAWL, self.subsets, [target]).captures[target.slug]
+        assert _sorted(pa.concat_tables(received)).equals(_sorted(expected_rows))
 
     def test_a_price_is_a_bound(self, locator: Locator, bucket: IndexedBucket) -> None:
-        """No look-up costs more than its price says, where a request counts as bytes: that is what ``auto`` goes by."""
+        """No look-up costs more than its price, with a request counted as bytes: ``auto`` relies on it."""
         for domain in sorted({capture.domain for capture in bucket.captures[: -len(KEYS)]}):
             target = parse_target(domain)
             price = locator.price(CRAWL, self.subsets, [target])
-            # what a price needs itself is read once, and counted with the first answer after it
+            # the data for prices is read once, and counted with the first answer after it
             locator.locate(CRAWL, self.subsets, [target])
             answer = locator.locate(CRAWL, self.subsets, [target])
             assert answer.bytes + answer.requests * REQUEST_BYTES <= price.bytes + price.requests * REQUEST_BYTES, (

@@ -1,4 +1,4 @@
-"""What every store does: inherit :class:`StoreTests`, and open one that has the objects that it is given."""
+"""The test suite for stores: inherit :class:`StoreTests`, and open a store with the given objects."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 _DATA: Final = random.Random(0).randbytes(100_000)
 _KEY: Final = "crawl-data/CC-MAIN-2024-22/warc.paths.gz"
-#: Characters that addresses, forms and shells read as something else.
+#: Keys with characters that have a meaning in addresses, forms and shells.
 _KEYS: Final = (_KEY, "a=b/c d+e,f.bin", "ü/%41~x.bin", "plus+and&question?.bin", "hash#mark;semi'quote.bin")
 _REQUESTS_AT_ONCE: Final = 40
 
 
 class _Taken:
-    """An intake that keeps what it is given."""
+    """An intake that keeps all bytes."""
 
     def __init__(self) -> None:
         self.body = bytearray()
@@ -44,13 +44,13 @@ class _Taken:
 
 
 class StoreTests:
-    """``open_place`` opens a store with given objects. ``is_writable`` says whether it takes writes, deletes and lists;
-    a store that does not refuses all three."""
+    """Tests a store: ``open_place`` opens one with given objects. ``is_writable``: it allows writes, deletes and
+    listings; otherwise it refuses all three."""
 
     is_writable: bool = True
 
     def open_place(self, objects: Mapping[str, bytes]) -> AbstractContextManager[Store]:
-        """A store of a place that has these objects and no others. It is used in one event loop, and closed there."""
+        """Opens a store with exactly these objects. It is used in one event loop, and closed there."""
         raise NotImplementedError
 
     def _at(self, objects: Mapping[str, bytes], work: Callable[[Store], Awaitable[T]]) -> T:
@@ -64,9 +64,9 @@ class StoreTests:
             return asyncio.run(work_and_close(store))
 
     def test_a_range_is_its_bytes_and_says_where_they_lie(self) -> None:
-        """From an offset, up to the end of the object, and from its end backwards."""
+        """Ranges start at an offset, reach the end of the object, or count from its end."""
         size = len(_DATA)
-        asked = {
+        spans = {
             Span(0, 1): (0, 1),
             Span(70_000, 20_000): (70_000, 90_000),
             Span(0, size): (0, size),
@@ -76,7 +76,7 @@ class StoreTests:
         }
 
         async def work(store: Store) -> None:
-            for span, (start, stop) in asked.items():
+            for span, (start, stop) in spans.items():
                 answer = await store.fetch(_KEY, span)
                 assert (answer.status, answer.body, answer.handed_on) == (206, _DATA[start:stop], 0), span
                 assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{size}"
@@ -84,7 +84,7 @@ class StoreTests:
         self._at({_KEY: _DATA, "other": b"other"}, work)
 
     def test_a_range_behind_the_end_is_refused(self) -> None:
-        """With the status that says so, and as an answer."""
+        """The answer has the status 416; nothing is raised."""
 
         async def work(store: Store) -> None:
             for span in (Span(len(_DATA), 1), Span(1 << 50, 1 << 20)):
@@ -93,7 +93,7 @@ class StoreTests:
         self._at({_KEY: _DATA}, work)
 
     def test_a_whole_object_is_read_up_to_the_limit_and_a_byte_more(self) -> None:
-        """The byte more tells that the object is longer; its size stands in the head."""
+        """The extra byte shows that the object is longer; the head has its size."""
 
         async def work(store: Store) -> None:
             for limit, length in ((10, 11), (len(_DATA), len(_DATA)), (10 * len(_DATA), len(_DATA))):
@@ -106,7 +106,7 @@ class StoreTests:
         self._at({_KEY: _DATA, "empty": b""}, work)
 
     def test_a_head_has_the_size_and_no_body(self) -> None:
-        """Also of an empty object."""
+        """That holds for an empty object too."""
 
         async def work(store: Store) -> None:
             for key, size in ((_KEY, len(_DATA)), ("empty", 0)):
@@ -117,7 +117,7 @@ class StoreTests:
         self._at({_KEY: _DATA, "empty": b""}, work)
 
     def test_what_is_not_there_is_an_answer(self) -> None:
-        """No error is raised: whoever asked judges the status."""
+        """No error is raised: the caller decides by the status."""
 
         async def work(store: Store) -> None:
             for key in ("none", "crawl-data", f"{_KEY}/below"):
@@ -131,7 +131,7 @@ class StoreTests:
         self._at({_KEY: _DATA}, work)
 
     def test_an_etag_stays_as_long_as_the_object(self) -> None:
-        """It is the same in the head, of a range and of the whole object."""
+        """It is the same for the head, a range and the complete object."""
 
         async def work(store: Store) -> None:
             answers = [
@@ -148,7 +148,7 @@ class StoreTests:
         self._at({_KEY: _DATA}, work)
 
     def test_any_key_names_its_object(self) -> None:
-        """Its address is another one for each key, and fit to be stored: it has no credentials in it."""
+        """Each key has a distinct address without credentials, so that it can be stored."""
         objects = {key: key.encode() for key in _KEYS}
 
         async def work(store: Store) -> None:
@@ -161,7 +161,7 @@ class StoreTests:
         self._at(objects, work)
 
     def test_many_requests_at_once_get_their_own_answers(self) -> None:
-        """None is taken for another, and none is lost."""
+        """No answer is mixed up with another, and none is lost."""
         spans = [Span(number * 1_000, 1_000 + number) for number in range(_REQUESTS_AT_ONCE)]
 
         async def work(store: Store) -> list[Answer]:
@@ -172,19 +172,19 @@ class StoreTests:
             assert answer.body == _DATA[span.offset : span.offset + span.length]
 
     def test_a_body_goes_to_an_intake_or_into_the_answer(self) -> None:
-        """Never into both, and all of it: a store may hand bodies on, or not."""
+        """The complete body is in exactly one of them: a store may use the intake, or not."""
 
         async def work(store: Store) -> None:
-            taken = _Taken()
-            answer = await store.fetch(_KEY, Span(1_000, 90_000), intake=taken)
-            assert (answer.status, bytes(taken.body) + answer.body) == (206, _DATA[1_000:91_000])
-            assert answer.handed_on == len(taken.body)
-            assert taken.begun in ([], [206])
+            intake = _Taken()
+            answer = await store.fetch(_KEY, Span(1_000, 90_000), intake=intake)
+            assert (answer.status, bytes(intake.body) + answer.body) == (206, _DATA[1_000:91_000])
+            assert answer.handed_on == len(intake.body)
+            assert intake.begun in ([], [206])
 
         self._at({_KEY: _DATA}, work)
 
     def test_a_place_that_is_only_read_refuses_writes(self) -> None:
-        """With a fault that says what to do."""
+        """The fault has advice."""
 
         async def work(store: Store) -> None:
             for attempt in (store.put("new", b"1"), store.delete(_KEY), store.listing("")):
@@ -198,20 +198,20 @@ class StoreTests:
         self._at({_KEY: _DATA}, work)
 
     def test_what_is_written_is_there_whole(self, tmp_path: Path) -> None:
-        """From memory and from a file, in place of what was there, and empty."""
+        """Objects are written from memory and from a file, replace an older one, and may be empty."""
         self._skip_unless_writable()
         (tmp_path / "file").write_bytes(_DATA)
 
         async def work(store: Store) -> None:
             for key in _KEYS:
-                for given, data in ((b"first", b"first"), (tmp_path / "file", _DATA), (b"", b"")):
-                    assert (await store.put(key, given)).status == 200
+                for source, data in ((b"first", b"first"), (tmp_path / "file", _DATA), (b"", b"")):
+                    assert (await store.put(key, source)).status == 200
                     assert (await store.fetch(key, limit=len(_DATA))).body == data
 
         self._at({}, work)
 
     def test_what_must_be_new_replaces_nothing(self) -> None:
-        """The second write is answered as failed, and nothing is changed."""
+        """The second write fails by its status, and nothing is changed."""
         self._skip_unless_writable()
 
         async def work(store: Store) -> None:
@@ -234,22 +234,24 @@ class StoreTests:
         self._at({_KEY: _DATA, "crawl-data/other": b"1"}, work)
 
     def test_a_listing_has_the_objects_below_a_prefix_now(self) -> None:
-        """All of them, with their sizes, by keys as they are written, and none that was there before."""
+        """It has all objects with sizes and keys as written, and no deleted ones."""
         self._skip_unless_writable()
         objects = {**{key: key.encode() for key in _KEYS}, **{f"many/{number:03}": b"12" for number in range(30)}}
 
         async def work(store: Store) -> None:
-            async def listed(prefix: str) -> dict[str, int]:
-                answer, found = await store.listing(prefix)
-                assert answer.status == 200 and len({one.key for one in found}) == len(found)
-                return {one.key: one.size for one in found}
+            async def list_sizes(prefix: str) -> dict[str, int]:
+                answer, listed_objects = await store.listing(prefix)
+                assert answer.status == 200 and len({listed_object.key for listed_object in listed_objects}) == len(
+                    listed_objects
+                )
+                return {listed_object.key: listed_object.size for listed_object in listed_objects}
 
-            assert await listed("") == {key: len(data) for key, data in objects.items()}
-            assert await listed("many/01") == {f"many/01{digit}": 2 for digit in range(10)}
-            assert await listed("nothing/") == {}
+            assert await list_sizes("") == {key: len(data) for key, data in objects.items()}
+            assert await list_sizes("many/01") == {f"many/01{digit}": 2 for digit in range(10)}
+            assert await list_sizes("nothing/") == {}
             await store.delete("many/010")
             await store.put("many/01", b"123")
-            assert await listed("many/01") == {"many/01": 3, **{f"many/01{digit}": 2 for digit in range(1, 10)}}
+            assert await list_sizes("many/01") == {"many/01": 3, **{f"many/01{digit}": 2 for digit in range(1, 10)}}
 
         self._at(objects, work)
 

@@ -1,4 +1,4 @@
-"""Keys of URLs in Common Crawl's indexes. Where a report calls a key wrong, it is still the one that the index has."""
+"""Keys of URLs in Common Crawl's indexes. A key that a report calls wrong is still the one in the index."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Key(NamedTuple):
-    """The key that the index has for a URL."""
+    """The key of a URL in the index."""
 
     report: str
     url: str

@@ -1,4 +1,4 @@
-"""An object of a source as a stream: read from begin to end in ranges, a few of them ahead, with flat memory."""
+"""Reads an object of a source as a stream, in ranges from start to end, a few of them ahead, with flat memory."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.ranges import RangeBytes
 
-#: Large enough to be few requests of a file of 1 GB, small enough to be asked for again.
+#: Large enough for few requests per file of 1 GB, small enough to be requested again.
 PIECE: Final = 8 << 20
-#: Pieces under way while one is read.
+#: Pieces in flight while one is read.
 _AHEAD: Final = 2
 
 
 class RangeSource(Protocol):
-    """The part of ``Transport`` that is needed here; it is called from several threads."""
+    """The part of ``Transport`` that this module needs; it is called from several threads."""
 
     def read(self, key: str, offset: int, length: int, etag: str | None = None) -> RangeBytes: ...
 
 
 class ReadAhead:
-    """``key`` of ``source``, which has ``size`` bytes, from its begin; a context manager.
+    """The bytes of ``key`` of ``source``, which has ``size`` of them, from the start; a context manager.
 
-    ``etag`` is what it must still be with every range. ``read`` raises ``EnvironmentFault`` for a range that does not
-    come, whatever its kind, so that no reader takes it for damage in the bytes; ``fault`` is then what it was.
+    Every range must have the ETag ``etag``. ``read`` raises ``EnvironmentFault`` for a failed range of any kind, so
+    that readers do not take it for damaged bytes; ``fault`` then has the range's own fault.
     """
 
     def __init__(self, source: RangeSource, key: str, size: int, etag: str | None = None, piece: int = PIECE) -> None:
@@ -46,11 +46,11 @@ class ReadAhead:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # what is under way ends by itself: a range takes seconds
+        # ranges in flight end by themselves, within seconds
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def read(self, size: int, /) -> bytes:
-        """At most ``size`` of the bytes that follow; none at the end."""
+        """Returns at most ``size`` of the next bytes; none at the end."""
         if not self._here:
             while self._asked < self._size and len(self._waiting) <= _AHEAD:
                 length = min(self._piece, self._size - self._asked)

@@ -1,7 +1,7 @@
-"""The budget of requests, a file that all processes of a home share: slots by host, pauses, refusals, and what is lent
-to workers elsewhere. Common Crawl blocks machines and not processes: homes on one machine that ask the same source each
-have a file of their own, and share its rate only by ``CC_PIPELINE_HOSTS``, or by a rate source (``rate_source.py``):
-then slots and places are those that it gives, and the rest stays here."""
+"""The request budget, a file that all processes of a home share: slots by host, pauses, refusals, and the shares of
+workers on other machines. Common Crawl blocks machines and not processes: homes on one machine with the same source
+each have their own file, and share its rate only by ``CC_PIPELINE_HOSTS``, or by a rate source (``rate_source.py``).
+A rate source gives slots and concurrency; all else stays in the file."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from cc_pipeline.transport.refusals import (
     told_elsewhere,
 )
 
-#: A slot is void when this many seconds have passed.
+#: A slot expires after this many seconds.
 SLOT_LIFE = 0.025
-#: A lease reaches at most this many seconds ahead.
+#: A reservation covers at most this many seconds.
 _LEASE_SECONDS = 0.05
 #: Seconds to wait for other processes that have locked the file.
 _PATIENCE = 30.0
-#: Seconds after which a process that did not renew its share counts as gone.
+#: Seconds after which a process that did not renew its share counts as ended.
 _HOLDER_LIFE = 10.0
-#: Seconds between two looks whether there is a place, of a process that has none.
+#: Seconds between two checks for a free share, for a process that has none.
 _FULL_HOUSE = 0.2
 _TABLES = """
 create table if not exists hosts (
@@ -62,13 +62,12 @@ create table if not exists lent (
 ) without rowid;
 create table if not exists no_suffixes (host text primary key, until real not null) without rowid;
 """
-#: In the place of a host in ``lent``: all of them.
+#: Stands for all hosts in the table ``lent``.
 EVERY_HOST = "*"
-#: Seconds from now until which shares are lent at most (``lent``); a later time was written before the clock was
-#: set back.
+#: The maximum seconds for which shares are lent (``lent``); a later time was written before the clock was set back.
 LENT_LIFE = 240.0
 
-#: Seconds between two renewals of what is lent: several may fail before it counts as given back.
+#: Seconds between two renewals of lent shares: several may fail before the shares expire.
 _RENEWAL: Final = 30.0
 
 
@@ -76,9 +75,9 @@ _RENEWAL: Final = 30.0
 class Lease:
     """``count`` slots from ``start`` (seconds since the epoch), ``spacing`` seconds apart.
 
-    ``asks``: the host is blocked, and this one request finds out whether that is over. ``calm``: no good answer would
-    change what is known of it. ``sample`` is the key of an object that came from the host within a week. A slot is void
-    ``life`` seconds after it was due."""
+    ``asks``: the host is blocked, and this request is the probe. ``calm``: a good answer would not change the host's
+    state. ``sample`` is the key of an object that the host gave within a week. A slot expires ``life`` seconds after it
+    was due."""
 
     start: float
     spacing: float
@@ -90,13 +89,13 @@ class Lease:
 
 
 def _write_ahead(db: sqlite3.Connection) -> None:
-    """Sets the journal mode; SQLite does not wait for others here, whatever the connection's timeout is."""
+    """Sets the journal mode; for that SQLite does not wait for other processes, whatever the connection's timeout."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
             db.execute("pragma journal_mode = wal")
         except sqlite3.OperationalError as error:
-            # the low byte is the kind of error, the rest says more about it
+            # the low byte is the kind of error, the other bytes its details
             locked = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             if not locked or time.monotonic() > until:
                 raise
@@ -106,14 +105,14 @@ def _write_ahead(db: sqlite3.Connection) -> None:
 
 
 def open_file(path: Path | None) -> sqlite3.Connection:
-    """The file of a budget (``None``: one of this process), with all its tables. Raises ``OSError`` and
+    """Opens the file of a budget (``None``: one in memory), with all its tables. Raises ``OSError`` and
     ``sqlite3.Error``."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(
         path if path is not None else ":memory:", timeout=_PATIENCE, isolation_level=None, check_same_thread=False
     )
-    # the file says what may be sent in the next moments; losing it in a power cut loses nothing
+    # the file is about the next moments only: a power cut may lose it
     _write_ahead(db)
     db.execute("pragma synchronous = off")
     with Exclusive(db):
@@ -134,8 +133,8 @@ class Budget:
         outage: OutagePolicy | None = None,
         source: RateSource | None = None,
     ) -> None:
-        """``outage`` is for a host beside which others can be asked: it is left alone while it gives nothing. With a
-        rate ``source`` all who use it share ``limits``, and this home's processes are some among others."""
+        """``outage`` is for a host with mirrors: it is passed over while it gives nothing. With a rate ``source`` all
+        its users share ``limits``, and this home's processes are some of them."""
         self.host = host
         self.limits = limits
         self._holder = uuid.uuid4().hex
@@ -151,7 +150,7 @@ class Budget:
             )
 
     def close(self) -> None:
-        """Gives back what this process holds."""
+        """Releases this process's share."""
         self._db.execute("delete from holders where holder = ?", (self._holder,))
         self._db.close()
         if self.source is not None:
@@ -187,7 +186,7 @@ class Budget:
                 if is_probe:
                     self._keep(state.next(Sent(now, count), rules))
                 return Lease(pause_until, 0.0, count, is_probe, calm and pause_until <= now, sample)
-            # those elsewhere have as much each as is left here
+            # each remote worker has the same share as all processes here together
             rate = pace / (1 + self._lent(now))
             spacing = slot_spacing(rate)
             count = 1 if is_probe else max(1, min(max_slots, int(rate * _LEASE_SECONDS)))
@@ -197,7 +196,7 @@ class Budget:
             if self.source is None:
                 self._db.execute("update hosts set next_slot = ? where host = ?", (start + count * spacing, self.host))
         if self.source is not None:
-            # other processes of the home need not wait for the database with this one
+            # outside the transaction, so that other processes of the home do not wait for the rate source
             wait = max(0.0, pause_until - now)
             delay, spacing, count = self.source.slots(1 if is_probe else max_slots, pace, wait, lateness)
             start = time.time() + delay
@@ -205,12 +204,11 @@ class Budget:
         return Lease(start, spacing, count, is_probe, calm, sample, life)
 
     def renew(self, in_flight: int) -> int:
-        """How many requests this process may send at the same time: an even share of the machine's limit.
+        """Renews this process's share and returns it: the number of requests that it may send at the same time.
 
-        The call renews the claim to that share.
-        The sum of all processes' shares never exceeds the limit. A share shrinks as soon as its process learns of
-        another process, and grows only by what others have given back. When there are more processes than the limit
-        allows requests, some wait until another one is done. Raises as a rate source does.
+        Shares are even, and their sum never exceeds the limit. A share shrinks as soon as its process learns of another
+        process, and grows only when others release theirs. If there are more processes than the limit allows requests,
+        some wait until another one ends. Raises as a rate source does.
         """
         leased = None if self.source is None else self.source.renew(in_flight)
         now = time.time()
@@ -223,7 +221,7 @@ class Budget:
             limit, remote_shares = self.limits.concurrency, self._lent(now)
             limit = max(1, limit - remote_shares * shared_among(self.limits, remote_shares + 1).concurrency)
             share = max(0, min(max(1, limit // (int(count) + 1)), limit - int(granted_elsewhere)))
-            # the file shows those of this home all the same
+            # the file still shows the shares of this home
             share = share if leased is None else leased
             self._db.execute(
                 "insert into holders values (?, ?, ?, ?, ?) on conflict (host, holder) do update "
@@ -233,18 +231,18 @@ class Budget:
         return share
 
     def tell(self, event: Event) -> State:
-        """What came of a request, for all processes; the state that follows."""
+        """Notes the result of a request for all processes; returns the state that follows."""
         with Exclusive(self._db):
             state = self._state(event.now).next(event, self._rules)
             self._keep(state)
         return state
 
     def came(self, key: str) -> None:
-        """An object came: it can be asked for to find out whether the host refuses."""
+        """Notes an object that the host gave: a probe can request it."""
         self._db.execute("insert or replace into samples values (?, ?, ?)", (self.host, key, time.time()))
 
     def _sample(self, since: float = 0.0) -> str:
-        """The key of an object that came from the host, and was noted after ``since``; empty where none did."""
+        """Returns the key of an object that the host gave after ``since``; empty if there is none."""
         row = self._db.execute("select key from samples where host = ? and at >= ?", (self.host, since)).fetchone()
         return "" if row is None else str(row[0])
 
@@ -255,7 +253,7 @@ class Budget:
         keep_state(self._db, self.host, state)
 
     def _lent(self, now: float) -> int:
-        """Even shares that others have whom this file does not count."""
+        """Returns the number of even shares that workers outside this file have."""
         row = self._db.execute(
             "select coalesce(sum(most), 0) from (select max(shares) as most from lent "
             "where host in (?, ?) and until > ? and until < ? group by lender)",
@@ -265,14 +263,14 @@ class Budget:
 
 
 def state_in(db: sqlite3.Connection, host: str, now: float) -> State:
-    """How a host stands, as a budget's file has it."""
+    """Returns the state of a host in a budget's file."""
     row = db.execute("select state from states where host = ?", (host,)).fetchone()
     return Serving() if row is None else remembered(read_state(host, row[0]), now)
 
 
 def read_state(host: str, text: str) -> State:
-    """A host's state of a budget's file. Raises ``sqlite3.DatabaseError`` for a damaged one: without its state a host
-    that refuses would be asked at full rate."""
+    """Parses a host's state from a budget's file. Raises ``sqlite3.DatabaseError`` for a damaged one: without its state
+    a host that refuses would get requests at full rate."""
     try:
         return from_text(text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -280,7 +278,7 @@ def read_state(host: str, text: str) -> State:
 
 
 def keep_state(db: sqlite3.Connection, host: str, state: State) -> None:
-    """Notes how a host stands."""
+    """Stores the state of a host."""
     db.execute("insert or replace into states values (?, ?)", (host, as_text(state)))
 
 
@@ -299,8 +297,8 @@ class Exclusive:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A circuit breaker that is open: its host refuses ``since`` then (seconds since the epoch), is asked again by one
-    request at ``until``, and was by ``probes`` before. ``cause`` is one of ``refusals.Cause``."""
+    """An open circuit breaker: its host refuses ``since`` (seconds since the epoch), got ``probes`` probes, and gets
+    the next one at ``until``. ``cause`` is one of ``refusals.Cause``."""
 
     host: str
     since: float
@@ -311,8 +309,8 @@ class Opening:
 
 
 def openings(path: Path) -> tuple[Opening, ...]:
-    """The hosts of a budget file that refuse, by name, also those that may be asked again by now; none without a
-    file. Raises ``EnvironmentFault``."""
+    """Returns the hosts of a budget file that refuse, by name, also those whose next probe is due; none without a file.
+    Raises ``EnvironmentFault``."""
     if not path.exists():
         return ()
     with naming(path), closing(open_file(path)) as db:
@@ -326,14 +324,14 @@ def openings(path: Path) -> tuple[Opening, ...]:
 
 
 def take_over(path: Path, open_breakers: Collection[Opening]) -> None:
-    """Has a budget file know of hosts that refused elsewhere, unless it knows of a later refusal, or of this one: a
-    host that gave something meanwhile, or that a person wants to be asked, is asked. Raises ``EnvironmentFault``."""
+    """Adds hosts that refused elsewhere to a budget file, unless it has the same or a later refusal: a host that gave
+    something meanwhile, or that the user reset, stays open. Raises ``EnvironmentFault``."""
     if not open_breakers:
         return
     with naming(path), closing(open_file(path)) as db, Exclusive(db):
         for breaker in open_breakers:
             db.execute("insert or ignore into hosts (host) values (?)", (breaker.host,))
-            # what is told is a fact of then, whatever this machine's clock says
+            # the refusal keeps its own time, whatever this machine's clock says
             known_state = state_in(db, breaker.host, time.time())
             state = told_elsewhere(
                 known_state, breaker.since, breaker.until, breaker.probes, breaker.why, Cause(breaker.cause)
@@ -343,9 +341,9 @@ def take_over(path: Path, open_breakers: Collection[Opening]) -> None:
 
 @contextmanager
 def lent(path: Path, hosts: Collection[str], shares: int) -> Iterator[None]:
-    """While the block runs, ``shares`` workers elsewhere have as much each of the budget of ``hosts`` as is left to all
-    processes here. What several blocks lend adds up. What a killed process lent comes back after ``LENT_LIFE`` seconds.
-    Raises ``EnvironmentFault`` where the budget file cannot be written."""
+    """Lends shares while the block runs: each of ``shares`` remote workers has as much of the budget of ``hosts`` as
+    all processes here together. Shares of several blocks add up. Those of a killed process expire after ``LENT_LIFE``
+    seconds. Raises ``EnvironmentFault`` if the budget file cannot be written."""
     lender = uuid.uuid4().hex
     _lend(path, hosts, shares, lender)
     ended = threading.Event()
@@ -378,7 +376,7 @@ def _lend(path: Path, hosts: Collection[str], shares: int, lender: str = "") -> 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Trouble with a budget file in the block is an ``EnvironmentFault`` that names it."""
+    """Turns errors of a budget file in the block into an ``EnvironmentFault`` that names the file."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:

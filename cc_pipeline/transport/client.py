@@ -40,10 +40,9 @@ class Transport:
     """Verified reads of one source. Synchronous, thread-safe, a context manager; ``stats`` counts.
 
     ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent and not shown. ``options``
-    say how it and all ``mirrors`` are asked: those are further places with the same objects, with what lets somebody in
-    there, in the order in which they are asked for what a place before them does not give (``mirrored.py``); with
-    ``shares`` requests are shared among all of them by what each gives.
-    ``memory_bound`` limits the bytes of answers being read or not yet taken.
+    apply to it and to all ``mirrors``: further places with the same objects, each with its credentials, in the order in
+    which they are tried if an earlier place fails (``mirrored.py``). With ``shares`` requests are spread over all of
+    them by their speed. ``memory_bound`` limits the bytes of answers being read or not yet taken.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Transport:
         self._urls = {place.source: place.store.url for place in places}
         self.source, self.store = self._place.source, self._place.store
         self.sources = tuple(place.source for place in places)
-        #: Of each place, as ``states.HostState`` names it: a bucket's endpoint, a port that is not the usual one.
+        #: The host of each place as in ``states.HostState``: a bucket's endpoint, the port if it is not the default.
         self.hosts = tuple(place.host for place in places)
         self._local = self._place.local if not mirrors else None
         self.limits = self._place.limits
@@ -87,7 +86,7 @@ class Transport:
                 self._thread.stop()
 
     def read(self, key: str, offset: int, length: int, etag: str | None = None) -> RangeBytes:
-        """``length`` bytes from ``offset``. Raises ``RangeFault``."""
+        """Reads ``length`` bytes from ``offset``. Raises ``RangeFault``."""
         return self._value(ByteRange(key, offset, length, etag))
 
     def read_suffix(self, key: str, length: int, max_object_bytes: int = 0) -> RangeBytes:
@@ -96,7 +95,7 @@ class Transport:
         return self._value(ByteRange(key, None, length, whole_up_to=max_object_bytes))
 
     def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
-        """A whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` when it is larger)."""
+        """Reads a whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` if it is larger)."""
         if self._local is not None:
             answer = self._local.fetch_now(key, None, limit)
             verdict = judge_whole(limit, answer.status, answer.headers, answer.body)
@@ -110,8 +109,8 @@ class Transport:
         return RangeBytes(key, 0, answer.body, verdict.total, place.etag(verdict), attempts, None, place.source)
 
     def read_parsed(self, key: str, parse: Callable[[bytes], T]) -> T:
-        """What ``parse`` makes of a whole object. Where it refuses the bytes of one place (``DataFault``), the next is
-        asked. Raises ``RangeFault`` as :meth:`read_all`, and what ``parse`` raises."""
+        """Reads a whole object and returns the result of ``parse``. If that raises ``DataFault`` for the bytes of one
+        place, the next place is tried. Raises ``RangeFault`` as :meth:`read_all`, and the errors of ``parse``."""
         while True:
             data = self.read_all(key).data
             try:
@@ -121,7 +120,8 @@ class Transport:
                     raise
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Size and ETag of an object, ``None`` when there is none. Raises ``RangeFault`` for any other refusal."""
+        """Returns size and ETag of an object, ``None`` if there is none. Raises ``RangeFault`` for any other
+        refusal."""
         if self._local is not None:
             answer = self._local.head_now(key)
             verdict = judge_head(answer)
@@ -136,23 +136,23 @@ class Transport:
         return ObjectInfo(key, size_in(answer), place.etag(verdict))
 
     def exists(self, key: str) -> bool:
-        """Whether there is an object under this key. Raises ``RangeFault`` when the source does not say."""
+        """Whether there is an object under this key. Raises ``RangeFault`` if the source does not answer."""
         return self.head(key) is not None
 
     def doubt(self, key: str) -> bool:
-        """What came of an object is not what it should be: other places are asked for it from now on, if there are
-        any that were not, which is the answer."""
+        """Reports a corrupt object. Later reads use other mirrors. Returns whether an untried mirror exists."""
         return self._mirrored is not None and self._mirrored.doubt(key)
 
     def url(self, key: str, source: str | None = None) -> str:
-        """The full address of an object at a place (one of ``sources``; the first), fit to be shown and stored."""
+        """Returns the full address of an object at a place (one of ``sources``; default: the first), without
+        credentials."""
         return self._urls[self.source if source is None else source](key)
 
     def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> bool:
-        """Writes an object whole or not at all, in a place we own; ``False`` when it was to be new and is there.
+        """Writes an object whole or not at all, in the user's own place; ``False`` if ``only_if_absent`` and it exists.
 
-        What is there counts as written where it is these bytes and an answer was lost before: bytes that others may
-        write too say nothing. A file is not compared. Raises ``RangeFault`` or ``EnvironmentFault``.
+        An existing object with the same bytes counts as written by this call if the answer of an earlier try was lost.
+        A file is not compared. Raises ``RangeFault`` or ``EnvironmentFault``.
         """
         attempts = 1
         if self._local is not None:
@@ -177,7 +177,7 @@ class Transport:
             raise
 
     def delete(self, key: str) -> None:
-        """Removes an object of a place we own, if there is one. Raises ``RangeFault`` or ``EnvironmentFault``."""
+        """Removes an object of the user's own place, if it exists. Raises ``RangeFault`` or ``EnvironmentFault``."""
         if self._local is not None:
             self._local.delete_now(key)
             return
@@ -186,7 +186,7 @@ class Transport:
             raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
 
     def listing(self, prefix: str) -> list[Listed]:
-        """The objects of a place we own whose keys start with ``prefix``. Raises ``EnvironmentFault``."""
+        """Lists the objects of the user's own place whose keys start with ``prefix``. Raises ``EnvironmentFault``."""
         if self._local is not None:
             return list(self._local.listing_now(prefix))
         verdict, objects = self._thread.run(self._place.listing(prefix))
@@ -200,13 +200,13 @@ class Transport:
     def read_many(
         self, requests: Iterable[ByteRange], concurrency: int | None = None
     ) -> Iterator[RangeBytes | RangeFault]:
-        """Each request's bytes or fault, as they complete and in no order. Faults are yielded, not raised.
+        """Yields each request's bytes or fault, as they complete and in no order. Faults are yielded, not raised.
 
-        A long request with ``ends`` is given in pieces, in order, and a fault then is of what is left of it: together
-        they are what was asked for. It takes little memory, however long it is.
+        A long request with ``ends`` comes in pieces, in order, and a fault then covers its remaining bytes. It takes
+        little memory, however long it is.
 
-        ``requests`` is drawn in the caller's thread, only as far ahead as ``concurrency`` requests and the
-        memory bound allow. Leaving the iterator early cancels what is under way.
+        ``requests`` is drawn in the caller's thread, only as far ahead as ``concurrency`` requests and the memory bound
+        allow. Leaving the iterator early cancels requests in flight.
         """
         if self._local is not None:
             return (self._read_local(part) for byte_range in requests for part in _parts(byte_range))
@@ -291,7 +291,7 @@ class Transport:
 
 
 def _parts(byte_range: ByteRange) -> Iterator[ByteRange]:
-    """The pieces of a range, as a folder gives them."""
+    """Yields the pieces of a range that is read from a folder."""
     start, end = byte_range.offset, 0 if byte_range.offset is None else byte_range.offset + byte_range.length
     if start is not None and byte_range.length > PIECE:
         for stop in byte_range.ends:

@@ -1,6 +1,6 @@
-"""The bytes of a range, out of an answer that has the whole object: some objects are served whole whatever is asked.
+"""Takes the bytes of a range out of an answer with the whole object: some objects are served whole despite a range.
 
-Belongs here: which bytes of such an answer are kept. Not here: whether it is worth reading (``ByteRange.whole_up_to``).
+Belongs here: which bytes of such an answer are used. Not here: whether it is worth reading (``ByteRange.whole_up_to``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _OK = 200
 
 
 class Excerpt:
-    """An ``Intake`` that keeps ``length`` bytes from ``offset`` of a whole object, which is to have this ETag and this
-    many bytes where they are given. What lies before is read and dropped, what lies behind is not read."""
+    """An ``Intake`` that stores ``length`` bytes from ``offset`` of a whole object. The object must have this ETag and
+    ``total`` bytes if these are given. Bytes before the range are read and dropped, bytes after it are not read."""
 
     def __init__(self, offset: int, length: int, etag: str | None, total: int | None) -> None:
         self._offset, self._length, self._etag, self._total = offset, length, etag, total
@@ -34,7 +34,7 @@ class Excerpt:
 
     @property
     def bound(self) -> int:
-        """Bytes that ``Store.fetch`` is to read at most: it reads one more than its limit."""
+        """The limit for ``Store.fetch``, which reads one byte more than its limit."""
         return self._offset + self._length - 1
 
     def begins(self, status: int, headers: Mapping[str, str]) -> bool:
@@ -60,7 +60,7 @@ class Excerpt:
         go_on()
 
     def judged(self, answer: Answer) -> Verified | Finding:
-        """Whether the bytes kept are those of the range."""
+        """Checks that the stored bytes are those of the range."""
         if answer.status != _OK:
             return judge_status(answer.status, answer.headers, answer.body)
         if document := error_document(bytes(self._begin)):

@@ -1,5 +1,5 @@
-"""What is done about a failed range depends on how it failed, so there is a closed list of ways, and functions that
-tell them apart by status, headers, lengths and ETags."""
+"""The kinds of failed ranges, a closed list, since each is handled differently; and the functions that tell the kind by
+status, headers, lengths and ETags."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\
 _ERROR_CODE = re.compile(rb"<Error[\s>].{0,512}?<Code>\s*([A-Za-z0-9._-]{1,64})\s*</Code>", re.DOTALL)
 _THROTTLE_CODES: Final = frozenset({b"SlowDown", b"Throttling", b"ThrottlingException", b"RequestLimitExceeded"})
 _BUSY_CODES: Final = frozenset({b"ServiceUnavailable", b"InternalError", b"OperationAborted", b"RequestTimeout"})
-#: What S3 says of credentials that no waiting makes good.
+#: S3's codes for wrong credentials, for which waiting does not help.
 _CREDENTIAL_CODES: Final = frozenset({b"InvalidAccessKeyId", b"SignatureDoesNotMatch", b"ExpiredToken"})
-#: What S3 says of a signature whose time is more than a quarter of an hour off.
+#: S3's code for a signature whose time is more than a quarter of an hour off.
 _SKEWED_CODE: Final = b"RequestTimeTooSkewed"
 _SERVER_TIME: Final = re.compile(rb"<ServerTime>\s*([0-9TZ:.+-]{10,40})\s*</ServerTime>")
-#: What a front says that its servers do not answer. 500 may be about the object, or a bug: it is asked for again, and
-#: no number of them says that all should wait.
+#: The statuses of a front whose servers do not answer. 500 may be about the object, or a bug: the request is repeated,
+#: and no number of such answers makes all requests wait.
 _FRONT_TROUBLE: Final = frozenset({502, 504})
-#: ``"api";r=0;t=55``: nothing is left of a quota for so many seconds, as Hugging Face says it.
+#: ``"api";r=0;t=55``: a quota is used up for so many seconds, in Hugging Face's notation.
 _USED_UP = re.compile(r";\s*r=0\s*;\s*t=(\d{1,6})\b")
-#: Bytes of an object, at most: what the tables can hold.
+#: Maximum bytes of an object that the tables can hold.
 _LARGEST: Final = 2**63 - 1
-#: Characters of an ETag that is believed; it is kept for each file, and S3's have some forty.
+#: Maximum characters of an ETag; one is stored for each file, and S3's have some forty.
 _LONGEST_ETAG: Final = 256
-#: Seconds of a ``Retry-After`` that are believed.
+#: Maximum seconds of a ``Retry-After``.
 LONGEST_WAIT: Final = 3600.0
 
 
 def named(etag: str | None, place: str) -> str | None:
-    """``etag`` as one of ``place``."""
+    """Returns ``etag`` with the name of its ``place``."""
     return None if etag is None else f"{etag}{_AT}{place}"
 
 
 def any_of(etags: Iterable[str]) -> str:
-    """What is expected of an object that has several ETags, as ``ByteRange.etag`` takes it."""
+    """Joins several ETags of one object for ``ByteRange.etag``, which then accepts any of them."""
     return _OR.join(etags)
 
 
 def is_one_of(etag: str, expected: str) -> bool:
-    """Whether an answer's ETag is one that is expected. Strong and weak are alike: what matters is whether the object
-    was replaced."""
+    """Whether an answer's ETag is one of the expected ones. Strong and weak ETags are equal: both change if the object
+    is replaced."""
     return etag.removeprefix("W/") in (expected_etag.removeprefix("W/") for expected_etag in expected.split(_OR))
 
 
 def expected_at(etag: str | None, place: str, *, alone: bool) -> str | None:
-    """What ``place`` must answer with where ``etag`` is expected; ``None`` where that says nothing about this place.
+    """Returns the ETag that ``place`` must answer with if ``etag`` is expected; ``None`` if no ETag is of this place.
 
-    An ETag that names no place is the place's own where it is ``alone``.
+    An ETag without a place belongs to the place if it is the only one (``alone``).
     """
     if etag is None:
         return None
@@ -73,7 +73,7 @@ def expected_at(etag: str | None, place: str, *, alone: bool) -> str | None:
 
 
 def is_another(current_etag: str | None, previous_etag: str | None) -> bool:
-    """Whether an object's ETag says that it is not what it was. An ETag of another place says nothing."""
+    """Whether an object's ETag shows that the object changed. An ETag of another place shows nothing."""
     if current_etag is None or current_etag == previous_etag:
         return False
     return previous_etag is None or (
@@ -87,7 +87,7 @@ def _place_of(etag: str) -> str:
 
 
 class FaultKind(Kind):
-    """Why bytes that were asked for are not here. docs/faults.md says what is done about each."""
+    """The reason for a failed range. docs/faults.md says how each is handled."""
 
     NOT_FOUND = "not_found"
     RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
@@ -111,17 +111,17 @@ class FaultKind(Kind):
 
 
 class Refusal(Enum):
-    """How an answer that refuses may be meant; ``refusals.py`` tells it by how such answers come."""
+    """The possible meaning of a refusal; ``refusals.py`` decides by the pattern of such answers."""
 
-    #: 503, 502, 504, and what says ``SlowDown`` or the like without a time: S3 says so at any rate.
+    #: 503, 502, 504, and ``SlowDown`` or the like without a time: S3 sends it at any rate.
     CHANCE = "chance"
-    #: 429, or a ``Retry-After``: all are asked for less.
+    #: 429, or a ``Retry-After``: all clients should send less.
     RATE = "rate"
     #: 403: of the address, or of the object.
     ADDRESS = "address"
 
 
-#: Kinds that are about the source at this moment. All other kinds are about the object that was asked for.
+#: Kinds that are about the source at this moment. All other kinds are about the requested object.
 ENVIRONMENT_KINDS: Final = frozenset(
     {
         FaultKind.FORBIDDEN,
@@ -167,7 +167,7 @@ _ADVICE: Final = {
 
 
 def advice(kind: FaultKind, default: str) -> str:
-    """What a person can do about a fault of this kind; ``default`` for a kind that is not the source's fault."""
+    """Returns the advice for a fault of this kind; ``default`` for a kind that is not the source's fault."""
     return _ADVICE.get(kind, default)
 
 
@@ -188,21 +188,21 @@ class RangeFault(CcPipelineError):
 
 
 class RangeDataFault(RangeFault, DataFault):  # type: ignore[misc]  # its kinds are narrower, and never set again
-    """The place works, but what it has is not what was asked for."""
+    """The place works, but its object is not the requested one."""
 
 
 class RangeEnvironmentFault(RangeFault, EnvironmentFault):
-    """The place did not answer as it should, whatever was asked for."""
+    """The place did not answer properly, whatever was requested."""
 
 
 class RangeNotNow(RangeEnvironmentFault, NotNow):
-    """The place refuses for longer than was waited for."""
+    """The place refuses for longer than the request waits."""
 
 
 def range_fault(
     kind: FaultKind, key: str, offset: int | None, length: int | None, detail: str, attempts: int, *, tag: object = None
 ) -> RangeFault:
-    """The fault of the family that its kind belongs to. ``tag`` goes back to whoever asked for the range."""
+    """Returns a fault of the class that fits its kind. ``tag`` goes back to the requester of the range."""
     fault: RangeFault
     if kind in ENVIRONMENT_KINDS:
         family = RangeNotNow if kind is FaultKind.BREAKER_OPEN else RangeEnvironmentFault
@@ -215,7 +215,7 @@ def range_fault(
 
 
 def whole_files(fault: RangeFault) -> EnvironmentFault:
-    """``fault`` (``whole_object``) as the trouble of a source that cannot be used."""
+    """Returns ``fault`` (``whole_object``) as the error of a source that cannot be used."""
     return EnvironmentFault(
         f"the source sends whole files where parts of them are asked for ({fault.key}: {fault.detail})",
         _ADVICE[FaultKind.WHOLE_OBJECT],
@@ -224,8 +224,8 @@ def whole_files(fault: RangeFault) -> EnvironmentFault:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A range that is what was asked for: where it starts, the object's full size (``None`` where the place does not
-    say), its ETag if it has one."""
+    """A range that matches the request: its offset, the object's full size (``None`` if the place does not say), its
+    ETag if it has one."""
 
     offset: int
     total: int | None
@@ -234,9 +234,8 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with an answer; ``retry_after`` is the seconds the place asks us to wait, if it says. ``final``:
-    whoever judges it knows that the same request would get the same answer. ``refusal`` is how it may be meant, where
-    it refuses."""
+    """The fault of an answer. ``retry_after`` is the number of seconds that the place asks clients to wait, if it does.
+    ``final``: the same request would get the same answer. ``refusal`` is the possible meaning of a refusal."""
 
     kind: FaultKind
     detail: str
@@ -255,12 +254,12 @@ def judge_range(
     *,
     or_less: bool = False,
 ) -> Verified | Finding:
-    """Whether an answer is exactly the range asked for, or which fault it shows.
+    """Checks that an answer is exactly the requested range, or returns its fault.
 
-    ``etag`` (one of several, see ``any_of``) and ``length`` are what the object is expected to be; an answer of
-    another one is ``changed_object``. A place need not say how long the object is (``/*``): an explicit range is what
-    was asked for without that, and a suffix ends where the object does, unless it begins where the object does: then
-    it may be the first bytes of one that is longer. ``or_less``: a range may go beyond the object's end.
+    ``etag`` (one of several, see ``any_of``) and ``length`` are those of the expected object; an answer of another one
+    is ``changed_object``. A place need not give the object's length (``/*``): an explicit range is verified without it.
+    A suffix ends where the object ends, unless it starts at byte 0: then it may be the first bytes of a longer object.
+    ``or_less``: the range may go beyond the object's end.
     """
     if status != 206:
         if status == 200:
@@ -286,7 +285,7 @@ def promised(
     *,
     or_less: bool = False,
 ) -> Verified | Finding:
-    """The same of an answer whose body is still to come: what its head promises."""
+    """Checks the headers of an answer whose body is still to come."""
     if status != 206:
         return judge_status(status, headers, b"")
     content_range = headers.get("content-range", "")
@@ -323,7 +322,7 @@ def promised(
 
 
 def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes) -> Verified | Finding:
-    """The same for a request of a whole object of at most ``limit`` bytes."""
+    """Checks the answer to a request for a whole object of at most ``limit`` bytes."""
     if status != 200:
         return judge_status(status, headers, body)
     if document := error_document(body):
@@ -337,14 +336,14 @@ def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes
 
 
 def judge_head(answer: Answer) -> Verified | Finding:
-    """Whether there is an object."""
+    """Checks that there is an object."""
     if answer.status == 200:
         return Verified(0, 0, etag_in(answer.headers))
     return judge_status(answer.status, answer.headers, answer.body)
 
 
 def judge_length(expected: int, body: bytes | bytearray) -> Finding | None:
-    """Whether a body has the length its headers promise."""
+    """Checks that a body has the expected length."""
     size = len(body)
     if size == expected:
         return None
@@ -356,7 +355,7 @@ def judge_length(expected: int, body: bytes | bytearray) -> Finding | None:
 
 
 def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Finding:
-    """The fault behind a status that is not the hoped-for one."""
+    """Returns the fault of an unexpected status."""
     code = _ERROR_CODE.search(body[:1024])
     detail = f"status {status}" + (f", {code[1].decode()}" if code else "")
     wait = retry_after(headers)
@@ -379,7 +378,7 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
         chance = Refusal.CHANCE if status in _FRONT_TROUBLE else None
         return Finding(FaultKind.SERVER_ERROR, detail, wait, refusal=chance if wait is None else Refusal.RATE)
     if 300 <= status < 400:
-        # a place may repeat in it what it was asked with
+        # a place may repeat the credentials of the request in it
         location = headers.get("location", "")
         where = shown(f"http:{location}" if location.startswith("//") else location).partition("?")[0]
         return Finding(FaultKind.REDIRECTED, f"{detail} to {where[:200]!r}")
@@ -387,7 +386,7 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
 
 
 def _both_times(headers: Mapping[str, str], body: bytes) -> str:
-    """What the source and this machine say that the time is."""
+    """Returns a sentence with the source's time and this machine's."""
     time_match = _SERVER_TIME.search(body[:ERROR_BODY_BYTES])
     source_time = time_match[1].decode("ascii") if time_match else headers.get("date", "not told")[:64]
     return (
@@ -396,7 +395,7 @@ def _both_times(headers: Mapping[str, str], body: bytes) -> str:
 
 
 def error_document(body: bytes) -> Finding | None:
-    """An S3 error document delivered with a status of success, as happens under load."""
+    """Returns the fault of an S3 error document that came with a status of success, as happens under load."""
     code = _ERROR_CODE.search(body[:1024])
     if code is None or not body[:256].lstrip().startswith(b"<"):
         return None
@@ -405,11 +404,11 @@ def error_document(body: bytes) -> Finding | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds of a ``Retry-After`` header, at most an hour: a number, or a date (RFC 9110, 10.2.3). Without one, when a
-    ``RateLimit`` header says that nothing is left until then.
+    """Returns the seconds of a ``Retry-After`` header, at most an hour: a number, or a date (RFC 9110, 10.2.3). Without
+    one, the seconds of a ``RateLimit`` header whose quota is used up.
 
-    A date is compared with the ``Date`` of the same answer, so that a wrong clock on either side is no matter, else
-    with our clock. ``None`` for a header that is neither.
+    A date is compared with the ``Date`` of the same answer, so that wrong clocks do not matter, else with our clock.
+    ``None`` for any other header.
     """
     header = headers.get("retry-after", "").strip()
     if not header and (quota_match := _USED_UP.search(headers.get("ratelimit", "")[:200])):
@@ -424,7 +423,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _http_date(text: str) -> datetime | None:
-    """A date in any of the forms HTTP has had; ``None`` for anything else. They are at most 33 letters long."""
+    """Parses a date in any of the forms HTTP has had, at most 33 letters long; ``None`` for anything else."""
     if len(text) > 64:
         return None
     try:
@@ -435,6 +434,6 @@ def _http_date(text: str) -> datetime | None:
 
 
 def etag_in(headers: Mapping[str, str]) -> str | None:
-    """The ETag of an answer; ``None`` for one that is too long to be one."""
+    """Returns the ETag of an answer; ``None`` if it is too long."""
     etag = headers.get("etag")
     return etag if etag is None or len(etag) <= _LONGEST_ETAG else None

@@ -1,4 +1,4 @@
-"""The gate that every request passes before it is sent: it limits how many are sent at once, and asks the budget."""
+"""The rate limiter that every request passes before it is sent: it limits concurrent requests, and asks the budget."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ T = TypeVar("T")
 _RENEWAL = 1.0
 
 
-#: Seconds without a place among the processes of a budget, or without a slot, after which a person is told.
+#: Seconds without a share of the budget, or without a slot, after which a message is shown.
 _CROWDED_OUT = 5.0
-#: Seconds between two looks whether a host that is waited for is well: another process, or a person, may know it.
+#: Seconds between two checks whether a blocked host answers again: another process, or the user, may know it.
 _LOOK_AGAIN = 1.0
 
 
 class GateClosed(Exception):
-    """The host refuses, or is out, for longer than somebody waits. The message says why and until when."""
+    """The host refuses, or is down, for longer than the request waits. The message says why and until when."""
 
     def __init__(self, closed: Closed) -> None:
         self.until = closed.until
@@ -42,14 +42,14 @@ class GateClosed(Exception):
 
     @property
     def seconds(self) -> float:
-        """How long it stays so."""
+        """The seconds until the next request may be sent."""
         return max(0.0, self.until - time.time())
 
 
 class Gate:
     """Lets requests pass one by one as the budget allows. Belongs to one event loop.
 
-    The budget's file is asked on a thread of its own, so that a busy disk never stops the loop.
+    A separate thread reads the budget's file, so that a busy disk never stops the loop.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Gate:
         outage: OutagePolicy | None = None,
         refusals: RefusalPolicy | None = None,
     ) -> None:
-        """``outage``, as the budget has it: a host that fails often enough in a row is left alone, and one that refuses
-        is passed over. Without it, ``refusals`` says how long the host is waited for.
+        """``outage``, as in the budget: a host that fails often enough in a row, or refuses, is passed over. Without
+        it, ``refusals`` says how long requests wait for the host.
 
-        ``well`` counts how often it answered after it had refused. ``sample`` is an object that came, at most a
-        week ago. ``denied`` are objects that it refuses for good, as whoever asks finds out; where there are any, the
-        next refusal may be about one as well, so it is probed at once."""
+        ``well`` counts how often the host answered after it had refused. ``sample`` is an object that it gave, at most
+        a week ago. ``denied`` are objects that it refuses permanently. If there are any, the next refusal may be about
+        one as well, so it is probed at once."""
         self.well = 0
         self.sample = ""
         self.denied: set[str] = set()
@@ -81,18 +81,18 @@ class Gate:
         self._in_flight = 0
         self._granted = 0
         self._renewed = 0.0
-        # since when the host refuses, as this process knows it (0: it does not), and since when it is waited for
+        # since when the host refuses, as this process knows it (0: it does not), and since when requests wait for it
         self._refused_at = 0.0
         self._waited_since = 0.0
-        # since when other processes have all the requests that may be sent at the same time
+        # since when other processes use all concurrent requests
         self._crowded_out_since = 0.0
-        # since when all slots were missed, and by how many seconds those of the last lease at most
+        # since when all slots were missed, and the maximum delay of the last reservation's slots in seconds
         self._missed_since = self._lateness = 0.0
         # since when the rate source does not answer
         self._away_since = 0.0
-        # until when it was said to refuse, and when that was said first
+        # until when the host refuses, and when that was first seen
         self._closed_until = self._seen_at = 0.0
-        # what came since it was told last, and whether the next lease is to hear of it
+        # successes since the last report, and whether the next reservation need not report any
         self._came = 0
         self._came_sent = 0.0
         self._is_calm = outage is None
@@ -100,8 +100,8 @@ class Gate:
         self._reporter: asyncio.Task[None] | None = None
 
     async def enter(self) -> bool:
-        """Returns when one request may be sent, and whether it finds out for all others if the host is well again.
-        Raises ``GateClosed`` where the host refuses for longer than is waited for."""
+        """Returns once one request may be sent, with whether it is the probe of a blocked host.
+        Raises ``GateClosed`` if the host refuses for longer than the request waits."""
         admission: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(admission)
         if self._pump is None or self._pump.done():
@@ -110,7 +110,7 @@ class Gate:
             return await admission
         except asyncio.CancelledError:
             if admission.done() and not admission.cancelled() and admission.exception() is None:
-                self.leave()  # the gate let it pass at the same moment
+                self.leave()  # it was admitted at the same moment
             raise
 
     @property
@@ -125,8 +125,8 @@ class Gate:
         self._again.set()
 
     def succeeded(self, sent: float, key: str = "") -> None:
-        """A request for ``key`` (empty: of another host) sent at ``sent`` (seconds since the epoch) got what it asked
-        for."""
+        """Notes that a request for ``key`` (empty: of another host), sent at ``sent`` (seconds since the epoch),
+        succeeded."""
         self._came += 1
         self._came_sent = max(self._came_sent, sent)
         self.sample = key or self.sample
@@ -153,7 +153,7 @@ class Gate:
         now = time.time()
         if refusal is Refusal.ADDRESS:
             self._refused_at = self._refused_at or now
-        # who does not wait may still find out with what came before
+        # a request that does not wait can still probe with a known object
         probes_at_once = bool(self.denied) or (bool(self.sample) and self._refusals.wait < self._refusals.soon)
         self._tell_state(
             Failed(now, sent, finding.kind, finding.detail, refusal, finding.retry_after, key, probes_at_once, again)
@@ -171,7 +171,7 @@ class Gate:
         self._report(partial(self._note_state, event))
 
     def _note_state(self, event: Event, budget: Budget) -> None:
-        """Tells an event. Where the host is blocked from then on, slots that are leased already are void."""
+        """Reports an event. If the host is blocked from then on, slots that were reserved before are void."""
         state = budget.tell(event)
         if isinstance(state, Blocked) and not self._refused_at:
             self._refused_at = event.now
@@ -184,13 +184,13 @@ class Gate:
         self._again.set()
 
     def gave_nothing(self, finding: Finding, key: str) -> None:
-        """A request for ``key`` brought nothing, by the fault of a host that this one redirects to."""
+        """Notes that a request for ``key`` failed because of a host that this one redirects to."""
         if self._outage is not None:
             now = time.time()
             self._tell_state(Failed(now, now, finding.kind, finding.detail, None, finding.retry_after, key))
 
     async def close(self) -> None:
-        """Gives this process's share back, when all that others are to know is told."""
+        """Releases this process's share, after all reports were sent."""
         if self._pump is not None:
             self._pump.cancel()
         if self._reporter is not None:
@@ -205,7 +205,7 @@ class Gate:
             self._reporter = asyncio.create_task(self._tell())
 
     async def _tell(self) -> None:
-        """Tells the other processes through the budget file."""
+        """Sends reports to the other processes through the budget file."""
         # an error of the budget file also meets the next request, which raises it
         with suppress(EnvironmentFault):
             while self._news:
@@ -235,7 +235,7 @@ class Gate:
         request_count = min(room, len(self._waiting))
         free = budget.limits.rate is None and not budget.limits.shared
         if free and self._is_calm:
-            # for a place that no other process counts against, and that is well
+            # no other process shares the place, and it answers
             for _ in range(request_count):
                 self._release()
         else:
@@ -243,10 +243,10 @@ class Gate:
 
     async def _pass_on_lease(self, budget: Budget, max_slots: int) -> None:
         requested_at = time.time()
-        # it lies ahead where the clock was set back
+        # it is in the future if the clock was set back
         self._refused_at = min(self._refused_at, requested_at)
         if self._reporter is not None:
-            # what came before is known then to whoever gives slots
+            # the budget must know earlier results before it gives slots
             await asyncio.wait([self._reporter])
         successes, self._came = self._came, 0
         self._is_calm = self._outage is None
@@ -259,7 +259,7 @@ class Gate:
             self._is_calm = False
             await self._wait_for(lease, budget.host)
             return
-        # what was told meanwhile is news to the next lease
+        # events reported meanwhile are news to the next reservation
         self._is_calm = self._is_calm and lease.calm
         if lease.asks:
             self._refused_at = self._refused_at or requested_at
@@ -274,7 +274,7 @@ class Gate:
                 await self._wait_for_slot(delay, budget.host)
             now = time.time()
             self._lateness = max(self._lateness, now - due)
-            # the one that finds out is late rather than lost: nobody else asks, and the next waits twice as long
+            # a late probe is still sent: no other request probes, and the next probe waits twice as long
             if lease.spacing and now - due > lease.life and not lease.asks:
                 self._tell_of_missed_slots(budget.host)
                 continue  # a missed slot is void
@@ -286,7 +286,7 @@ class Gate:
             self._release(asks=lease.asks)
 
     async def _wait_for_slot(self, delay: float, host: str) -> None:
-        """Others may have all slots of many seconds."""
+        """Waits for a slot; other processes may have all slots of many seconds."""
         if delay >= _CROWDED_OUT:
             text = f"other processes send to {host} too: this one may send its next request in {delay:.0f} s"
             progress.report(progress.WAITING, round(delay), None, text)
@@ -305,8 +305,8 @@ class Gate:
             progress.report(progress.WAITING, round(_RENEWAL), None, text)
 
     async def _wait_for(self, closed: Closed, host: str) -> None:
-        """Waits a moment for a host that refuses or asked for a pause, and tells how long that takes; or ends what
-        waits to be sent."""
+        """Waits a moment for a host that refuses or asked for a pause, and reports the remaining time; or ends all
+        waiting requests."""
         now = time.time()
         self._refused_at = self._refused_at or now
         self._waited_since = min(self._waited_since or now, now)
@@ -315,7 +315,7 @@ class Gate:
         waited, remaining = now - self._waited_since, closed.until - now
         policy = self._refusals
         is_given_up = self._outage is not None or policy.gives_up(waited, remaining)
-        # a probe that was due just now may be under way, here or in another process
+        # a probe that was due just now may be in flight, here or in another process
         is_probed = self._in_flight > 0 or now - self._seen_at < policy.soon
         if is_given_up and not (self.waits and is_probed and policy.waits_for_probes(waited, remaining)):
             self._refuse_all(GateClosed(closed))
@@ -328,8 +328,8 @@ class Gate:
             await asyncio.wait_for(self._again.wait(), max(0.0, min(remaining, check_seconds)))
 
     async def _wait_for_source(self, budget: Budget, outage: RateSourceAway) -> None:
-        """Waits a moment for the rate source, as patiently as for a host that refuses. Nothing is sent meanwhile: other
-        machines may have what would be this one's share."""
+        """Waits a moment for the rate source, as long as for a host that refuses. Nothing is sent meanwhile: other
+        machines may use this one's share."""
         assert budget.source is not None
         now = time.time()
         self._away_since = min(self._away_since or now, now)
@@ -368,7 +368,7 @@ class Gate:
             self._renewed = 0.0
 
     def _tell_who_is_waited_for(self, budget: Budget) -> None:
-        """Others may have all requests at the same time for hours."""
+        """Shows a message if other processes use all concurrent requests, which may take hours."""
         now = time.monotonic()
         self._crowded_out_since = self._crowded_out_since or now
         if now - self._crowded_out_since >= _CROWDED_OUT:

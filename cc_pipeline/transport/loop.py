@@ -1,4 +1,4 @@
-"""An event loop on its own thread, which runs many requests while a caller takes their results one by one."""
+"""An event loop on its own thread, which runs many requests while the caller takes their results one by one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Starts with the first use and ends with ``stop``. Thread-safe; a forked process needs one of its own."""
+    """An event loop that starts with the first use and ends with ``stop``. Thread-safe; a forked process needs its
+    own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +52,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.get())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of ``work``; an interruption of the waiting thread cancels it."""
+        """Returns the result of ``work``; an interruption of the waiting thread cancels it."""
         future = self.submit(work)
         try:
             return future.result()
@@ -77,7 +78,7 @@ class LoopThread:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed (it is optional and has no Windows build), else the standard one."""
+    """Returns uvloop's loop if it is installed (it is optional and has no Windows build), else the standard one."""
     if importlib.util.find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     fast: asyncio.AbstractEventLoop = importlib.import_module("uvloop").new_event_loop()
@@ -90,25 +91,24 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Of a part, whose request goes on: what is told when it was taken."""
+    """The mark of a part whose request goes on; ``tell`` is called when the part was taken."""
 
     tell: Callable[[], None]
 
 
-#: What a request cost that has ended; its result, or what it raised.
+#: The cost of an ended request (or the mark of a part), its result, and its error.
 _Done = tuple[int | _Taken, Out | None, BaseException | None]
 
 
-#: Gives a part of a result before the rest is there, and what is called in the loop once the caller has taken it.
+#: Delivers a part of a result early, with the function that is called in the loop once the caller has taken it.
 Part = Callable[[Out, Callable[[], None]], None]
 
 
 class Stream(Generic[In, Out]):
-    """``work`` runs in ``loop`` for each request; results come back in the order they are ready, and parts of one
-    before it.
+    """Runs ``work`` in ``loop`` for each request. Results come in the order they are ready, the parts of one before it.
 
-    ``cost`` gives how many bytes a request may bring. ``memory_bound`` limits the bytes of requests that run or whose
-    results wait to be taken (one request may always run). The caller's thread draws requests, no earlier than needed.
+    ``cost`` returns the number of bytes a request may bring. ``memory_bound`` limits the bytes of requests that run or
+    whose results wait to be taken (one request may always run). The caller's thread draws requests as they are needed.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Stream(Generic[In, Out]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, requests: Iterable[In]) -> Iterator[Out]:
-        """Raises what ``work`` raises; leaving early cancels what is under way."""
+        """Yields the results, and raises the errors of ``work``; leaving early cancels requests in flight."""
         source = iter(requests)
         ready: deque[_Done[Out]] = deque()
         # the window is topped up again after a quarter of it was taken, so that the link never runs dry
@@ -167,7 +167,7 @@ class Stream(Generic[In, Out]):
                     elif not self._loop.is_closed():
                         self._loop.call_soon_threadsafe(ended.tell)
         finally:
-            # a loop that was closed meanwhile, before this was collected, has ended its tasks itself
+            # a loop that was closed before this generator was collected has ended its tasks itself
             if (waiting or self._tasks) and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._cancel)
 

@@ -1,12 +1,11 @@
-"""Several places with the same objects, asked as if they were one.
+"""Several places with the same objects, used as one source.
 
-Each request goes to the first place in the order of preference that may have an answer, or, where requests are shared,
-to the one that has the fewest under way for what it takes; what one does not give, the next is asked for. What is known
-of a place decides whether it is asked at all: its breaker and its outages (shared by all processes, ``outage.py``), and
-what it turned out to lack.
+Each request goes to the first place in the order of preference that may have the object, or, if requests are shared, to
+the place with the smallest load. If one place fails, the next is tried. A place is skipped while its breaker is open or
+it has an outage (shared by all processes, ``outage.py``), and for objects that it does not have.
 
-Nothing that one place says settles anything for the others: an object is not there when every place says so, and
-whatever was not answered everywhere is unknown.
+The answer of one place decides nothing for the others: an object is missing only if every place says so, and without
+an answer from every place it is unknown.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ from cc_pipeline.transport.retrying import NO_BODY
 
 T = TypeVar("T")
 
-#: Objects and branches that are remembered, each; the oldest goes first.
+#: Objects and branches in each cache; the oldest is dropped first.
 _MOST: Final = 20_000
-#: Failures of a place at one object, without an answer between them, after which the others are asked first.
+#: Failures of a place at one object, without an answer between them, after which the others are tried first.
 _FAILS: Final = 3
 #: Sentences about objects whose lengths differ.
 _SENTENCES: Final = 20
-#: So many objects of a branch were looked for and not found, and none was, before it counts as lacking.
+#: Objects of a branch that were not found, while none was found, before the branch counts as missing.
 _ENOUGH: Final = 3
-#: Up to the first part of a key that has a digit, which is what numbers and dates crawls in every layout there was.
+#: A key up to its first part with a digit: the number or date of a crawl in every layout so far.
 _BRANCH: Final = re.compile(r"(?:[^/0-9]*/)*[^/]*/?")
 
 _NOTHING: Final[set[str]] = set()
 
-#: Kinds that say that the bytes are not to be had here, for certain.
+#: Kinds that say for certain that the place does not have the bytes.
 _NOT_HERE: Final = (FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE)
 
-#: Seconds by which a host that was left alone is asked later than it may be.
+#: Seconds by which a host with an open breaker is tried later than allowed.
 _LATER: Final = 0.01
 _MUCH_LATER: Final = 0.25
 
@@ -52,8 +51,8 @@ AskOne = Callable[[Place], Awaitable[Asked]]
 
 @dataclass(slots=True)
 class _Given:
-    """An object that bytes came of: its length at the ``first`` place that said it, and all places that gave some since
-    the last doubt."""
+    """An object that was read: its length at the ``first`` place that gave one, and all places that gave bytes since
+    the last report of corruption."""
 
     total: int | None
     first: str
@@ -62,8 +61,8 @@ class _Given:
 
 @dataclass(slots=True)
 class _Doubted:
-    """Of one object: places that gave wrong bytes for certain, and places that were to give all of it alone, because
-    several had given some and nobody knew whose were wrong. ``avoid`` are asked last."""
+    """A corrupt object: ``bad`` places gave wrong bytes for certain. ``alone`` places were tried for the whole object,
+    because several had given parts of it and any of them could be wrong. ``avoid`` are tried last."""
 
     bad: set[str] = field(default_factory=set)
     alone: set[str] = field(default_factory=set)
@@ -71,11 +70,11 @@ class _Doubted:
 
 
 class Doubts:
-    """``sources`` are the places in the order of preference. :meth:`doubt` is called from any thread, the others in
-    the transport's loop."""
+    """The corrupt and failing objects of all places. ``sources`` are the places in the order of preference.
+    :meth:`doubt` is called from any thread, the other methods in the transport's loop."""
 
     def __init__(self, sources: Sequence[str], differing: dict[str, str]) -> None:
-        """``differing`` is told of objects that have another length elsewhere, each in a sentence."""
+        """``differing`` collects a sentence for each object whose length differs between places."""
         self._sources = tuple(sources)
         self._differing = differing
         self._given: OrderedDict[str, _Given] = OrderedDict()
@@ -83,23 +82,23 @@ class Doubts:
         self._failures: OrderedDict[str, Counter[str]] = OrderedDict()
 
     def failed(self, key: str, source: str) -> None:
-        """``source`` gave no answer about an object. (One that is out of reach was not asked for it.)"""
+        """Notes that ``source`` gave no answer about an object (a request must have been sent)."""
         self._failures.setdefault(key, Counter())[source] += 1
         if len(self._failures) > _MOST:
             self._failures.popitem(last=False)
 
     def answered(self, key: str, source: str) -> None:
-        """``source`` said something about an object."""
+        """Notes that ``source`` answered about an object."""
         if key in self._failures:
             self._failures[key].pop(source, None)
 
     def failing(self, key: str) -> frozenset[str]:
-        """Places that fail at an object again and again."""
+        """Returns the places that fail repeatedly at an object."""
         failures = self._failures.get(key) if self._failures else None
         return frozenset() if not failures else frozenset(place for place, n in failures.items() if n >= _FAILS)
 
     def gave(self, key: str, total: int | None, source: str) -> None:
-        """``source`` gave bytes of an object, which has ``total`` there (``None``: it does not say)."""
+        """Notes that ``source`` gave bytes of an object, which has ``total`` bytes there (``None``: not known)."""
         object_sources = self._given.get(key)
         if object_sources is None:
             self._given[key] = _Given(total, source, {source})
@@ -116,16 +115,16 @@ class Doubts:
             )
 
     def avoided(self, key: str) -> frozenset[str]:
-        """Places that are asked for an object when no other gives it."""
+        """Returns the places that are tried for an object only if all others fail."""
         suspect = self._doubted.get(key) if self._doubted else None
         return frozenset() if suspect is None else suspect.avoid
 
     def doubt(self, key: str) -> bool:
-        """What came of an object since it was doubted last is not what it should be. Whether it is worth asking again:
-        others than those who gave it are asked first then.
+        """Reports that the bytes of an object since the last report are wrong. Other places are tried first from now
+        on. Returns whether another try makes sense.
 
-        One place that gave all of it has it wrong. Where several gave some, each of them may be right: they are asked
-        for all of it one after the other.
+        If one place gave the whole object, its copy is wrong. If several places gave parts, each copy may be right:
+        they are tried for the whole object one after the other.
         """
         object_sources = self._given.get(key)
         places, suspect = set(), self._doubted.setdefault(key, _Doubted())
@@ -149,30 +148,30 @@ class Doubts:
 
 
 def branch_of(key: str) -> str:
-    """The branch that ``key`` is in: ``crawl-data/CC-MAIN-2013-20/`` and the like."""
+    """Returns the branch of ``key``: ``crawl-data/CC-MAIN-2013-20/`` and the like."""
     match = _BRANCH.match(key)
     return match.group() if match is not None else key
 
 
 class Absences:
-    """What one place lacks, as far as it was asked in this run."""
+    """The objects and branches that one place does not have, as far as this run knows."""
 
     def __init__(self) -> None:
         self._keys: OrderedDict[str, None] = OrderedDict()
-        # ``None``: the place has something of the branch
+        # ``None``: the place has an object of the branch
         self._branches: OrderedDict[str, set[str] | None] = OrderedDict()
 
     def lacks(self, key: str) -> bool:
-        """Whether the place said that it has no such object."""
+        """Whether the place answered "not found" for the object."""
         return key in self._keys
 
     def lacks_branch(self, key: str) -> bool:
-        """Whether the place has nothing of the branch, as far as it was asked."""
+        """Whether the place seems to have no object of the branch."""
         missed = self._branches.get(branch_of(key))
         return missed is not None and len(missed) >= _ENOUGH
 
     def missed(self, key: str) -> None:
-        """The place says that there is no such object."""
+        """Notes that the place does not have the object."""
         _put(self._keys, key, None)
         branch = branch_of(key)
         missed = self._branches.get(branch, set())
@@ -181,7 +180,7 @@ class Absences:
         _put(self._branches, branch, missed)
 
     def found(self, key: str) -> None:
-        """The place has the object."""
+        """Notes that the place has the object."""
         self._keys.pop(key, None)
         branch = branch_of(key)
         if self._branches.get(branch, _NOTHING) is not None:
@@ -199,8 +198,8 @@ def _put(cache: OrderedDict[str, T], key: str, value: T) -> None:
 class Answered:
     """The verdict of all places together.
 
-    ``place`` gave the answer (the first one, where none did). ``attempts`` are the requests to the place that was asked
-    most. ``unknown``: a place that would have been asked before it gave no answer."""
+    ``place`` gave the answer (the first place if none did). ``attempts`` are the requests to the place with the most.
+    ``unknown``: a preferred place gave no answer."""
 
     found: Verified | Finding
     answer: Answer
@@ -211,8 +210,8 @@ class Answered:
 
 @dataclass(slots=True)
 class _Question:
-    """One request while places are asked. ``findings`` and ``attempts`` are by the places' numbers. ``failing``
-    places are asked last, because they failed at the same object before."""
+    """The state of one request while places are tried. ``findings`` and ``attempts`` are by the places' numbers.
+    ``failing`` places are tried last, because they failed at the same object before."""
 
     findings: dict[int, Finding] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
@@ -222,18 +221,18 @@ class _Question:
 
     @property
     def most(self) -> int:
-        """Requests to the place that was asked most."""
+        """The number of requests to the place with the most."""
         return max(self.attempts.values(), default=0)
 
 
 class Mirrored:
-    """``places`` in the order of preference, at least one. It runs inside the transport's loop."""
+    """A set of places in the order of preference, at least one. It runs inside the transport's loop."""
 
     def __init__(
         self, places: Sequence[Place], retry: RetryPolicy, stats: TransportStats, *, shares: bool = False
     ) -> None:
-        """``shares``: requests are shared among the places by what each gives. One that is slow, or is kept waiting by
-        its rate, has more of them under way, so that the next goes to another."""
+        """``shares``: requests are spread over the places by load. A place that is slow, or has to wait for its rate,
+        has more of them in flight, so the next request goes to another place."""
         self.places = tuple(places)
         self._shares = shares
         self._under_way = [0] * len(self.places)
@@ -243,7 +242,7 @@ class Mirrored:
         self._doubts = Doubts([place.source for place in places], stats.differing)
 
     async def range(self, byte_range: ByteRange) -> Answered:
-        """The bytes of a range."""
+        """Reads the bytes of a range."""
         answer = await self._ask(
             byte_range.key, lambda place: place.range(byte_range, 1), byte_range.tries, byte_range.avoid
         )
@@ -256,14 +255,14 @@ class Mirrored:
         return self._doubts.doubt(key)
 
     async def whole(self, key: str, limit: int) -> Answered:
-        """A whole object of at most ``limit`` bytes."""
+        """Reads a whole object of at most ``limit`` bytes."""
         answer = await self._ask(key, lambda place: place.whole(key, limit, 1))
         if isinstance(answer.found, Verified):
             self._doubts.gave(key, answer.found.total, answer.place.source)
         return answer
 
     async def head(self, key: str) -> Answered:
-        """What the first place that has the object says of it."""
+        """Returns the head of the object at the first place that has it."""
         return await self._ask(key, lambda place: place.head(key, 1))
 
     async def close(self) -> None:
@@ -279,10 +278,10 @@ class Mirrored:
             answered = await self._ask_all(numbers, key, send_request, question, tries)
             if answered is not None:
                 return answered
-        # these said before that they do not have it
+        # these places answered "not found" before
         unasked = [number for number in range(len(self.places)) if number not in question.findings]
         if all(finding.kind is FaultKind.NOT_FOUND for finding in question.findings.values()):
-            # that it is nowhere is believed only of an answer to this very question
+            # an object counts as missing everywhere only after a new answer of each place
             answered = await self._ask_all(unasked, key, send_request, question, tries)
             if answered is not None:
                 return answered
@@ -292,9 +291,8 @@ class Mirrored:
         return Answered(self._verdict(question), NO_BODY, question.most, self.places[0])
 
     def _in_turn(self, key: str, avoid: frozenset[str], failing: frozenset[str]) -> list[list[int]]:
-        """The numbers of places that may have ``key``: those that seem to lack all that is like it after the others,
-        then those that keep ``failing`` at it, and last those to ``avoid``, whose bytes are not believed before
-        everybody else was asked."""
+        """Returns the numbers of the places that may have ``key``, in groups: first most places, then those that seem
+        to miss its whole branch, then those ``failing`` at it, and last those to ``avoid``, whose bytes were wrong."""
         first: list[int] = []
         last: list[int] = []
         tired: list[int] = []
@@ -310,13 +308,13 @@ class Mirrored:
         return [group for group in (first, last, tired, avoided) if group]
 
     def _load(self, number: int) -> float:
-        """The share of a place's requests at the same time that are under way, once there is one more."""
+        """Returns the share of a place's concurrent requests that would be in flight with one more."""
         return (self._under_way[number] + 1) / self.places[number].limits.concurrency
 
     async def _ask_all(
         self, numbers: Sequence[int], key: str, send_request: AskOne, question: _Question, tries: int | None
     ) -> Answered | None:
-        """The first answer that is what was asked for. Each place is asked once a round, as often as makes sense."""
+        """Returns the first verified answer. Each place is tried once a round, as long as a retry makes sense."""
         last_wait = 0.0
         while True:
             waits = []
@@ -363,11 +361,11 @@ class Mirrored:
     def _next_wait(
         self, question: _Question, number: int, finding: Finding, last_wait: float, tries: int | None
     ) -> float | None:
-        """Seconds until a place may be asked again, ``None`` when it is not for this question."""
+        """Returns the seconds until a place may be tried again, ``None`` if it is finished for this request."""
         if finding.kind is FaultKind.BREAKER_OPEN:
-            # it was not asked; a short outage may be that of our own network
+            # no request was sent; a short outage may be that of our own network
             wait = finding.retry_after or 0.0
-            # whose object fails anyway finds nothing out about the host: let another ask first
+            # a request whose object fails anyway is a bad probe: let another request go first
             wait += _MUCH_LATER if question.failing else _LATER
             return wait if question.waited + wait <= self._retry.longest else None
         if question.attempts[number] == tries:
@@ -375,7 +373,7 @@ class Mirrored:
         return self._retry.next_wait(finding, question.attempts[number], last_wait)
 
     def _verdict(self, question: _Question) -> Finding:
-        """What all places together say. Only what every one of them says is certain."""
+        """Returns the finding of all places together. Only a finding of every place is certain."""
         findings = [question.findings[number] for number in sorted(question.findings)]
         detail = "; ".join(
             f"{self.places[number].host}: {finding.kind.value} ({finding.detail})"
@@ -389,5 +387,5 @@ class Mirrored:
             return Finding(FaultKind.RANGE_NOT_SATISFIABLE, detail)
         uncertain_kinds = [kind for kind in kinds if kind not in _NOT_HERE and kind is not FaultKind.BREAKER_OPEN]
         environment = [kind for kind in uncertain_kinds if kind in ENVIRONMENT_KINDS]
-        # a place that is left alone for now is as good as out of reach, while others answer
+        # a place with an open breaker counts as unreachable while others answer
         return Finding((environment or uncertain_kinds or [FaultKind.UNREACHABLE])[0], detail)

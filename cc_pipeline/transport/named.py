@@ -1,6 +1,6 @@
-"""Archive files that a person named: each is read from where it lies, as one source.
+"""Archive files that the user named, read from their own places as one source.
 
-A name says where: an address (``file://``, ``https://``, ``s3://``) has a scheme, all else is a key of the source.
+A name with a scheme is an address (``file://``, ``https://``, ``s3://``); any other name is a key of the source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HERE: Final = "/"
 
 
 def place_of(name: str) -> tuple[str, str]:
-    """The root of the place where a file lies (empty for the source), and its key there."""
+    """Returns the root of a file's place (empty for the source), and its key there."""
     if not scheme_of(name):
         return "", name
     parts = urlsplit(name)
@@ -33,8 +33,8 @@ def place_of(name: str) -> tuple[str, str]:
 class NamedPlaces:
     """The part of ``Transport`` that reads records, over the places of named files.
 
-    ``source`` leads to the source and is closed by whoever opened it; ``open_place`` opens another place by its root,
-    which :meth:`close` closes. Faults and bytes carry the names that were asked for.
+    ``source`` leads to the source; its opener closes it. ``open_place`` opens another place by its root, and
+    :meth:`close` closes it. Faults and bytes have the requested names.
     """
 
     def __init__(self, source: Transport, open_place: Callable[[str], Transport]) -> None:
@@ -44,12 +44,12 @@ class NamedPlaces:
 
     @property
     def source(self) -> str:
-        """What the places are together, for a person."""
+        """The name of all places together, for the user."""
         return "archive files named by a person"
 
     @property
     def stats(self) -> TransportStats:
-        """What was spent at all places."""
+        """The requests and bytes spent at all places."""
         place_stats = [self._source.stats, *(transport.stats for transport in self._opened.values())]
         return TransportStats(
             requests=sum(stats.requests for stats in place_stats), bytes=sum(stats.bytes for stats in place_stats)
@@ -57,11 +57,11 @@ class NamedPlaces:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """As ``Transport.sources``, of the source."""
+        """The source's ``Transport.sources``."""
         return self._source.sources
 
     def url(self, name: str, source: str | None = None) -> str:
-        """The address of a file; at that place of the source, where it lies there."""
+        """Returns the address of a file; for a file of the source, the one at its place ``source``."""
         root, _ = place_of(name)
         return name if root else self._source.url(name, source)
 
@@ -88,7 +88,7 @@ class NamedPlaces:
         return place.read_all(key)
 
     def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
-        """As ``Transport.read_many``; neighbours of one place are under way together."""
+        """Reads as ``Transport.read_many``; neighbouring ranges of one place are requested concurrently."""
         for _, neighbours in groupby(requests, lambda byte_range: place_of(byte_range.key)[0]):
             yield from self._of_one_place(neighbours)
 
@@ -126,7 +126,7 @@ class NamedPlaces:
 
 
 def _named(fault: RangeFault, byte_range: ByteRange) -> RangeFault:
-    """A fault of a place, as one of the name that was asked for."""
+    """Returns a fault of a place under the requested name."""
     return range_fault(
         fault.kind, byte_range.key, fault.offset, fault.length, fault.detail, fault.attempts, tag=byte_range.tag
     )

@@ -1,7 +1,7 @@
-"""Hosts that give nothing while others can: left alone by all processes, and asked now and then by one request.
+"""Outages of hosts that have mirrors: all processes pass the host over, and probe it now and then with one request.
 
-This is for a source with several places only. With one place there is nobody else to ask, and how long it is worth
-asking is decided by whoever asks (``records/patience.py``).
+This is for a source with several places only. With a single place, the caller decides how long to retry
+(``records/patience.py``).
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Final
 
 from cc_pipeline.transport.faults import FaultKind
 
-#: Kinds that are about one object, or settle it: whoever says so is well.
+#: Kinds that are about one object: a host that answers so is up.
 ANSWERS: Final = frozenset({FaultKind.NOT_FOUND, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.CHANGED_OBJECT})
-#: Kinds of a host that refuses, which is another matter (``refusals.py``).
+#: Kinds of a host that refuses (handled in ``refusals.py``).
 _REFUSALS: Final = frozenset({FaultKind.FORBIDDEN, FaultKind.BREAKER_OPEN})
-#: Kinds that say that a host is not well, when they come one after the other.
+#: Kinds that mean an outage if they come one after the other.
 TROUBLE: Final = frozenset(FaultKind) - ANSWERS - _REFUSALS
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Nothing is sent until ``until`` (seconds since the epoch). ``never``: the host refuses, nothing ever
-    came from it, and it may want credentials."""
+    """The circuit breaker is open: nothing is sent before ``until`` (seconds since the epoch). ``never``: the host has
+    never given anything, and it may require credentials."""
 
     until: float
     why: str
@@ -31,9 +31,9 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class OutagePolicy:
-    """``threshold`` failures without an answer between them, of at least so many ``objects`` (or none that can be
-    connected to), and a host is out: for ``first`` seconds, then one request asks whether it is back; if not, for twice
-    as long, at most ``longest``."""
+    """The policy for outages. A host counts as down after ``threshold`` failures without an answer between them, of at
+    least so many ``objects`` (or if it is unreachable). It is passed over for ``first`` seconds, then one request
+    probes it. After each failed probe the time doubles, to at most ``longest``."""
 
     threshold: int = 5
     objects: int = 3
@@ -41,11 +41,11 @@ class OutagePolicy:
     longest: float = 600.0
 
     def is_out(self, failures: int, objects: int, last: FaultKind) -> bool:
-        """Whether so many failures in a row, of so many objects, say that a host is out: one file that always fails is
-        no reason to leave alone all others."""
+        """Whether a host is down after so many failures in a row, of so many objects: one file that always fails is no
+        reason to pass over all others."""
         has_enough_objects = last is FaultKind.UNREACHABLE or objects >= min(self.objects, self.threshold)
         return failures >= self.threshold and has_enough_objects
 
     def stay(self, times: int) -> float:
-        """Seconds for which a host is left alone the ``times``-th time (from 1) in a row."""
+        """Returns the seconds for which a host is passed over the ``times``-th time (from 1) in a row."""
         return float(min(self.longest, self.first * 2 ** min(times - 1, 30)))

@@ -1,5 +1,5 @@
-"""A long range is worked on while it arrives: whole records leave it as pieces, and where a connection breaks only what
-had not left is asked for again."""
+"""Delivers a long range in pieces while it arrives: whole records leave as a piece, and after a broken connection only
+the bytes that had not left are requested again."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from cc_pipeline.stores.answer import Answer, Span
 from cc_pipeline.transport.faults import Finding, Verified, judge_length, judge_range, promised
 from cc_pipeline.transport.ranges import REQUEST_NUMBERS, ByteRange
 
-#: Bytes of a piece, at least: it ends with the record that reaches them. A range keeps two in memory, one that nobody
-#: took yet and one that arrives.
+#: Minimum bytes of a piece: it ends with the record that reaches them. A range has two in memory, one that waits to be
+#: taken and one that arrives.
 PIECE: Final = 2 << 20
 
 
 def held(byte_range: ByteRange) -> int:
-    """Bytes of a range in pieces that are in memory at most: two pieces, each with the longest record."""
+    """Returns the maximum bytes of a range in memory: two pieces, each with the longest record."""
     places = (byte_range.offset or 0, *byte_range.ends)
     return min(byte_range.length, 2 * (PIECE + max(end - start for start, end in pairwise(places))))
 
 
 class Pieces:
-    """Cuts the bytes of ``asked`` where its records end. An ``Intake`` of one answer after the other, each of which
-    goes on where the pieces of those before end.
+    """Cuts the bytes of a range where its records end. An ``Intake`` of one answer after the other; each continues
+    where the pieces of the previous ones end.
 
-    ``give`` gets each piece but the last, which is what is left when the range is complete: the offset, the bytes, and
-    what was said of the object. Whoever takes it calls :meth:`taken`. Belongs to one event loop.
+    ``give`` gets each piece except the last (see :meth:`rest`): the offset, the bytes, and the verdict on the object.
+    The receiver calls :meth:`taken`. Belongs to one event loop.
     """
 
     def __init__(self, byte_range: ByteRange, etag: str | None, give: Callable[[int, bytes, Verified], None]) -> None:
@@ -38,9 +38,9 @@ class Pieces:
         self._next, self._end = byte_range.offset, byte_range.offset + byte_range.length
         self._seen = self._next
         self._answer: Verified | None = None
-        #: The number of the request at hand.
+        #: The number of the current request.
         self.request = next(REQUEST_NUMBERS)
-        #: Whether the answer at hand gave nothing yet.
+        #: Whether the current answer has given no piece yet.
         self.is_first = True
         self._came = bytearray()
         self._out = 0
@@ -49,11 +49,11 @@ class Pieces:
 
     @property
     def span(self) -> Span:
-        """What is still to come."""
+        """The span that is still missing."""
         return Span(self._next, self._end - self._next)
 
     def start(self) -> None:
-        """Another answer is asked for, or none any more: the whole records of the one before are kept."""
+        """Prepares for another answer; complete records of the previous one leave first."""
         if self._answer is not None:
             self._leave(self._next + len(self._came))
         self._came.clear()
@@ -62,7 +62,7 @@ class Pieces:
         self.is_first = True
 
     def went_on(self) -> bool:
-        """Whether pieces came since this was asked last."""
+        """Whether pieces came since the last call."""
         previous, self._seen = self._seen, self._next
         return self._next > previous
 
@@ -86,17 +86,17 @@ class Pieces:
 
     @property
     def pause(self) -> object:
-        """What the answer at hand waits with while nobody takes its piece, another for each time; else ``None``."""
+        """An object that identifies the current wait for a piece to be taken; ``None`` if there is no wait."""
         return self._go_on
 
     async def all_taken(self) -> None:
-        """Returns when nobody holds a piece."""
+        """Returns once no piece is held."""
         if self._out:
             self._emptied = asyncio.get_running_loop().create_future()
             await self._emptied
 
     def taken(self) -> None:
-        """Nobody holds a piece any more."""
+        """Notes that the receiver has released its piece."""
         self._out -= 1
         if self._emptied is not None and not self._out and not self._emptied.done():
             self._emptied.set_result(None)
@@ -106,18 +106,18 @@ class Pieces:
             go_on()
 
     def judged(self, answer: Answer) -> Verified | Finding:
-        """Whether an answer is the rest of the range; :meth:`rest` has its bytes then."""
+        """Checks that an answer completes the range; :meth:`rest` then has its bytes."""
         if self._answer is None:
             return judge_range(self.span, answer.status, answer.headers, answer.body, self._etag, self._total)
         if wrong := judge_length(self.span.length, self._came):
             if len(self._came) > self.span.length:
-                # nobody knows which of them are too many
+                # it is not known which bytes are too many
                 self._came.clear()
             return wrong
         return Verified(self._next, self._answer.total, self._answer.etag)
 
     def rest(self, answer: Answer) -> bytes:
-        """The last bytes, when the range is complete. They are given once: a piece that is taken later gives none."""
+        """Returns the last bytes of a complete range, once: a piece that is taken later gives none."""
         data = answer.body if self._answer is None else bytes(self._came)
         self._came.clear()
         self._answer = self._go_on = None
@@ -125,11 +125,11 @@ class Pieces:
 
     def _cut(self) -> None:
         if self._answer is not None and not self._out and len(self._came) >= PIECE:
-            # what reaches the end waits for the verdict on all of it
+            # the last bytes wait for the verdict on the whole range
             self._leave(min(self._next + len(self._came), self._end - 1))
 
     def _leave(self, limit: int) -> None:
-        """Gives the records that end at ``limit`` or before."""
+        """Delivers the records that end at ``limit`` or before."""
         number = bisect_right(self._ends, limit)
         end = self._ends[number - 1] if number else self._next
         if end > self._next:

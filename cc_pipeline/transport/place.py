@@ -1,5 +1,5 @@
-"""A source is one place or several alike: one of them inside a transport's loop, asked within its host's budget, its
-answers judged."""
+"""One place of a source inside a transport's loop: requests within the host's budget, answers verified. A source is one
+place, or several with the same objects."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ if TYPE_CHECKING:
 Asked = tuple[Verified | Finding, Answer, int]
 Way = Callable[[], Awaitable[Asked]]
 
-#: What servers say to a kind of range that they do not know.
+#: The answers of servers to a kind of range that they do not support.
 _REFUSALS: Final = frozenset(
     {FaultKind.WHOLE_OBJECT, FaultKind.WRONG_RANGE, FaultKind.RANGE_NOT_SATISFIABLE, FaultKind.CLIENT_ERROR}
 )
 _NOT_IMPLEMENTED: Final = 501
-#: Of two refusals, the second one is told where it is one of these: it says what is wrong whatever was asked.
+#: If a second refusal is one of these, it is reported instead of the first: it is the same for any kind of range.
 _PLAINER: Final = ENVIRONMENT_KINDS | {FaultKind.NOT_FOUND, FaultKind.WHOLE_OBJECT}
-#: Seconds for which it is believed that a host has no suffix ranges; then one request asks again.
+#: Seconds for which a host counts as without suffix ranges; then one request tries again.
 _HOLDS: Final = 86_400.0
-#: Seconds for which others wait for what the first request finds out.
+#: Seconds for which other requests wait for the result of the first one.
 _PATIENCE: Final = 10.0
 
-#: Seconds for which an answer waits for its piece to be taken, at most twice so many, while others wait for it to end.
+#: Seconds for which an answer waits for its piece to be taken (at most twice as long) while other requests are blocked.
 _HELD_UP: Final = 30.0
 
 _OK = 200
@@ -73,11 +73,12 @@ PRECONDITION_FAILED = 412
 
 
 class _HeldUp(Exception):
-    """An answer waits for whoever does not take its piece, and others wait for it."""
+    """An answer waits for its piece to be taken, and other requests wait for the answer."""
 
 
 class Suffixes:
-    """What is known of one host; ``memory`` is the budget's file. It belongs to one event loop at a time."""
+    """Whether one host supports suffix ranges; ``memory`` is the budget's file. It belongs to one event loop at a
+    time."""
 
     def __init__(self, host: str, memory: Path | None) -> None:
         self._host = host
@@ -93,7 +94,7 @@ class Suffixes:
         return verdict
 
     async def read(self, by_suffix: Way, by_size: Way) -> Asked:
-        """The end of an object, by the way that the host is known to understand, else by the other one."""
+        """Reads the end of an object, by the kind of range that the host is known to support, else by the other."""
         if self._until is None:
             self._until = await asyncio.to_thread(self._remembered)
         if not self._answers and not self._has_none:
@@ -121,7 +122,7 @@ class Suffixes:
             return verdict, answer, sent
         second_verdict, second_answer, second_sent = await (by_suffix if by_size_first else by_size)()
         if isinstance(second_verdict, Verified):
-            # one object that fails at a host that answers for others says nothing about the host
+            # a single failing object says nothing about a host that answers for others
             if by_size_first or not self._answers:
                 await self._learn(answers=by_size_first)
             return second_verdict, second_answer, sent + second_sent
@@ -134,10 +135,10 @@ class Suffixes:
         await asyncio.to_thread(self._remember)
 
     def _remembered(self) -> float:
-        """Until when the host is known to have none (seconds since the epoch); 0 where nothing is known."""
+        """Returns until when the host counts as without suffix ranges (seconds since the epoch); 0 if not known."""
         if self._memory is None or not self._memory.exists():
             return 0.0
-        # what cannot be read, or was written before the clock was set back, is found out again
+        # an entry that cannot be read, or was written before the clock was set back, is ignored
         with (
             suppress(sqlite3.Error),
             closing(sqlite3.connect(f"{self._memory.resolve().as_uri()}?mode=ro", uri=True)) as db,
@@ -159,16 +160,15 @@ def _is_refusal(finding: Finding, answer: Answer) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PlaceOptions:
-    """How all places of a transport are asked.
+    """The options for all places of a transport.
 
     ``rate`` (requests per second) and ``concurrency`` (requests at the same time) are limits per host and, with a
     ``budget_path``, for all processes that use the same file; ``None`` means the host's own default. ``hosts``
-    (machines) share them, each with a file of its own: this one keeps to its even share, or to what ``rate_source``
-    gives it. ``s3`` says how buckets are
-    reached that ``buckets`` (by name) does not have. ``refusals`` says how long a request waits for a host that
-    refuses; among several places it is passed over instead. ``outage`` is for several places alone: each host is left
-    alone then while it gives nothing. ``redirects`` are hosts that a web place may redirect to (``redirects.py``),
-    beside those it is known to. ``bounded`` and ``public_only`` are as in ``open_store``.
+    (machines) share the limits, each with its own file: this one uses its even share, or the share that ``rate_source``
+    gives. ``s3`` is for buckets that are not in ``buckets`` (by name). ``refusals`` says how long a request waits for a
+    host that refuses; with several places the host is passed over instead. ``outage`` is for several places only: a
+    host is passed over while it gives nothing. ``redirects`` are hosts that a web place may redirect to
+    (``redirects.py``), in addition to the known ones. ``bounded`` and ``public_only`` are as in ``open_store``.
     """
 
     user_agent: str = DEFAULT_USER_AGENT
@@ -188,17 +188,18 @@ class PlaceOptions:
     public_only: bool = False
 
     def limits(self, address: str) -> SourceLimits:
-        """The limits of the host of ``address``."""
+        """Returns the limits of the host of ``address``."""
         host_limits = chosen_limits(default_limits(address, self.s3_at(address).endpoint), self.rate, self.concurrency)
         return shared_among(host_limits, self.hosts) if self.rate_source is None else host_limits
 
     def s3_at(self, address: str) -> S3Options:
-        """How a bucket is reached."""
+        """Returns the options of a bucket."""
         return self.buckets.get(host_of(address), self.s3)
 
 
 class Place:
-    """``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent to its host alone.
+    """One place. ``source`` is anything ``open_store`` takes; credentials in it, or ``access``, are sent only to its
+    host.
 
     The coroutines belong to one event loop, from the first use until ``close``.
     """
@@ -228,7 +229,7 @@ class Place:
         self._clients: dict[str, HttpClient] = {}
 
     async def range(self, byte_range: ByteRange, tries: int | None) -> Asked:
-        """The bytes of a range."""
+        """Reads the bytes of a range."""
         if byte_range.offset is None and self.local is None:
             return await self._suffixes.read(
                 partial(self._range, byte_range, tries), partial(self._by_size, byte_range, tries)
@@ -248,7 +249,7 @@ class Place:
         return verdict, answer, sent
 
     async def _out_of_whole(self, byte_range: ByteRange, offset: int, tries: int | None) -> Asked:
-        """The bytes of an explicit range, out of an answer that has the whole object."""
+        """Reads the bytes of an explicit range out of an answer with the whole object."""
         excerpt = Excerpt(
             offset, byte_range.length, byte_range.etag and self.expected(byte_range.etag), byte_range.total
         )
@@ -270,9 +271,9 @@ class Place:
         return verdict, replace(answer, body=excerpt.body()) if isinstance(verdict, Verified) else answer, sent
 
     async def in_pieces(self, byte_range: ByteRange, tries: int | None, pieces: Pieces) -> Asked:
-        """The end of a range; ``pieces`` are given before it. As long as some come, a failure does not count, but what
-        was spent does, up to ``tries``. An answer that waits because nobody takes its piece is let go once others wait
-        for it to end, and asked for again from there: whoever had it may be gone, or may be the one who waits."""
+        """Reads a range in ``pieces`` and returns its end. While pieces come, a failure is no final one, but its
+        requests count, up to ``tries``. An answer whose piece nobody takes is dropped once other requests wait for it,
+        and requested again from there: the receiver may have ended, or may be the one that waits."""
         spent = 0
         sender, follower = self._ready(), self._follower
 
@@ -305,7 +306,7 @@ class Place:
             except _HeldUp:
                 await pieces.all_taken()
                 continue
-            # more than was granted would have what is left of a range seem tried more often than it was
+            # capped, so that the remaining range does not seem to be tried more often than it was
             spent = spent + sent if tries is None else min(spent + sent, tries)
             if isinstance(verdict, Verified):
                 return verdict, replace(answer, body=pieces.rest(answer)), spent
@@ -326,11 +327,11 @@ class Place:
         sender = self._asker
         if sender is None or self._follower is not None or self.local is not None:
             return await self._ask(byte_range.key, span, span.length, judge, tries)
-        # what nearly every range takes
+        # the path of nearly every range
         return await sender.ask(byte_range.key, lambda: self.store.fetch(byte_range.key, span), judge, tries)
 
     async def _by_size(self, byte_range: ByteRange, tries: int | None) -> Asked:
-        """The end of an object as an explicit range, its size asked for where it is not known."""
+        """Reads the end of an object as an explicit range, after a HEAD request if its size is not known."""
         size, sent = byte_range.total, 0
         if size is None:
             head_verdict, answer, sent = await self.head(byte_range.key, tries)
@@ -346,23 +347,23 @@ class Place:
         return verdict, answer, sent + range_requests
 
     async def whole(self, key: str, limit: int, tries: int | None = None) -> Asked:
-        """A whole object of at most ``limit`` bytes."""
+        """Reads a whole object of at most ``limit`` bytes."""
         return await self._ask(
             key, None, limit, lambda answer: judge_whole(limit, answer.status, answer.headers, answer.body), tries
         )
 
     async def head(self, key: str, tries: int | None = None) -> Asked:
-        """What the place says of an object. The size is ``content-length``, if it has one."""
+        """Requests the head of an object. The size is ``content-length``, if it has one."""
         sender = self._ready()
         follow = self._following("HEAD", key, {}, _OK, 0, judge_head)
         return await sender.ask(key, lambda: self.store.head(key), judge_head, tries, follow)
 
     async def write(self, write: Callable[[], Awaitable[Answer]]) -> Asked:
-        """What became of a change of a place we own."""
+        """Sends a change to the user's own place and returns its result."""
         return await self._ready().ask("", write, judge_write)
 
     async def listing(self, prefix: str) -> tuple[Verified | Finding, list[Listed]]:
-        """The objects of a place we own."""
+        """Lists the objects of the user's own place."""
         objects: list[Listed] = []
 
         async def fetch() -> Answer:
@@ -374,7 +375,7 @@ class Place:
         return verdict, objects
 
     async def close(self) -> None:
-        """Ends connections, and gives this process's share of the budgets back."""
+        """Ends connections, and releases this process's share of the budgets."""
         await self.store.close()
         for client in self._clients.values():
             await client.close()
@@ -385,17 +386,17 @@ class Place:
             await gate.close()
 
     def expected(self, etag: str) -> str | None:
-        """The ETag that an answer of this place must have where ``etag`` is expected."""
+        """Returns the ETag that an answer of this place must have if ``etag`` is expected."""
         return expected_at(etag, self.source, alone=self.alone)
 
     def etag(self, verdict: Verified) -> str | None:
-        """The ETag of an answer, fit to be expected again."""
+        """Returns the ETag of an answer in the form that later requests can expect."""
         return verdict.etag if self.alone else named(verdict.etag, self.source)
 
     async def _ask(self, key: str, span: Span | None, bound: int, judge: Judge, tries: int | None) -> Asked:
         sender = self._ready()
         if self.local is not None:
-            # a disk may be slow, and the loop has other places to talk to
+            # in a thread: a disk may be slow, and the loop serves other places too
             return await sender.ask(
                 key, partial(asyncio.to_thread, self.local.fetch_now, key, span, bound), judge, tries
             )
@@ -424,7 +425,7 @@ class Place:
         return Gate(lambda: self._budget(host, limits), self.options.outage, self.options.refusals)
 
     def _budget(self, host: str, limits: SourceLimits) -> Budget:
-        # where others can be asked, all processes have to know that this one is out
+        # with mirrors, all processes have to know that this place is down
         shared = limits.shared or (self.options.outage is not None and self.local is None)
         path = self.options.budget_path if shared else None
         opener = self.options.rate_source if limits.shared and limits.rate is not None else None
@@ -434,7 +435,7 @@ class Place:
     def _open_follower(self) -> Follower | None:
         if self.local is not None:
             return None
-        # a place that is not on the web needs none of this, nor the libraries for it
+        # imported here, since a place that is not on the web needs no web libraries
         from cc_pipeline.transport.redirects import Follower, declared_hosts  # noqa: PLC0415
 
         declared = declared_hosts(self.source, self.options.redirects)
@@ -446,7 +447,7 @@ class Place:
         return Follower(self._opened, declared, self._client, self._gate, self.stats)
 
     def _gate(self, address: str) -> Gate:
-        """The gate of the host that a redirect leads to."""
+        """Returns the rate limiter of the host that a redirect leads to."""
         host = urlsplit(address).netloc
         if self._asker is not None and host == self.store.host:
             return self._asker.gate
@@ -456,7 +457,7 @@ class Place:
         return self._gates[host]
 
     def _client(self, address: str) -> HttpClient:
-        """The client for an address that a redirect leads to."""
+        """Returns the client for an address that a redirect leads to."""
         from cc_pipeline.stores.web import HttpClient  # noqa: PLC0415
 
         host = urlsplit(address).netloc
@@ -469,13 +470,13 @@ class Place:
 
 
 def size_in(answer: Answer) -> int | None:
-    """How many bytes an object has, as the answer of a HEAD says."""
+    """Returns the size of an object in bytes from the answer to a HEAD request."""
     length = answer.headers.get("content-length", "")
     return int(length) if length.isdecimal() else None
 
 
 def judge_write(answer: Answer) -> Verified | Finding:
-    """Whether a change was made, or refused because the object was to be new."""
+    """Checks that a change was made, or was refused because the object exists."""
     if _OK <= answer.status < 300 or answer.status == PRECONDITION_FAILED:
         return Verified(0, 0, etag_in(answer.headers))
     return judge_status(answer.status, answer.headers, answer.body)

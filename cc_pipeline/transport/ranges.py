@@ -1,4 +1,4 @@
-"""The requests and results of a transport, and its retry policy: when to try again, and after how long."""
+"""The requests and results of a transport, and its retry policy: whether to try again, and after how long."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Final
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, Finding
 
-#: Numbers requests in the order in which they are sent; of all transports of a process, no two have the same.
+#: Numbers requests in the order in which they are sent, uniquely within a process.
 REQUEST_NUMBERS: Final = itertools.count(1)
 
-#: Kinds for which a few tries are enough; more would only load the source.
+#: Kinds for which a few attempts are enough; more would only load the source.
 _FEW: Mapping[FaultKind, int] = {
     # in between the source has answered others
     FaultKind.FORBIDDEN: 2,
@@ -27,11 +27,11 @@ _FEW: Mapping[FaultKind, int] = {
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """``attempts`` in all, the first included; ``few`` overrides it by kind. Waits are in seconds.
+    """The total ``attempts``, the first included; ``few`` overrides them by kind. Waits are in seconds.
 
-    The next wait is drawn between ``base`` and three times the last one, at most ``longest`` ("decorrelated
-    jitter"), so that many clients that failed together do not come back together. A ``Retry-After`` is
-    waited for by all requests to the host together (``gate.py``).
+    The next wait is drawn between ``base`` and three times the last one, at most ``longest`` ("decorrelated jitter"),
+    so that clients that failed together do not retry together. For a ``Retry-After`` all requests to the host wait
+    together (``gate.py``).
     """
 
     attempts: int = 6
@@ -40,11 +40,11 @@ class RetryPolicy:
     few: Mapping[FaultKind, int] = field(default_factory=lambda: _FEW)
 
     def most(self, finding: Finding) -> int:
-        """Attempts in all where they end like this."""
+        """Returns the total attempts for a finding of this kind."""
         return min(self.attempts, self.few.get(finding.kind, self.attempts))
 
     def next_wait(self, finding: Finding, attempt: int, last_wait: float) -> float | None:
-        """Seconds to wait before the attempt after ``attempt`` (from 1), ``None`` to give up."""
+        """Returns the seconds to wait before the attempt after ``attempt`` (from 1), ``None`` to give up."""
         if finding.final or finding.kind in PERMANENT_KINDS or attempt >= self.most(finding):
             return None
         return min(self.longest, random.uniform(self.base, max(self.base, last_wait * 3)))
@@ -54,14 +54,13 @@ class RetryPolicy:
 class ByteRange:
     """Bytes to read: ``length`` bytes from ``offset``, or the last ``length`` when ``offset`` is ``None``.
 
-    ``etag`` is what the object must still be, as the transport gave it (or any of several, ``etags.any_of``), and
-    ``total`` how many bytes it must have;
-    ``tag`` is handed back untouched with the bytes or the fault. ``tries`` lowers the number of attempts at one place
-    (``None``: as the retry policy says). ``avoid`` are places (``RangeBytes.source``) that are asked only when no other
-    has the bytes. ``ends`` are offsets, in order, where records of an explicit range end: a long one is given in pieces
-    that end there (``pieces.py``), by a transport of one place.
-    ``or_less``: an object that ends before the range does gives what there is of it. ``whole_up_to``: where a place
-    sends the whole object instead, a range that ends within so many bytes of it is taken out of it.
+    The object must still have the ETag ``etag``, as the transport gave it (or one of several, ``faults.any_of``), and
+    ``total`` bytes. ``tag`` is returned untouched with the bytes or the fault. ``tries`` lowers the number of attempts
+    at one place (``None``: as in the retry policy). ``avoid`` are places (``RangeBytes.source``) that are tried only if
+    no other has the bytes. ``ends`` are the offsets, in order, at which records of an explicit range end: a transport
+    with one place gives a long range in pieces that end there (``pieces.py``).
+    ``or_less``: if the object ends before the range, the bytes up to its end are enough. ``whole_up_to``: if a place
+    sends the whole object instead, a range that ends within so many bytes is taken out of it.
     """
 
     key: str
@@ -82,10 +81,9 @@ class RangeBytes:
     """Verified bytes: ``data`` starts at ``offset`` of the object, which is ``total`` bytes long (``None``: the place
     does not say; it is known of each end and each whole object).
 
-    ``source`` is the place that gave them, fit to be shown. ``attempts`` are the requests to the place that was asked
-    most. ``unknown``: a place that would have been asked before this one gave no answer, so that it may have others.
-    ``first``: of the pieces that one answer gave. ``request`` numbers the request that they came of: equal bytes are
-    evidence of each other only where it differs.
+    ``source`` is the place that gave them, without credentials. ``attempts`` are the requests to the place with the
+    most. ``unknown``: a preferred place gave no answer, and may have other bytes. ``first``: the first piece of an
+    answer. ``request`` is the number of the request: equal bytes confirm each other only if it differs.
     """
 
     key: str
@@ -102,7 +100,7 @@ class RangeBytes:
 
     @property
     def size(self) -> int:
-        """``total`` where it must be known. Raises ``EnvironmentFault``."""
+        """The ``total``. Raises ``EnvironmentFault`` if it is not known."""
         if self.total is None:
             raise EnvironmentFault(
                 f"the size of {self.key} is not known", "Use a source whose answers say how large a file is"
@@ -121,10 +119,10 @@ class ObjectInfo:
 
 @dataclass(slots=True)
 class TransportStats:
-    """Counted since the transport was made.
+    """Counts since the transport was created.
 
-    ``served`` are the answers of each place where there are several, ``differing`` objects that have other lengths at
-    other places, each as a sentence.
+    ``served`` are the answers of each place if there are several, ``differing`` has a sentence for each object whose
+    length differs between places.
     """
 
     requests: int = 0

@@ -1,4 +1,4 @@
-"""Who says when the next request may go, where it is not the request budget of one machine (``budget.py``)."""
+"""A rate source: it gives slots for requests of several machines, instead of one machine's budget (``budget.py``)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class RateSourceAway(Exception):
 
 
 class RateSource(Protocol):
-    """The turns of one process at one host, among all processes, also of other machines, that ask the same source.
-    Used by one thread at a time.
+    """The slots of one process at one host, shared with all processes, also of other machines, that use the same
+    source. Used by one thread at a time.
 
-    ``slots`` and ``renew`` raise ``RateSourceAway`` while it does not answer: nothing is sent meanwhile. They raise
-    what says so where it cannot be used. ``name`` is what it is called in messages. ``life`` is the seconds after which
-    the slots that were given last are void. ``look_again`` is the seconds between two looks whether there is room, of
-    a process that has none, and between two tries while it does not answer.
+    ``slots`` and ``renew`` raise ``RateSourceAway`` while the rate source does not answer: nothing is sent meanwhile.
+    They raise other errors if it cannot be used. ``name`` is its name in messages. ``life`` is the number of seconds
+    after which the last slots expire. ``look_again`` is the number of seconds between two tries while it does not
+    answer, and between two checks for a free share.
     """
 
     @property
@@ -37,11 +37,11 @@ class RateSource(Protocol):
         the number of seconds by which this process missed, or nearly missed, slots of the previous reservation."""
 
     def renew(self, in_flight: int) -> int:
-        """How many requests this process may have under way, of which ``in_flight`` are."""
+        """Returns the number of requests that this process may have in flight; it has ``in_flight`` now."""
 
     def close(self) -> None:
-        """Gives back what this process has."""
+        """Releases this process's share."""
 
 
-#: Opens the rate source of a host with limits that all who use it share.
+#: Opens the rate source of a host with limits that all its users share.
 RateSourceOpener = Callable[[str, SourceLimits], RateSource]

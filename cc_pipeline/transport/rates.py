@@ -1,7 +1,7 @@
-"""How fast each source is asked: all numbers of it with their reasons.
+"""The rate limits of each source, with their reasons.
 
-``docs/faults.md`` has them as a table. Belongs here: how many requests a second, and at the same time. Not here: who
-may send the next one (``budget.py``), and what follows a refusal, the rate that is learnt among it (``refusals.py``).
+``docs/faults.md`` has them as a table. Belongs here: requests per second, and requests at the same time. Not here: who
+sends the next one (``budget.py``), and what follows a refusal, such as a learnt rate (``refusals.py``).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from cc_pipeline.stores.opening import is_loopback
 
 @dataclass(frozen=True, slots=True)
 class SourceLimits:
-    """Per host and budget: ``rate`` in requests per second (``None``: as fast as it goes), ``concurrency`` in
-    requests under way. ``shared`` says whether other processes count too. ``cautious`` is the rate for a day after a
-    refusal by address (``None``: the same)."""
+    """The limits per host and budget: ``rate`` in requests per second (``None``: no limit), ``concurrency`` in requests
+    in flight. ``shared`` says whether other processes count too. ``cautious`` is the rate for a day after the address
+    was blocked (``None``: the same)."""
 
     rate: float | None
     concurrency: int
@@ -52,7 +52,7 @@ _WINDOW_REQUESTS: Final = 20
 
 
 def default_limits(source: str, s3_endpoint: str | None = None) -> SourceLimits:
-    """The limits of a source as ``open_store`` takes it."""
+    """Returns the limits of a source as ``open_store`` takes it."""
     scheme = scheme_of(source)
     if scheme in ("", "file"):
         return _OWN_MACHINE
@@ -65,7 +65,7 @@ def default_limits(source: str, s3_endpoint: str | None = None) -> SourceLimits:
 
 
 def chosen_limits(defaults: SourceLimits, rate: float | None, concurrency: int | None) -> SourceLimits:
-    """The defaults with what a person set; a rate set on purpose is shared by the machine's processes."""
+    """Returns the defaults with the user's settings; the machine's processes share a rate that was set."""
     limits = defaults
     if rate is not None:
         limits = replace(limits, rate=rate, shared=True)
@@ -77,15 +77,15 @@ def chosen_limits(defaults: SourceLimits, rate: float | None, concurrency: int |
 def refuse_nameless(
     source: str, s3_endpoint: str | None, rate: float | None, concurrency: int | None, contact: str
 ) -> None:
-    """Raises ``UserInputError`` where somebody who cannot be written to asks for more than the defaults of Common
-    Crawl's own front or bucket. Other buckets, and those at an endpoint of one's own, are nobody else's matter."""
+    """Raises ``UserInputError`` for more than the default limits of Common Crawl's own front or bucket without a
+    contact address. Other buckets and private endpoints have no such limit."""
     is_bucket = scheme_of(source) == "s3" and s3_endpoint is None and host_of(source) == "commoncrawl"
     if contact or not (is_bucket or host_of(source) == _FRONT_HOST):
         return
     allowed = default_limits(source)
     for name, requested, limit, unit in (
         ("RATE", rate, allowed.rate, "requests a second"),
-        # the bucket's is no matter of politeness, but of what one machine can use
+        # the bucket's concurrency is no courtesy limit, only what one machine can use
         ("CONCURRENCY", None if is_bucket else concurrency, allowed.concurrency, "requests at the same time"),
     ):
         if requested is not None and limit is not None and requested > limit:
@@ -97,10 +97,10 @@ def refuse_nameless(
 
 
 def shared_among(limits: SourceLimits, hosts: int) -> SourceLimits:
-    """The even share of one of ``hosts`` (at least 1) that ask the same source, each with a budget file of its own.
+    """Returns the even share of one of ``hosts`` (at least 1) with the same source, each with its own budget file.
 
-    Rates of all shares add up to ``limits``. So do requests at the same time, unless there are more hosts than those:
-    each may send one. Hosts know nothing of each other, so shares below one request a second may meet in one second.
+    The rates of all shares add up to ``limits``. So do concurrent requests, unless there are more hosts: each host may
+    send one. Hosts do not know each other, so requests of several hosts may fall into the same second.
     """
     rate = None if limits.rate is None else limits.rate / hosts
     cautious = None if limits.cautious is None else limits.cautious / hosts
@@ -108,15 +108,15 @@ def shared_among(limits: SourceLimits, hosts: int) -> SourceLimits:
 
 
 def window_of(rate: float) -> float:
-    """Seconds for which ``rate`` is kept: one, or as many as it has twenty requests in. Nobody counts five requests a
-    second by the second, and keeping them there would cost a tenth of the rate."""
+    """Returns the seconds over which ``rate`` holds: one, or the time of twenty requests. Servers do not count five
+    requests a second by the second, and keeping to that would cost a tenth of the rate."""
     return max(1.0, _WINDOW_REQUESTS / rate)
 
 
 def slot_spacing(rate: float) -> float:
-    """Seconds between slots such that no window of ``window_of(rate)`` seconds sees more than 1.05 times ``rate``,
-    jitter included."""
+    """Returns the seconds between slots such that no window of ``window_of(rate)`` seconds sees more than 1.05 times
+    ``rate``, jitter included."""
     window = window_of(rate)
-    # the millionths are for what floating point loses, in the product and where a slot is late by exactly the jitter
+    # the millionths allow for rounding, in the product and if a slot is late by exactly the jitter
     max_requests = max(1, int(rate * window * 1.05 + 1e-6))
     return max(1 / rate, (window + JITTER + 1e-6) / max_requests)

@@ -1,7 +1,7 @@
-"""Redirects that a source is declared to send: to which hosts, checked hop by hop, within each host's own budget.
+"""Follows redirects to declared hosts, checked hop by hop, within each host's own budget.
 
-A place that hands its objects out at signed addresses (Hugging Face does) is asked at its own address each time: what
-it redirects to expires, lets somebody in, and is kept nowhere.
+A place with signed addresses (such as Hugging Face) is requested at its own address each time: the target of the
+redirect expires, contains credentials, and is not stored.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "huggingface.co": ("cas-bridge.xethub.hf.co", "*.aws.cdn.hf.co", "cdn-lfs*.hf.co")
 }
 _MOST_HOPS: Final = 3
-#: Hosts that one place may lead to; each has connections, a budget and a thread that asks it.
+#: Maximum hosts that one place may redirect to; each has connections, a budget and a thread.
 _MOST_HOSTS: Final = 32
 _LONGEST: Final = 8192
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
-#: Neither spaces nor anything that would end the head of a request.
+#: Without spaces and without characters that would end the head of a request.
 _SENDABLE: Final = re.compile(r"[!-~]+")
-#: What Hugging Face says of an object at the redirect to it.
+#: Hugging Face's headers about an object in the redirect to it.
 _SIZE, _ETAG = "x-linked-size", "x-linked-etag"
 
 
 def declared_hosts(source: str, extra_hosts: Sequence[str]) -> tuple[str, ...]:
-    """The hosts (patterns, ``host`` or ``host:port``) that ``source`` may redirect to; none for most sources."""
+    """Returns the hosts (patterns, ``host`` or ``host:port``) that ``source`` may redirect to; none for most
+    sources."""
     if scheme_of(source) not in _PORTS:
         return ()
     return tuple(dict.fromkeys([*_KNOWN.get(host_of(source), ()), *(host.lower() for host in extra_hosts)]))
 
 
 class Undeclared(Exception):
-    """A redirect that is not followed. The message says why, and shows no more of the address than its host."""
+    """A redirect that is not followed. The message says why, and shows only the host of the address."""
 
 
 def target_of(base_address: str, location: str, declared: Sequence[str]) -> str:
@@ -100,8 +101,8 @@ def _fits(name: str, pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Where redirects led: the verdict, the last answer, the gate of the host that gave it (``None``: no request
-    was sent to it), and when that was asked (0: no request was sent)."""
+    """The result of redirects: the verdict, the last answer, the rate limiter of its host (``None``: no request was
+    sent to it), and the time of the request (0: none was sent)."""
 
     found: Verified | Finding
     answer: Answer
@@ -112,7 +113,7 @@ class Followed:
 class Follower:
     """Follows the redirects of one place. It runs inside the transport's loop.
 
-    ``client_for`` gives the client for an address, ``gate_for`` the gate of an address's host.
+    ``client_for`` returns the client for an address, ``gate_for`` the rate limiter of an address's host.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""What a host's refusals mean: one machine of states without I/O. Every state has ``next``, which gives the state after
-an event, and its reason and source beside it.
+"""The circuit breaker of a host: a state machine without I/O. Every state has ``next``, which returns the state after
+an event, and a note of its reason and source.
 
-A refusal comes in one of three ways, which are told apart by how refusals come:
+A refusal has one of three meanings, told apart by the pattern of refusals:
 
-- by chance: a lone 503, 502 or 504 among successes. The request is sent again with jitter, the rate stays.
-- by rate: 429, ``Retry-After``, or a share of refusals that falls with the rate. All are asked for less.
+- by chance: a single 503, 502 or 504 among successes. The request is sent again with jitter, the rate stays.
+- by rate: 429, ``Retry-After``, or a share of refusals that falls with the rate. All clients send less.
 - by address: 403, or nothing but refusals for a second. All wait, and one request now and then is a probe.
 
 ::
@@ -12,10 +12,10 @@ A refusal comes in one of three ways, which are told apart by how refusals come:
     Serving ──a high share──► Comparing ──the share fell──► Slowed ──a minute of few refusals──► Serving
        │ ▲                        └──────the share stayed──────► Serving            (twice as fast, until at the limit)
        ▼ │
-    Blocked  (403, nothing but refusals; of several places one that gives nothing)
+    Blocked  (403, nothing but refusals; with mirrors also an outage)
 
-All processes of a budget share one state per host (``budget.py``), so that what one learns holds for all. Times are
-seconds since the epoch, rates are requests a second.
+All processes of a budget share one state per host (``budget.py``). Times are seconds since the epoch, rates are
+requests a second.
 
 Belongs here: what follows a refusal. Not here: waiting (``gate.py``), and when a request is sent (``budget.py``).
 """
@@ -34,78 +34,79 @@ from cc_pipeline.transport.outage import ANSWERS, TROUBLE, Closed, OutagePolicy
 #: Answers that are judged together. "One part in five served [as 503] on a bad day, independent of request rate" (a
 #: user, 18 August 2026): a share below ``SHARE`` needs so many answers to say anything.
 WINDOW: Final = 200
-#: The share of refusals from which on the rate is doubted at once, of at least ``LEAST`` answers: at one in five by
+#: The share of refusals from which the rate is suspected at once, for at least ``LEAST`` answers: with one in five by
 #: chance, a quarter of 100 comes once in eight times.
 SHARE: Final = 0.25
 LEAST: Final = 100
-#: The share from which on a whole window is doubted: at one in ten by chance it comes once in sixty windows.
+#: The share from which the rate is suspected after a whole window: with one in ten by chance it comes once in sixty
+#: windows.
 DOUBTED_SHARE: Final = 0.15
 #: Answers at half the rate that decide whether the share of refusals follows the rate. At one in five by chance, a
 #: thirtieth of such comparisons is wrong, and one costs twelve seconds at 5/s.
 COMPARED: Final = 60
-#: Seconds for which a share that did not follow the rate is taken for chance, unless it grows by half.
+#: Seconds for which a share that did not follow the rate counts as chance, unless it grows by half.
 BELIEVED: Final = 3_600.0
 _GROWN: Final = 1.5
-#: 429 and ``Retry-After`` within a window that halve the rate: one of them only pauses.
+#: Number of 429 and ``Retry-After`` within a window that halves the rate: a single one only pauses.
 ASKED_FOR_LESS: Final = 3
-#: Refusals in a row, and nothing else, are a wave where chance brings such a row once in 100,000 requests: how many
-#: that takes depends on the share before, of which a few answers say little (``_PRIOR``: one in twenty). They come over
-#: a second at least, or over ``SLOW_WAVE`` seconds from somebody who sends one at a time; or are many at any speed.
+#: Refusals in a row are a wave if chance brings such a row once in 100,000 requests. The number depends on the share
+#: before; a few answers are weighed with ``_PRIOR`` (one in twenty). A wave takes at least a second, or ``SLOW_WAVE``
+#: seconds for a client that sends one request at a time; or it is long at any speed.
 WAVE: Final = 4
 WAVE_CHANCE: Final = 1e-5
 WAVE_SECONDS: Final = 1.0
 SLOW_WAVE: Final = 10.0
 LONG_WAVE: Final = 12
 _PRIOR: Final = (1, 20)
-#: Seconds after a wave within which another one says that it came of the rate.
+#: If another wave comes within so many seconds, the rate is the reason.
 WAVES_APART: Final = 300.0
-#: Seconds after which a rate that was lowered is doubled, where few of at least so many answers were refusals. After
-#: each try in vain twice as long, at most a quarter of an hour: a better day is found within minutes.
+#: Seconds after which a lowered rate is doubled if few of at least so many answers were refusals. After each failed try
+#: the time doubles, to at most a quarter of an hour: an improvement is found within minutes.
 CLIMB: Final = 60.0
 LONGEST_CLIMB: Final = 900.0
 CLIMB_ANSWERS: Final = 30
 CLIMB_SHARE: Final = 0.10
-#: Seconds for which a lowered rate is believed: people report throttles of minutes, and one of an hour.
+#: Seconds for which a lowered rate is used: users report throttles of minutes, and one of an hour.
 KEPT: Final = 6 * 3_600.0
-#: Seconds for which an object that came says that its host has something.
+#: Seconds for which an object that was read serves as a sample for probes.
 SAMPLE_KEPT: Final = 7 * 86_400.0
 #: The smallest share of its full rate that a host is slowed down to.
 _SLOWEST: Final = 1 / 64
 #: Seconds after a refusal by address for which ``HostRules.cautious`` holds.
 CAUTION: Final = 86_400.0
-#: Seconds that Common Crawl's firewall counts over (cc-monitoring: aws/waf-webacl-*.json, 2023), and those of which
-#: requests are counted together.
+#: Seconds of the window in which Common Crawl's firewall counts (cc-monitoring: aws/waf-webacl-*.json, 2023), and of
+#: the buckets in which requests are counted here.
 COUNTED: Final = 300
 _COUNTED_TOGETHER: Final = 30
 
 #: Seconds from a refusal to each probe; after the last, as long again each time.
 PROBES: Final = (5.0, 15.0, 60.0)
-#: Seconds that a request waits for a host that refuses, unless somebody says otherwise: the probe at six minutes is
-#: among them, which no request that a window of 300 s counts outlives.
+#: Seconds that a request waits for a host that refuses, by default. They include the probe at six minutes, when no
+#: earlier request is left in a window of 300 s.
 WAIT: Final = 370.0
-#: The same for a command at a terminal: until the person stops it. No run takes longer than these seconds.
+#: The same for a command at a terminal: until the user stops it. No run takes longer than these seconds.
 WAIT_ATTENDED: Final = 7 * 86_400.0
-#: Seconds of a ``Retry-After`` that are waited out unless somebody waits for ever.
+#: Maximum seconds of a ``Retry-After`` that a request waits, unless it waits for ever.
 LONGEST_PAUSE: Final = 300.0
-#: Seconds of a pause that are not worth telling, and of one that a 429 without ``Retry-After`` means.
+#: Seconds of a pause that needs no message, and of the pause after a 429 without ``Retry-After``.
 SHORT_PAUSE: Final = 2.0
 _PAUSE: Final = 1.0
-#: Seconds. A stored time that lies this much further ahead than it can was written before the clock was set back.
+#: Seconds. A stored time this much further in the future than possible was written before the clock was set back.
 CLOCK_JUMP: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalPolicy:
-    """``probes`` are seconds from a refusal to each request that finds out whether it is over; after the last one they
-    come as far apart as it was from the refusal. Without any, a refusal is a matter of the object alone. ``wait`` is
-    how many seconds a request waits (0: not at all; ``math.inf``: for ever, and for any ``Retry-After``)."""
+    """The policy for hosts that refuse. ``probes`` are the seconds from a refusal to each probe;
+    later probes repeat the last value as their distance. Without probes, a refusal concerns only the object. ``wait``
+    is the number of seconds a request waits (0: not at all; ``math.inf``: for ever, and for any ``Retry-After``)."""
 
     probes: tuple[float, ...] = field(default_factory=lambda: PROBES)
     wait: float = field(default_factory=lambda: WAIT)
 
     @property
     def soon(self) -> float:
-        """Seconds until the first probe, at most the usual ones."""
+        """The seconds until the first probe, at most the default."""
         return min(self.probes[0], 5.0) if self.probes else 0.0
 
     def gap(self, probes: int) -> float:
@@ -128,9 +129,8 @@ class RefusalPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HostRules:
-    """What a process knows of a host before it learns anything: the full ``rate`` (``None``: no limit), the
-    ``cautious`` rate for a day after a refusal by address (``None``: the full one), and when a host that does not give
-    is asked again. ``outage`` is for a host beside which others can be asked."""
+    """The configured rules of a host: the full ``rate`` (``None``: no limit), the ``cautious`` rate for a day after the
+    address was blocked (``None``: the full one), and the times of probes. ``outage`` is for a host with mirrors."""
 
     rate: float | None
     refusals: RefusalPolicy
@@ -139,13 +139,13 @@ class HostRules:
 
 
 class Cause(StrEnum):
-    """Why a host is blocked."""
+    """The cause of a block."""
 
     #: 403.
     ADDRESS = "address"
     #: Nothing but 503, 502 or 504.
     WAVE = "wave"
-    #: One of several places gave nothing.
+    #: An outage of a host with mirrors.
     SILENCE = "silence"
 
 
@@ -154,7 +154,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gave:
-    """``count`` requests, the last of them sent at ``sent``, got what they asked for."""
+    """``count`` requests succeeded, the last of them sent at ``sent``."""
 
     now: float
     count: int
@@ -163,8 +163,8 @@ class Gave:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A request for ``key``, sent at ``sent``, failed. ``refusal`` is how it may be meant, ``again``: not for the first
-    time. ``at_once``: it may be about the object alone, so the first probe need not wait."""
+    """A request for ``key``, sent at ``sent``, failed. ``refusal`` is the possible meaning, ``again``: not for the
+    first time. ``at_once``: it may concern only the object, so the first probe need not wait."""
 
     now: float
     sent: float
@@ -179,7 +179,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """``count`` requests may be sent from ``now`` on; of a host that is blocked it is the probe."""
+    """``count`` requests may be sent from ``now`` on; for a blocked host it is the probe."""
 
     now: float
     count: int
@@ -190,9 +190,9 @@ Event: TypeAlias = Gave | Failed | Sent
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Answers since they were last judged, refusals among them, and what came in a row at their end: ``row`` refusals,
-    of which ``fresh`` are of requests that were not refused before. ``asks`` are 429 and ``Retry-After``. ``silent``
-    counts failures in a row of any kind, ``objects`` what they were asked for."""
+    """Counts of answers since the last decision: all, refusals, and the ``row`` of refusals at the end, of which
+    ``fresh`` are of requests that were not refused before. ``asks`` counts 429 and ``Retry-After``. ``silent`` counts
+    failures in a row of any kind, ``objects`` are their objects."""
 
     answers: int = 0
     refusals: int = 0
@@ -208,7 +208,7 @@ class Tally:
         return self.refusals / self.answers if self.answers else 0.0
 
     def with_answers(self, count: int) -> Tally:
-        """An old window counts half."""
+        """Returns the tally with ``count`` more answers; a full window counts half from then on."""
         count = min(count, WINDOW)
         full = self.answers >= WINDOW
         tally = Tally(self.answers // 2, self.refusals // 2, self.asks // 2) if full else self
@@ -227,8 +227,8 @@ class Tally:
         return replace(self, silent=self.silent + 1, objects=self.objects if is_counted else (*self.objects, key))
 
     def is_wave(self, sent: float) -> bool:
-        """Whether nothing but refusals came, up to the one sent at ``sent``, that chance does not bring. What is asked
-        for again may be objects that never come."""
+        """Whether the refusals in a row, up to the one sent at ``sent``, are more than chance. Repeated requests count
+        less, since their objects may never come."""
         share = (self.refusals - self.row + _PRIOR[0]) / max(1, self.answers - self.row + _PRIOR[1])
         min_refusals = math.log(WAVE_CHANCE) / math.log(min(0.99, max(0.01, share)))
         lasted = sent - self.row_since
@@ -238,13 +238,13 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is known of a host in any state.
+    """The facts about a host that every state has.
 
-    ``rate`` was learnt at ``learnt_at`` (``None``: the full one), and is doubled ``climb`` seconds later, as it was
-    at ``climbed_at``. ``chance`` is
-    the share of refusals that was found at ``chance_at`` not to follow the rate. The last block ended with an answer to
-    a request sent at ``ended``. ``refused_at`` is the last refusal by address, ``asked_before`` how many requests may
-    have been sent within the ``COUNTED`` seconds before. ``sent`` are requests by half a minute.
+    ``rate`` was learnt at ``learnt_at`` (``None``: the full one). It is doubled after ``climb`` seconds, the last time
+    at ``climbed_at``. ``chance`` is the share of refusals that did not follow the rate, found at ``chance_at``. The
+    last block ended with an answer to a request sent at ``ended``. ``refused_at`` is the last block of the address,
+    ``asked_before`` the requests that may have been sent within the ``COUNTED`` seconds before it. ``sent`` counts
+    requests per half minute.
     """
 
     rate: float | None = None
@@ -263,25 +263,25 @@ class Memory:
     sent: tuple[tuple[int, int], ...] = ()
 
     def full_rate(self, rules: HostRules, now: float) -> float | None:
-        """The rate that can be used at most: for a day after a refusal by address a cautious one."""
+        """Returns the maximum rate: the cautious one for a day after the address was blocked."""
         if rules.rate is None or rules.cautious is None or not self.refused_at:
             return rules.rate
-        # ahead of a clock that was set back a little, too
+        # also if the clock was set back a little
         if now - self.refused_at >= CAUTION:
             return rules.rate
         return min(rules.rate, rules.cautious)
 
     def rate_at(self, rules: HostRules, now: float) -> float | None:
-        """The rate that is used now."""
+        """Returns the current rate."""
         full = self.full_rate(rules, now)
         return full if full is None or self.rate is None else min(full, self.rate)
 
     def believed(self, now: float) -> float:
-        """The share of refusals that is known to come by chance, with what it may grow."""
+        """Returns the share of refusals that counts as chance, with the growth that is allowed."""
         return self.chance * _GROWN if 0 <= now - self.chance_at < BELIEVED else 0.0
 
     def halved(self, rules: HostRules, now: float) -> Memory:
-        """Half the rate of now."""
+        """Returns the memory with half the current rate."""
         rate = self.rate_at(rules, now)
         if rate is None or rules.rate is None:
             return self
@@ -297,7 +297,7 @@ class Memory:
         return replace(self.notes(event), pause_until=max(self.pause_until, event.now + seconds))
 
     def counts(self, event: Sent) -> Memory:
-        """Counts requests; those that no window has any more are forgotten."""
+        """Counts requests; drops those that are older than the firewall's window."""
         bucket = int(event.now // _COUNTED_TOGETHER)
         oldest = bucket - COUNTED // _COUNTED_TOGETHER
         counts = dict(self.sent)
@@ -305,7 +305,7 @@ class Memory:
         return replace(self, sent=tuple((start, count) for start, count in sorted(counts.items()) if start >= oldest))
 
     def asked_within(self, now: float) -> int:
-        """Requests of the ``COUNTED`` seconds before ``now``, rather too many than too few."""
+        """Returns the requests of the ``COUNTED`` seconds before ``now``, rather too many than too few."""
         oldest = int((now - COUNTED) // _COUNTED_TOGETHER)
         return sum(count for start, count in self.sent if start >= oldest)
 
@@ -315,7 +315,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The host gives, at the full rate. Refusals are taken for chance, until their share or their row says otherwise.
+    """The host answers, at the full rate. Refusals count as chance, until their share or their row says otherwise.
 
     Source: "one part in five served on a bad day, independent of request rate" (a user, August 2026); S3 answers 503
     ``SlowDown`` behind Common Crawl's front (commoncrawl-fetcher-lite#26).
@@ -328,7 +328,7 @@ class Serving:
         return self.memory.rate_at(rules, now)
 
     def admits(self, now: float) -> Closed | bool:
-        """``True``: requests may be sent. ``Closed``: nothing is sent, for a pause that is worth telling."""
+        """Returns ``True`` if requests may be sent, ``Closed`` for a pause that is worth a message."""
         return _pause(self.memory, now) or True
 
     def next(self, event: Event, rules: HostRules) -> State:
@@ -339,7 +339,7 @@ class Serving:
         return _failed(self, event, rules)
 
     def chance(self, tally: Tally, event: Failed, rules: HostRules) -> State:
-        """A refusal that may be chance."""
+        """Returns the state after a refusal that may be chance."""
         return self._judged(replace(self, tally=tally), event.now, rules)
 
     def _judged(self, state: Serving, now: float, rules: HostRules) -> State:
@@ -355,8 +355,8 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Slowed(Serving):
-    """The host asked for less, or gives more of what it is asked for at a lower rate: it is asked so, and after a
-    minute of few refusals twice as fast.
+    """The host asked for fewer requests, or answers more of them at a lower rate: it gets that rate, and after a minute
+    of few refusals twice as much.
 
     Source: "4xx are mostly the operators' own rate rules" (status.commoncrawl.org); throttles lift within minutes, or
     "inside an hour of rest" (users, autumn 2026).
@@ -378,8 +378,8 @@ class Slowed(Serving):
 
 @dataclass(frozen=True, slots=True)
 class Comparing:
-    """Many refusals came: is it the rate? The host is asked at half of it (``full``), and the share of refusals
-    compared with that ``before``. A share that falls to half follows the rate; one that does not is a bad day.
+    """Many refusals came, perhaps because of the rate. The host gets half of it (``full``), and the share of refusals
+    is compared with that ``before``. If it falls to half, it follows the rate; if not, it is chance.
 
     Source: ours. A rate that any 503 halves takes 13 h for 10,000 requests at one in ten (our model); asking again
     without slowing takes a tenth more than at none.
@@ -395,7 +395,7 @@ class Comparing:
         return None if rate is None else min(rate, self.full / 2)
 
     def admits(self, now: float) -> Closed | bool:
-        """As of ``Serving``."""
+        """Returns the same as ``Serving.admits``."""
         return _pause(self.memory, now) or True
 
     def next(self, event: Event, rules: HostRules) -> State:
@@ -406,13 +406,13 @@ class Comparing:
         return _failed(self, event, rules)
 
     def chance(self, tally: Tally, event: Failed, rules: HostRules) -> State:
-        """A refusal that may be chance."""
+        """Returns the state after a refusal that may be chance."""
         return self._judged(tally, event.now, rules)
 
     def _judged(self, tally: Tally, now: float, rules: HostRules) -> State:
         if tally.answers < COMPARED:
             return replace(self, tally=tally)
-        # of a host that gives so many a second, and refuses the rest
+        # the share at a host that gives a fixed number a second, and refuses the others
         expected = max(0.0, 2 * self.before - 1)
         if tally.share <= (self.before + expected) / 2:
             return Slowed(self.memory.halved(rules, now))
@@ -422,10 +422,10 @@ class Comparing:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The host gives nothing: nobody sends anything but a probe now and then, whose good answer ends it.
+    """The host gives nothing: only a probe is sent now and then, and a good answer to it ends the block.
 
-    ``until`` is when the next probe is due, ``probes`` how many were sent; -1 where the first is due at once.
-    ``counts``: it is not about one object. ``asked`` is how many requests may have been sent within the ``COUNTED``
+    The next probe is due at ``until``, ``probes`` were sent; -1 if the first is due at once. ``counts``: the block
+    concerns more than one object. ``asked`` is the number of requests that may have been sent within the ``COUNTED``
     seconds before.
 
     Source: the firewall blocks an address that asked 900 times, later 6,000, in 300 s (cc-monitoring); "403s the whole
@@ -442,11 +442,11 @@ class Blocked:
     asked: int = 0
 
     def rate_at(self, rules: HostRules, now: float) -> float | None:
-        """The rate that follows: until then probes alone are sent."""
+        """Returns the rate after the block; until then only probes are sent."""
         return self._ended(now, now, rules).rate_at(rules, now)
 
     def admits(self, now: float) -> Closed | bool:
-        """``False``: the next request is the probe. ``Closed``: nothing is sent."""
+        """Returns ``False`` if the next request is the probe, ``Closed`` if nothing is sent."""
         return Closed(self.until, self.why) if now < self.until else False
 
     def next(self, event: Event, rules: HostRules) -> State:
@@ -467,14 +467,14 @@ class Blocked:
             memory=self.memory.notes(event),
             until=max(self.until, event.now + (event.retry_after or 0.0)),
             why=event.why[:300],
-            # a front that gives way for a minute may refuse the address behind it
+            # a front that is down for a minute may block the address afterwards
             cause=Cause.ADDRESS if is_wave and event.refusal is Refusal.ADDRESS else self.cause,
             counts=self.counts or (self.probes >= 0 and event.sent > self.since),
         )
 
     @property
     def is_of_address(self) -> bool:
-        """Whether the address is refused, and not one object."""
+        """Whether the address is blocked, and not one object."""
         return self.cause == Cause.ADDRESS and self.counts
 
     def gap(self, probes: int, rules: HostRules) -> float:
@@ -484,8 +484,8 @@ class Blocked:
         return rules.refusals.gap(probes)
 
     def _ended(self, now: float, sent: float, rules: HostRules) -> State:
-        """A block by address makes slower: to the cautious rate where there is one, else and the next time by half. So
-        does a wave soon after another one, by half."""
+        """Returns the state after the block. A block of the address lowers the rate to the cautious one if there is
+        one; otherwise, and the next time, to half. A wave soon after another one also halves it."""
         previous = self.memory
         memory = replace(previous, ended=max(sent, self.since))
         if self.cause == Cause.WAVE:
@@ -503,18 +503,18 @@ State: TypeAlias = Serving | Slowed | Comparing | Blocked
 
 
 def is_answer(kind: FaultKind, refusal: Refusal | None) -> bool:
-    """Whether a failed request shows that its host does not refuse: what came is only not what was asked for."""
+    """Whether a failed request shows that its host does not refuse, and only the object is wrong."""
     return refusal is None and kind not in ENVIRONMENT_KINDS
 
 
 def _pause(memory: Memory, now: float) -> Closed | None:
-    """The pause that a host asked for, where it is worth telling."""
+    """Returns the pause that a host asked for, if it is worth a message."""
     is_long = memory.pause_until > now + SHORT_PAUSE
     return Closed(memory.pause_until, memory.last_refusal or "refused") if is_long else None
 
 
 def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> State:
-    """The state of a host that gave, after a request that failed."""
+    """Returns the state of an answering host after a failed request."""
     memory, tally, outage = state.memory, state.tally, rules.outage
     if event.kind in ANSWERS:
         return replace(state, tally=tally.with_answers(1))
@@ -524,7 +524,7 @@ def _failed(state: Serving | Comparing, event: Failed, rules: HostRules) -> Stat
             outage_seconds = max(outage.first, min(event.retry_after or 0.0, outage.longest))
             reason = f"{event.kind.value}: {event.why}"[:300]
             return Blocked(memory, event.now, event.now + outage_seconds, reason, Cause.SILENCE)
-    # requests that were under way at the last block say nothing new
+    # requests that were in flight at the last block are no news
     if event.refusal is None or event.sent <= memory.ended <= event.now:
         return replace(state, tally=tally)
     if event.refusal is Refusal.ADDRESS:
@@ -554,8 +554,8 @@ def _blocked(memory: Memory, event: Failed, cause: Cause, rules: HostRules) -> B
 
 
 def asked_by_hand(state: State, now: float) -> State:
-    """The state of a host that a person wants to be asked at once: what is told of its block again is over. That it
-    refused the address is known all the same."""
+    """Returns the state of a host that the user reset: its block is over, also if it is reported again. The refusal of
+    the address stays recorded."""
     since = state.since if isinstance(state, Blocked) else now
     memory = replace(state.memory, pause_until=0.0, ended=max(now, since))
     if isinstance(state, Blocked) and state.is_of_address:
@@ -566,7 +566,8 @@ def asked_by_hand(state: State, now: float) -> State:
 def told_elsewhere(
     state: State, since: float, until: float, probes: int, reason: str, cause: Cause = Cause.ADDRESS
 ) -> State:
-    """The state of a host that another machine found blocked, unless a later block is known here, or this one ended."""
+    """Returns the state of a host that another machine found blocked, unless a later block is known here, or it
+    ended."""
     memory = state.memory
     if memory.last_refusal_at < since:
         memory = replace(memory, last_refusal=reason, last_refusal_at=since)
@@ -584,12 +585,12 @@ _MOMENTS: Final = ("learnt_at", "climbed_at", "chance_at", "wave_ended", "refuse
 
 
 def remembered(state: State, now: float) -> State:
-    """``state`` as it can be believed at ``now``: a time that has not come was written before the clock was set back,
-    and a rate that was learnt hours ago says nothing any more."""
+    """Returns ``state`` corrected for ``now``: times in the future were written before the clock was set back, and a
+    rate that was learnt hours ago is dropped."""
     memory = state.memory
     latest = max(getattr(memory, name) for name in ("ended", *_MOMENTS))
     if latest > now + CLOCK_JUMP or memory.pause_until > now + LONGEST_WAIT + CLOCK_JUMP:
-        # what was learnt counts from now
+        # learnt values count from now
         memory = replace(
             memory,
             **{name: min(getattr(memory, name), now) for name in _MOMENTS},
@@ -615,13 +616,13 @@ _STATES: Final = {kind.__name__: kind for kind in (Serving, Slowed, Comparing, B
 
 
 def as_text(state: State) -> str:
-    """A state as JSON, for ``from_text``."""
+    """Returns a state as JSON, for ``from_text``."""
     return json.dumps({"state": type(state).__name__, **asdict(state)})
 
 
 def from_text(text: str) -> State:
-    """A state that was written by ``as_text``. Raises ``ValueError``, ``KeyError``, ``TypeError`` or
-    ``AttributeError`` for any other text."""
+    """Parses a state that ``as_text`` wrote. Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError``
+    for any other text."""
     values: dict[str, Any] = json.loads(text)
     kind = _STATES[values.pop("state")]
     memory = values.pop("memory")

@@ -1,4 +1,4 @@
-"""Sends a request again until the answer is the one asked for, or until another try makes no sense."""
+"""Repeats a request until its answer is verified, or until another try makes no sense."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 Fetch = Callable[[], Awaitable[Answer]]
 Judge = Callable[[Answer], Verified | Finding]
-#: Goes on from a redirect that the host behind the gate gave.
+#: Follows a redirect that the rate limiter's host sent.
 Follow = Callable[[Answer, Gate], Awaitable["Followed"]]
 
 NO_BODY = Answer(0, {}, b"")
-#: Seconds for which an object that was refused through all tries is asked for once more, and then not at all. Many
-#: targets may need it, each of which asks: a row of its refusals would be taken for those of its host.
+#: Seconds for which an object that was refused at every try is requested only once more. Many targets may need it, and
+#: a row of its refusals would look like those of its host.
 _STUCK_SECONDS: Final = 300.0
 _MAX_STUCK: Final = 1_000
 
 
 def closed_finding(closed: GateClosed) -> Finding:
-    """The finding of a request that was not sent; it may be sent after so many seconds."""
+    """Returns the finding of a request that was not sent, with the seconds until it may be sent."""
     return Finding(FaultKind.BREAKER_OPEN, str(closed), closed.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stuck:
-    """When an object was refused through all tries, how, and whether it was so once more since."""
+    """An object that was refused at every try: since when, how, and whether it was refused once more since."""
 
     since: float
     found: Finding
@@ -46,8 +46,8 @@ class _Stuck:
 
 @dataclass(slots=True)
 class _Refusal:
-    """The last refusal of one request: ``well`` is how often its host had answered after refusals by then. ``leads``
-    is set where it is asked again before others for the same object."""
+    """The last refusal of one request: ``well`` is how often its host had answered after refusals by then. ``leads`` is
+    set if the request is repeated before others for the same object."""
 
     found: Finding
     well: int
@@ -59,7 +59,7 @@ class _Refusal:
 
 
 class Asker:
-    """Sends requests and judges their answers. It runs inside the transport's loop, as do the objects it is given."""
+    """Sends requests and checks their answers. It runs inside the transport's loop, as do the objects it uses."""
 
     def __init__(self, store: Store, gate: Gate, retry: RetryPolicy, stats: TransportStats) -> None:
         self.store = store
@@ -67,21 +67,22 @@ class Asker:
         self._retry = retry
         self._stats = stats
         self._asked_again: dict[str, asyncio.Event] = {}
-        # objects of which nothing came since
+        # objects that were refused at every try
         self._stuck: dict[str, _Stuck] = {}
-        # the object that did not come at the last probe, though it came before
+        # the sample that failed at the last probe
         self._doubted = ""
 
     async def ask(
         self, key: str, fetch: Fetch, judge: Judge, tries: int | None = None, follow: Follow | None = None
     ) -> tuple[Verified | Finding, Answer, int]:
-        """The verdict, the last answer and the number of attempts, at most ``tries``; every attempt passes the gate.
+        """Returns the verdict, the last answer and the number of attempts, at most ``tries``; the rate limiter admits
+        each attempt.
 
-        ``key`` is the object that they are about. ``follow`` goes on where the answer is a redirect.
+        ``key`` is the requested object. ``follow`` is called if the answer is a redirect.
 
-        A host that is blocked is waited for, and a refusal (a probe's, or a 403) counts as an attempt once more only
-        when the host has answered others since the last one: then it is the object that is refused. An object that was
-        refused through all tries a while ago, and once more since, is not asked for.
+        The request waits for a blocked host. Another refusal (of a probe, or a 403) counts as an attempt only if the
+        host has answered others since the last one: then the object is refused. An object that was refused at every
+        try a while ago, and once more since, is not requested.
         """
         stuck = self._stuck_at(key)
         if stuck is not None and stuck.once_more:
@@ -144,7 +145,7 @@ class Asker:
         return finding.kind is FaultKind.THROTTLED and self._stuck_at(key) is not None
 
     def _note_refusal(self, key: str, finding: Finding, attempts: int) -> None:
-        # changes of a place name no object
+        # writes have no key
         if not key or finding.kind is not FaultKind.THROTTLED:
             return
         previous = self._stuck_at(key)
@@ -156,7 +157,7 @@ class Asker:
             self._stuck[key] = _Stuck(time.monotonic(), finding)
 
     async def _is_denied(self, key: str, refusal: _Refusal) -> bool:
-        """Whether an object is refused for good. One request of those that were refused finds out for all of it."""
+        """Whether an object is refused permanently. One of its refused requests finds out for all of them."""
         leader = self._asked_again.get(key)
         if leader is not None and leader is not refusal.leads:
             await leader.wait()
@@ -165,8 +166,8 @@ class Asker:
         return key in self.gate.denied
 
     async def _ask_for_a_sample(self) -> bool:
-        """An object that came before tells more of the host than one that was refused, or may be. Whether it was asked
-        for: where it did not come, who waits makes the next probe, should it be this object that is refused by now."""
+        """Probes the host with an object that it gave before: a refused object is a bad probe. Returns whether it did.
+        If the sample fails, the next probe is the waiting request, since the sample itself may be refused by now."""
         key = self.gate.sample
         if not key or key == self._doubted:
             self._doubted = ""
@@ -179,7 +180,7 @@ class Asker:
         return True
 
     async def _send(self, fetch: Fetch, judge: Judge) -> tuple[Verified | Finding, Answer, float]:
-        """The verdict, the answer, and when it was asked for (seconds since the epoch)."""
+        """Returns the verdict, the answer, and the time of the request (seconds since the epoch)."""
         self._stats.requests += 1
         sent = time.time()
         try:
@@ -193,7 +194,7 @@ class Asker:
     def _tell(
         self, gate: Gate | None, verdict: Verified | Finding, sent: float, key: str, *, again: bool = False
     ) -> None:
-        """Tells the gate of the host that gave the answer, and that of the host that led there."""
+        """Reports to the rate limiter of the host that gave the answer, and to that of the host that redirected."""
         if isinstance(verdict, Verified):
             self.gate.succeeded(sent, key)
             if gate is not None and gate is not self.gate:

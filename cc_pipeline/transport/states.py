@@ -1,4 +1,4 @@
-"""How the hosts stand that requests were sent to, as a person is told: rate, refusals, outages."""
+"""The state of the hosts that got requests, for the user: rate, refusals, outages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cc_pipeline.transport.refusals import (
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """A host that gives nothing: since when, until when nobody asks it, and why."""
+    """An outage of a host: since when, until when it is passed over, and why."""
 
     since: datetime
     until: datetime
@@ -31,10 +31,10 @@ class Out:
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """One host's budget. ``rate`` (requests per second, ``None``: unlimited) is what is allowed now, ``full_rate``
-    what is where nothing was learnt. ``breaker_open_until``: it refuses, and is asked again then. Times are ``None``
-    when they are over. ``out``: the host gives nothing, and others are asked in its place. ``blocked_at`` is when the
-    address was refused last, and ``asked_before`` how many requests may have been sent in the five minutes before."""
+    """One host's budget. ``rate`` (requests per second, ``None``: unlimited) is the current one, ``full_rate`` the one
+    without refusals. ``breaker_open_until`` is the time of the next probe. Times are ``None`` when they are over.
+    ``out``: the host has an outage, and its mirrors are used. The address was blocked last at ``blocked_at``, after
+    ``asked_before`` requests in the five minutes before."""
 
     host: str
     full_rate: float | None
@@ -51,12 +51,12 @@ class HostState:
 
     @property
     def breaker_open(self) -> bool:
-        """Whether nothing is sent to this host for now."""
+        """Whether the circuit breaker is open, so that nothing is sent to this host."""
         return self.breaker_open_until is not None
 
 
 def budget_state(path: Path) -> tuple[HostState, ...]:
-    """The state of every host that requests were sent to, by name; empty without a budget file. Never blocks a run.
+    """Returns the state of every host that got requests, by name; empty without a budget file. Never blocks a run.
 
     Raises ``EnvironmentFault`` for a damaged file."""
     if not path.exists():
@@ -73,7 +73,7 @@ def budget_state(path: Path) -> tuple[HostState, ...]:
                 hosts = [_host_state(db, now, *row) for row in rows]
         except sqlite3.OperationalError:
             return ()  # the file is being made
-    # one that refused elsewhere has no limits here before a request is sent to it
+    # a host that refused elsewhere has no limits here before its first request
     return tuple(host for host in hosts if host.concurrency or host.breaker_open)
 
 
@@ -111,7 +111,7 @@ def _host_state(
 
 
 def rate_in_force(path: Path, host: str, limits: SourceLimits) -> float | None:
-    """Requests a second that a host with these limits is asked at now: fewer where it was found to refuse more."""
+    """Returns the current rate of a host with these limits, in requests a second: it is lower after refusals."""
     if limits.rate is None or not path.exists():
         return limits.rate
     now = time.time()
@@ -119,14 +119,14 @@ def rate_in_force(path: Path, host: str, limits: SourceLimits) -> float | None:
         with closing(_open_read_only(path)) as db:
             state = state_in(db, host, now)
     except sqlite3.Error:
-        # the file is being made; whoever sends a request is told of a damaged one
+        # the file is being made; a damaged one raises at the next request
         return limits.rate
     return state.rate_at(HostRules(limits.rate, RefusalPolicy(), cautious=limits.cautious), now)
 
 
 def reset_breaker(path: Path, host: str) -> bool:
-    """Has a host asked at once, whatever it refused, asked for or did not give, at a person's wish. Whether the budget
-    knows the host. Raises ``EnvironmentFault`` where the file cannot be written."""
+    """Resets a host's circuit breaker and outage for the user. Returns whether the budget knows the host. Raises
+    ``EnvironmentFault`` if the file cannot be written."""
     if not path.exists():
         return False
     with naming(path), closing(open_file(path)) as db, Exclusive(db):

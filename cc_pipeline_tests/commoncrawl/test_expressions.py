@@ -134,7 +134,7 @@ def test_what_is_not_known_does_not_match() -> None:
         ("not " * 60 + "true", "nested deeper"),
         ("-" * 60 + "1 > 0", "nested deeper"),
         ("true" + " " * 5000, "longer than"),
-        ("1" + "+1" * 1000 + " > 0", "more than 50 things"),
+        ("1" + "+1" * 1000 + " > 0", "more than 50 terms"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:

@@ -192,7 +192,7 @@ def test_files_are_read_once_until_they_change(workspace: Workspace, tmp_path: P
     assert read_sources(workspace, [file.slug]).fresh_slices == 1
     assert len(rows(workspace, "page_metadata", file)) == 3
     path.unlink()
-    with pytest.raises(EnvironmentFault, match="not there any more"):
+    with pytest.raises(EnvironmentFault, match="does not exist any more"):
         read_sources(workspace, [file.slug])
 
 

@@ -1,1 +1,1 @@
-"""What a page says about itself: dates, authors, structured data, headings, robots, relations. Each with its source."""
+"""A page's own metadata: dates, authors, structured data, headings, robots, relations. Each with its source."""

@@ -1,4 +1,4 @@
-"""Who wrote a page, and where it says so: names only, several with commas between them."""
+"""The authors of a page and the source of each name: names only, several with commas between them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ articleauthor articleauthorname ogarticleauthor ogauthor author bookauthor dccre
 _LD = ("author", "creator")
 _MOST_NAMES = 20
 _MOST_CHARS = 300
-#: What a byline names at most: a longer text tells something else.
+#: The longest name in a byline: a longer text is no name.
 _NAME_CHARS = 60
 _NAME_WORDS = 6
 
@@ -81,9 +81,9 @@ _WANTED = Selection(
 )
 _MOST_BYLINES = 40
 _BYLINE_CHARS = 300
-#: Parts of class names and ids of what is not about the page's own author.
+#: Parts of class names and ids of elements about other authors than the page's own.
 _ELSEWHERE = re.compile(r"comment|repl(?:y|ies)|related|recommend|popular|trending|more-?from|teaser|card-list|\bnav\b")
-#: The same where they do not say themselves that they are about an author.
+#: The same, unless the element is also marked as being about an author.
 _BESIDE = re.compile(r"sidebar|widget|footer")
 _ABOVE = 8
 _UNNAMED_TAGS = frozenset({"body", "html", "img", "form", "input", "textarea", "button", "svg", "ul", "ol", "table"})
@@ -99,18 +99,18 @@ class Who(NamedTuple):
 def author(
     nodes: Nodes, metas: Metas, marks: Marks, tree: LexborHTMLParser, site: Iterable[str | None] = ()
 ) -> Who | None:
-    """What the most certain reader that has an answer says.
+    """Returns the answer of the most certain reader that has one.
 
-    Where that is no more than one of the names of the site (``site``), a byline with a name comes first.
+    If that is only a name of the site (``site``), a byline with a name is preferred.
     """
-    own = {plain(name) for name in site if name}
+    site_names = {plain(name) for name in site if name}
     last: Who | None = None
     for source, value in _stated(nodes, metas, marks):
         if names := list(dict.fromkeys(_names(value, nodes))):
-            found = Who(", ".join(names), source)
-            if plain(found.names) not in own:
-                return found
-            last = last or found
+            credit = Who(", ".join(names), source)
+            if plain(credit.names) not in site_names:
+                return credit
+            last = last or credit
     return _byline(tree, marks.reading) or last
 
 
@@ -140,12 +140,12 @@ def _stated(nodes: Nodes, metas: Metas, marks: Marks) -> Iterator[tuple[str, Any
 
 
 def _names(value: Any, nodes: Nodes, depth: int = 2) -> list[str]:
-    """Names in what a property or tag holds: texts, nodes with a name, lists of them."""
+    """Returns the names in the value of a property or tag: a text, a node with a name, a list of them."""
     if isinstance(value, list):
-        found: list[str] = []
-        for each in value[:_MOST_NAMES]:
-            found += _names(each, nodes, depth)
-        return found
+        author_names: list[str] = []
+        for part in value[:_MOST_NAMES]:
+            author_names += _names(part, nodes, depth)
+        return author_names
     if isinstance(value, dict) and depth:
         value = nodes.whole(value)
         properties = value.get("properties", value)
@@ -164,7 +164,7 @@ def _names(value: Any, nodes: Nodes, depth: int = 2) -> list[str]:
 
 
 def _stated_name(text: str) -> str | None:
-    """A name as a property has it: markup, ``By`` and addresses taken off; ``None`` where nothing of it is left."""
+    """Returns a property's name without markup, ``By`` and addresses; ``None`` if nothing is left."""
     if len(text) > 2 * _MOST_CHARS:
         return None
     text = collapsed(_TAGS.sub(" ", unescape(text)))
@@ -180,41 +180,41 @@ def _has_letter(text: str) -> bool:
 
 
 def _byline(tree: LexborHTMLParser, reading: Reading) -> Who | None:
-    """The name in a link to the author, or else in an element that is marked as the byline.
+    """Returns the name in a link to the author, or else in an element that is marked as the byline.
 
-    Those after the page's main heading come before those in front of it.
+    Elements after the page's main heading are preferred to those before it.
     """
     level_one = 0
     links: list[tuple[int, str]] = []
-    others: list[tuple[int, str]] = []
+    bylines: list[tuple[int, str]] = []
     for node in selected(tree, _WANTED):
-        if len(links) + len(others) >= _MOST_BYLINES or not reading.node():
+        if len(links) + len(bylines) >= _MOST_BYLINES or not reading.node():
             break
         tag = node.tag
         if tag == "h1":
             level_one += 1
             continue
         attributes = node.attributes
-        marked = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower()
+        class_and_id = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower()
         rel = "author" in (attributes.get("rel") or "").lower().split()
-        if tag in _UNNAMED_TAGS or tag in ("link", "meta") or _elsewhere(node, marked):
+        if tag in _UNNAMED_TAGS or tag in ("link", "meta") or _elsewhere(node, class_and_id):
             continue
         text = reading.text(node, _BYLINE_CHARS, " ")
         if text:
-            (links if rel else others).append((level_one, text))
-    for source, found in (("rel-author", links), ("byline", others)):
-        for _, text in sorted(found, key=lambda each: each[0] != 1):
+            (links if rel else bylines).append((level_one, text))
+    for source, texts in (("rel-author", links), ("byline", bylines)):
+        for _, text in sorted(texts, key=lambda level_and_text: level_and_text[0] != 1):
             if names := byline_names(text):
                 return Who(names, source)
     return None
 
 
 def byline_names(text: str) -> str | None:
-    """The names in a byline's text, ``None`` where it seems to hold none."""
+    """Returns the names in a byline's text; ``None`` if it seems to hold none."""
     text = text.strip(" ,;:|-–—•·")
     for _ in range(2):
-        if found := _PREFIX.match(text):
-            text = text[found.end() :]
+        if prefix := _PREFIX.match(text):
+            text = text[prefix.end() :]
     if _DATED.match(text):
         return None
     if ended := _END.search(text):
@@ -237,16 +237,16 @@ def _is_name(name: str) -> bool:
     return not words[-1][:1].islower() and 2 * small <= len(words)
 
 
-def _elsewhere(node: Node, marked: str) -> bool:
+def _elsewhere(node: Node, class_and_id: str) -> bool:
     current: Node | None = node
     for _ in range(_ABOVE):
-        if _ELSEWHERE.search(marked):
+        if _ELSEWHERE.search(class_and_id):
             return True
-        if _BESIDE.search(marked) and not any(word in marked for word in _BYLINE_WORDS):
+        if _BESIDE.search(class_and_id) and not any(word in class_and_id for word in _BYLINE_WORDS):
             return True
         current = current.parent if current is not None else None
         if current is None or current.tag in ("body", "html"):
             return False
         attributes = current.attributes
-        marked = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"[:1000].lower()
+        class_and_id = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"[:1000].lower()
     return False

@@ -1,4 +1,4 @@
-"""How much of a page its facts may cost: a bound on texts, nodes and steps, shared by all of their readers."""
+"""Bounds the cost of reading a page's facts: texts, nodes and steps, shared by all readers of a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VALUE_CHARS = 16 * 1024
 
 
 class Reading:
-    """What is left to spend on a page. ``cut`` tells whether something was left out for it.
+    """The budget left for a page. ``cut`` is true once something was left out because of it.
 
     The text of an element costs as much as the element is long, and elements nest: without a common bound, a page of
     nested headings would cost the square of its size.
@@ -28,7 +28,7 @@ class Reading:
         self._steps = _STEPS
 
     def node(self) -> bool:
-        """Whether another element may be looked at."""
+        """Whether another element may be read."""
         self._nodes -= 1
         self.cut |= self._nodes < 0
         return self._nodes >= 0
@@ -39,25 +39,26 @@ class Reading:
         self.cut |= self._steps < 0
         return self._steps >= 0
 
-    def take(self, text: str, most: int | None = None) -> str | None:
-        """The text as far as it may be kept, ``None`` once nothing may be."""
+    def take(self, text: str, max_chars: int | None = None) -> str | None:
+        """Returns the text up to the bound; ``None`` once the budget is spent."""
         if self._chars <= 0:
             self.cut = True
             return None
-        bound = self._value_chars if most is None else most
+        bound = self._value_chars if max_chars is None else max_chars
         self.cut |= len(text) > bound
-        kept = text[:bound]
-        self._chars -= len(kept)
-        return kept
+        excerpt = text[:bound]
+        self._chars -= len(excerpt)
+        return excerpt
 
-    def text(self, node: Node, most: int | None = None, separator: str = "") -> str | None:
-        """The text of an element, white space collapsed, paid for in full; ``separator`` stands between its parts."""
+    def text(self, node: Node, max_chars: int | None = None, separator: str = "") -> str | None:
+        """Returns the text of an element with white space collapsed and ``separator`` between its parts. The full text
+        is charged to the budget."""
         if self._chars <= 0:
             self.cut = True
             return None
-        whole = node.text(deep=True, separator=separator)
-        self._chars -= len(whole)
-        bound = self._value_chars if most is None else most
-        text = collapsed(whole)
+        full_text = node.text(deep=True, separator=separator)
+        self._chars -= len(full_text)
+        bound = self._value_chars if max_chars is None else max_chars
+        text = collapsed(full_text)
         self.cut |= len(text) > bound
         return text[:bound]

@@ -1,5 +1,5 @@
-"""Facts about a page stand all over it, and parsing takes the tree apart. So one look at the whole tree collects what
-their readers need: headings, times, items, and ``meta`` tags by key."""
+"""Facts about a page are spread over it, and parsing takes the tree apart. So one pass over the whole tree collects
+all that their readers need: headings, times, items, and ``meta`` tags by key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def plain(name: str) -> str:
 
 class Metas:
     """Contents by plain key, in the order of the page; ``graph`` of tags with ``property``, ``names`` of those with
-    ``name`` or ``http-equiv``. Those with ``itemprop`` are microdata, which may speak of something else on the page."""
+    ``name`` or ``http-equiv``. Tags with ``itemprop`` are microdata, which may describe something else on the page."""
 
     def __init__(self, tags: Iterable[Mapping[str, Any]]) -> None:
         self.graph: dict[str, list[str]] = {}
@@ -53,22 +53,22 @@ class Metas:
             if not content or content.isspace():
                 continue
             attributes = tag["attributes"]
-            if several := attributes.get("property"):
-                for key in several.split()[:4]:
+            if properties := attributes.get("property"):
+                for key in properties.split()[:4]:
                     _put(self.graph, key, content)
             for attribute in ("name", "http-equiv"):
                 if key := attributes.get(attribute):
                     _put(self.names, key, content)
 
 
-def _put(found: dict[str, list[str]], key: str, content: str) -> None:
-    contents = found.setdefault(plain(key[:100]), [])
+def _put(contents_by_key: dict[str, list[str]], key: str, content: str) -> None:
+    contents = contents_by_key.setdefault(plain(key[:100]), [])
     if len(contents) < _MAX_SAME:
         contents.append(content)
 
 
 class Time(NamedTuple):
-    """A ``time`` element: what it holds, its class names, and how many level-one headings stand before it."""
+    """A ``time`` element: its value, its class names, and the number of level-one headings before it."""
 
     datetime: str
     kind: str
@@ -84,7 +84,7 @@ class Structured(NamedTuple):
 
 
 class Marks:
-    """What ``look`` found; nodes of the tree are not kept."""
+    """The facts that ``look`` collected; nodes of the tree are not kept."""
 
     def __init__(self, limits: Limits) -> None:
         self.reading = Reading(limits)
@@ -100,16 +100,16 @@ class Marks:
         """Reads the tree."""
         reading = self.reading
         items, subjects = Microdata(reading, resolve), Rdfa(reading, resolve)
-        found = []
+        marked_nodes = []
         for node in selected(tree, _WANTED):
             if not reading.node():
                 break
             attributes = node.attributes
-            found.append((node, node.tag or "", attributes))
+            marked_nodes.append((node, node.tag or "", attributes))
             if "itemscope" in attributes:
                 items.refer(attributes, node)
         level_one = 0
-        for node, tag, attributes in found:
+        for node, tag, attributes in marked_nodes:
             if tag in _HEADINGS:
                 level_one += tag == "h1"
                 self._heading(node, _HEADINGS[tag])
@@ -122,13 +122,13 @@ class Marks:
             if not attributes.keys().isdisjoint(RDFA_ATTRIBUTES) and not _is_page_meta(node, tag, attributes):
                 subjects.add(node, tag, attributes)
         self.microdata, self.loose = items.items[:_MAX_ITEMS], items.loose
-        stated = subjects.items()
-        self.rdfa, self.loose_rdfa = stated[:_MAX_ITEMS], subjects.loose
-        reading.cut |= len(items.items) > _MAX_ITEMS or len(stated) > _MAX_ITEMS
+        rdfa_items = subjects.items()
+        self.rdfa, self.loose_rdfa = rdfa_items[:_MAX_ITEMS], subjects.loose
+        reading.cut |= len(items.items) > _MAX_ITEMS or len(rdfa_items) > _MAX_ITEMS
 
     def structured(self) -> list[Structured]:
-        """Microdata and RDFa items as JSON texts, in the order of the page."""
-        found = []
+        """Returns microdata and RDFa items as JSON texts, in the order of the page."""
+        structured_items = []
         for syntax, items in (("microdata", self.microdata), ("rdfa", self.rdfa)):
             seen: set[int] = set()
             for item in items:
@@ -136,8 +136,8 @@ class Marks:
                     value = json.dumps(
                         written(item, _DEPTH, seen, self.reading), ensure_ascii=False, separators=(",", ":")
                     )
-                    found.append(Structured(syntax, item.get("type", []), value))
-        return found
+                    structured_items.append(Structured(syntax, item.get("type", []), value))
+        return structured_items
 
     def _heading(self, node: Node, level: int) -> None:
         if len(self.headings) >= _MAX_HEADINGS:
@@ -156,13 +156,13 @@ class Marks:
 
     def _refresh(self, node: Node, attributes: dict[str, str | None]) -> None:
         parent = node.parent
-        # browsers that run scripts do not see it there
+        # browsers that run scripts ignore a ``noscript``
         if parent is None or parent.tag != "noscript":
             self.refresh = attributes.get("content")
 
 
 def _is_page_meta(node: Node, tag: str, attributes: dict[str, str | None]) -> bool:
-    """Whether it is a tag of the head about the page: OpenGraph and the like, which are read with all other tags."""
+    """Whether the node is a tag of the head about the page: OpenGraph and the like are read with all other tags."""
     if tag != "meta" or "about" in attributes or "typeof" in attributes:
         return False
     parent = node.parent

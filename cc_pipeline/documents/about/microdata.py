@@ -1,8 +1,8 @@
 """Pages describe themselves in two syntaxes, microdata and RDFa. Both become one shape, the WHATWG's JSON of items:
 ``type``, ``id`` and ``properties``, a list of values a name.
 
-The elements come from one look at the tree (``marks.py``). Whose property an element is is found by going up to the
-nearest item; what was found on the way is kept, so that a page costs no more than its nodes.
+The elements come from one pass over the tree (``marks.py``). The owner of a property is the nearest item above its
+element. Owners found on the way up are cached, so that the cost of a page is linear in its nodes.
 """
 
 from __future__ import annotations
@@ -62,29 +62,30 @@ _PREFIXES = {
     "xsd": "http://www.w3.org/2001/XMLSchema#",
 }
 _MAX_PREFIXES = 64
-#: What an element has that states something in RDFa, or changes how others are read.
+#: Attributes of elements that state something in RDFa, or change how others are read.
 RDFA_ATTRIBUTES = ("property", "typeof", "vocab", "prefix", "about", "resource")
 
 
-def _above(node: Node, held: Mapping[int, T], nearest: dict[int, T], outside: T) -> T:
-    """What the nearest element around ``node`` holds; for those on the way it is kept in ``nearest``."""
-    passed, found = [], outside
-    above = node.parent
-    while above is not None:
-        place = above.mem_id
-        if place in held or place in nearest:
-            found = held[place] if place in held else nearest[place]
+def _above(node: Node, values_by_node: Mapping[int, T], nearest: dict[int, T], outside: T) -> T:
+    """Returns the value of the nearest element around ``node`` that has one, else ``outside``. Caches it in ``nearest``
+    for the elements on the way."""
+    passed, inherited = [], outside
+    ancestor = node.parent
+    while ancestor is not None:
+        place = ancestor.mem_id
+        if place in values_by_node or place in nearest:
+            inherited = values_by_node[place] if place in values_by_node else nearest[place]
             break
         passed.append(place)
-        above = above.parent
-    nearest.update(dict.fromkeys(passed, found))
-    return found
+        ancestor = ancestor.parent
+    nearest.update(dict.fromkeys(passed, inherited))
+    return inherited
 
 
 class Microdata:
-    """Collects items and their properties; ``add`` wants the elements in document order.
+    """Collects items and their properties; ``add`` must get the elements in document order.
 
-    ``items`` are the top-level ones, ``loose`` the properties outside any item, name to values.
+    ``items`` are the top-level items, ``loose`` the properties outside any item, name to values.
     """
 
     def __init__(self, reading: Reading, resolve: Callable[[str], Resolved]) -> None:
@@ -98,7 +99,8 @@ class Microdata:
         self._references = 0
 
     def refer(self, attributes: dict[str, str | None], node: Node) -> None:
-        """First of all, for every element with ``itemscope``: makes its item, and notes what it points to."""
+        """Makes the item of an element with ``itemscope`` and records its references. Called for all of them before
+        ``add``."""
         item: Item = {}
         if kinds := (attributes.get("itemtype") or "").split():
             item["type"] = kinds[:_MAX_NAMES]
@@ -112,47 +114,47 @@ class Microdata:
                 self._referenced.setdefault(name, []).append(item)
 
     def add(self, node: Node, tag: str, attributes: dict[str, str | None]) -> None:
-        """An element with ``itemscope``, ``itemprop`` or both."""
-        own = self._by_node.get(node.mem_id)
+        """Adds an element with ``itemscope``, ``itemprop`` or both."""
+        own_item = self._by_node.get(node.mem_id)
         names = (attributes.get("itemprop") or "").split()[:_MAX_NAMES]
         if not names:
-            if own is not None:
-                self.items.append(own)
+            if own_item is not None:
+                self.items.append(own_item)
             return
         owners = self._owners(node)
-        value = own if own is not None else self._value(node, tag, attributes)
+        value = own_item if own_item is not None else self._value(node, tag, attributes)
         if value is None:
             return
         for owner in owners:
-            if owner is own:
+            if owner is own_item:
                 continue
             for name in names:
                 owner["properties"].setdefault(name, []).append(value)
         if not owners:
-            if own is not None:
-                self.items.append(own)
+            if own_item is not None:
+                self.items.append(own_item)
             for name in names:
                 self.loose.setdefault(name, []).append(value)
 
     def _owners(self, node: Node) -> list[Item]:
-        found = []
+        owners = []
         nearest: Item | None = _above(node, self._by_node, self._nearest, None)
         if nearest is not None:
-            found.append(nearest)
+            owners.append(nearest)
         if self._referenced:
-            found += [item for item in self._referring(node) if item is not nearest]
-        return found
+            owners += [item for item in self._referring(node) if item is not nearest]
+        return owners
 
     def _referring(self, node: Node) -> list[Item]:
-        """Items that point to the element or to one around it, up to the nearest item."""
-        found: list[Item] = []
+        """Returns the items that refer to the element or to one around it, up to the nearest item."""
+        referring_items: list[Item] = []
         current: Node | None = node
         while current is not None and self._reading.step():
-            found += self._referenced.get(current.attributes.get("id") or "", ())
+            referring_items += self._referenced.get(current.attributes.get("id") or "", ())
             current = current.parent
             if current is not None and current.mem_id in self._by_node:
                 break
-        return found
+        return referring_items
 
     def _value(self, node: Node, tag: str, attributes: dict[str, str | None]) -> str | None:
         if tag == "meta":
@@ -170,9 +172,9 @@ class Microdata:
 
 
 def about_page(items: list[Item]) -> list[Item]:
-    """The items, and those within, that can speak of the page itself: articles first."""
+    """Returns the items, nested ones too, that can describe the page itself: articles first."""
     articles: list[Item] = []
-    rest: list[Item] = []
+    other_items: list[Item] = []
     waiting = [(item, _NESTED) for item in items[:_MAX_ABOUT]]
     for item, depth in waiting:
         kinds = kinds_of(item, "type")
@@ -181,35 +183,37 @@ def about_page(items: list[Item]) -> list[Item]:
         elif is_other(kinds):
             continue
         elif depth == _NESTED:
-            rest.append(item)
+            other_items.append(item)
         if depth:
-            within = [value for values in item["properties"].values() for value in values if isinstance(value, dict)]
-            waiting.extend((value, depth - 1) for value in within[: max(0, _MAX_ABOUT - len(waiting))])
-    return articles + alone(rest, "type")
+            nested_items = [
+                value for values in item["properties"].values() for value in values if isinstance(value, dict)
+            ]
+            waiting.extend((value, depth - 1) for value in nested_items[: max(0, _MAX_ABOUT - len(waiting))])
+    return articles + alone(other_items, "type")
 
 
 def written(item: Item, depth: int, seen: set[int], reading: Reading) -> Item:
-    """The item as JSON can have it: nested no deeper than ``depth``, and in full only where it stands first, since
-    references can make circles. What has no properties has none in the JSON either."""
-    kept = {name: value for name, value in item.items() if name != "properties"}
+    """Returns the item as JSON: nested no deeper than ``depth``, and in full only at its first place, since references
+    can make circles. An item without properties has no ``properties`` in the JSON."""
+    json_item = {name: value for name, value in item.items() if name != "properties"}
     if id(item) in seen or not item["properties"]:
-        return kept
+        return json_item
     seen.add(id(item))
     properties: dict[str, list[Any]] = {}
     for name, values in item["properties"].items():
-        within = properties.setdefault(name, [])
+        json_values = properties.setdefault(name, [])
         for value in values:
             if not isinstance(value, dict):
-                within.append(value)
+                json_values.append(value)
             elif depth > 0:
-                within.append(written(value, depth - 1, seen, reading))
+                json_values.append(written(value, depth - 1, seen, reading))
             else:
                 reading.cut = True
-    return kept | {"properties": properties}
+    return json_item | {"properties": properties}
 
 
 class _Scope(NamedTuple):
-    """What holds for the elements within: whose properties they state, and how names are read."""
+    """The context of nested elements: the subject of their properties, and how names are read."""
 
     subject: Item | None
     vocab: str | None
@@ -220,9 +224,9 @@ _OUTSIDE = _Scope(None, None, _PREFIXES)
 
 
 class Rdfa:
-    """Collects typed or named subjects and their properties; ``add`` wants the elements in document order.
+    """Collects typed or named subjects and their properties; ``add`` must get the elements in document order.
 
-    ``loose`` are the properties of the page itself, those of ``meta`` tags (OpenGraph) too.
+    ``loose`` are the properties of the page itself, including those of ``meta`` tags (OpenGraph).
     """
 
     def __init__(self, reading: Reading, resolve: Callable[[str], Resolved]) -> None:
@@ -236,9 +240,9 @@ class Rdfa:
         self._named: dict[str, Item] = {}
 
     def add(self, node: Node, tag: str, attributes: dict[str, str | None]) -> None:
-        """An element with one of ``RDFA_ATTRIBUTES``."""
-        around = _above(node, self._scopes, self._nearest, _OUTSIDE)
-        vocab, prefixes = around.vocab, around.prefixes
+        """Adds an element with one of ``RDFA_ATTRIBUTES``."""
+        outer_scope = _above(node, self._scopes, self._nearest, _OUTSIDE)
+        vocab, prefixes = outer_scope.vocab, outer_scope.prefixes
         if "vocab" in attributes:
             vocab = (attributes["vocab"] or "").strip() or None
         if declared := attributes.get("prefix"):
@@ -250,9 +254,9 @@ class Rdfa:
             for name in (attributes.get("property") or "").split()[:_MAX_NAMES]
             if (iri := _iri(name, vocab, prefixes))
         ]
-        holder = around.subject
-        if (about := attributes.get("about")) is not None:
-            holder = self._subject(about, prefixes)
+        holder = outer_scope.subject
+        if (about_name := attributes.get("about")) is not None:
+            holder = self._subject(about_name, prefixes)
         subject = holder
         kinds = [
             iri
@@ -261,12 +265,12 @@ class Rdfa:
         ]
         value: Any = None
         if kinds:
-            named = about if about is not None else self._object(attributes)
+            object_name = about_name if about_name is not None else self._object(attributes)
             # what a typed element with a property is about is that property's value
-            subject = holder if about is not None else self._subject(named, prefixes)
+            subject = holder if about_name is not None else self._subject(object_name, prefixes)
             if subject is not None:
                 subject.setdefault("type", kinds)
-            if about is None:
+            if about_name is None:
                 value = subject
         elif not names and attributes.get("resource") is not None:
             subject = self._subject(attributes["resource"], prefixes)
@@ -275,27 +279,27 @@ class Rdfa:
                 value = self._value(node, tag, attributes, prefixes)
             if value is not None:
                 self._state(holder, names, value, tag)
-        new = subject is not around.subject
-        if kinds and subject is not None and not (names and about is None and holder is not None):
+        new = subject is not outer_scope.subject
+        if kinds and subject is not None and not (names and about_name is None and holder is not None):
             self._keep(subject)
-        if new or vocab != around.vocab or prefixes is not around.prefixes:
+        if new or vocab != outer_scope.vocab or prefixes is not outer_scope.prefixes:
             self._scopes[node.mem_id] = _Scope(subject, vocab, prefixes)
 
     def _keep(self, subject: Item) -> None:
-        if not any(each is subject for each in self._items[-8:]):
+        if not any(item is subject for item in self._items[-8:]):
             self._items.append(subject)
 
     def items(self) -> list[Item]:
-        """The page itself, typed subjects that are no other one's value, and named ones without a type."""
+        """Returns the page itself, typed subjects that are no property's value, and named subjects without a type."""
         typed = {id(item) for item in self._items}
-        rest = (item for item in self._named.values() if "type" not in item and id(item) not in typed)
-        return [item for item in (self._page, *self._items, *rest) if item["properties"] or "type" in item]
+        untyped_subjects = (item for item in self._named.values() if "type" not in item and id(item) not in typed)
+        return [item for item in (self._page, *self._items, *untyped_subjects) if item["properties"] or "type" in item]
 
     def _state(self, holder: Item | None, names: list[str], value: Any, tag: str) -> None:
-        stated = [holder["properties"]] if holder else [self.loose]
+        property_maps = [holder["properties"]] if holder else [self.loose]
         if holder is None and tag != "meta":
-            stated.append(self._page["properties"])
-        for properties in stated:
+            property_maps.append(self._page["properties"])
+        for properties in property_maps:
             for name in names:
                 properties.setdefault(name, []).append(value)
 
@@ -311,9 +315,9 @@ class Rdfa:
         name = name.strip()
         if name.startswith("[") and name.endswith("]"):
             name = name[1:-1]
-        prefix, colon, rest = name.partition(":")
-        if colon and prefix.lower() in prefixes and not rest.startswith("//"):
-            return prefixes[prefix.lower()] + rest
+        prefix, colon, suffix = name.partition(":")
+        if colon and prefix.lower() in prefixes and not suffix.startswith("//"):
+            return prefixes[prefix.lower()] + suffix
         return name if name.startswith("_:") else self._resolve(name)[0] or name
 
     def _object(self, attributes: dict[str, str | None]) -> str | None:
@@ -328,18 +332,18 @@ class Rdfa:
             return self._reading.take(attributes["content"] or "")
         if attributes.get("datetime"):
             return self._reading.take(attributes["datetime"] or "")
-        if (named := self._object(attributes)) is not None and (
+        if (object_name := self._object(attributes)) is not None and (
             "resource" in attributes or tag in URL_ATTRIBUTE or "href" in attributes
         ):
-            return self._reading.take(self._address(named, prefixes))
+            return self._reading.take(self._address(object_name, prefixes))
         return self._reading.text(node)
 
 
 def _iri(name: str, vocab: str | None, prefixes: dict[str, str]) -> str | None:
-    """A name as an IRI; ``None`` for one that no vocabulary has."""
-    prefix, colon, rest = name.partition(":")
+    """Returns a name as an IRI; ``None`` if its vocabulary is not known."""
+    prefix, colon, suffix = name.partition(":")
     if not colon:
         return vocab + name if vocab else None
-    if prefix.lower() in prefixes and not rest.startswith("//"):
-        return prefixes[prefix.lower()] + rest
-    return name if "/" in rest or prefix in ("urn", "tag") else None
+    if prefix.lower() in prefixes and not suffix.startswith("//"):
+        return prefixes[prefix.lower()] + suffix
+    return name if "/" in suffix or prefix in ("urn", "tag") else None

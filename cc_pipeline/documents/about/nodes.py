@@ -1,4 +1,4 @@
-"""The nodes of a page's JSON-LD that speak of the page itself, the one about its article first."""
+"""The nodes of a page's JSON-LD that describe the page itself, the one about its article first."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _MAX_NODES = 2_000
 
 
 def kinds_of(node: Node, key: str = "@type") -> list[str]:
-    """The types of a node, without the vocabulary they are from."""
-    named = node.get(key)
-    if named is None:
+    """Returns the types of a node, without their vocabulary."""
+    types = node.get(key)
+    if types is None:
         return []
     return [
         kind.replace("#", "/").replace(":", "/").rpartition("/")[2]
-        for kind in (named if isinstance(named, list) else [named])[:16]
+        for kind in (types if isinstance(types, list) else [types])[:16]
         if isinstance(kind, str)
     ]
 
@@ -42,7 +42,7 @@ def is_article(kinds: Iterable[str]) -> bool:
 
 
 def is_other(kinds: Iterable[str]) -> bool:
-    """Whether what these types describe is beside the page: its readers' words, its goods, its furniture."""
+    """Whether these types describe something other than the page: comments, products, navigation."""
     return any(_is_other(kind[:100]) for kind in kinds)
 
 
@@ -56,7 +56,7 @@ class Nodes:
 
     def __init__(self, values: Iterable[Any]) -> None:
         articles: list[Node] = []
-        rest: list[Node] = []
+        other_nodes: list[Node] = []
         self.named: dict[str, Node] = {}
         for node in _walk(values):
             kinds = kinds_of(node)
@@ -65,19 +65,19 @@ class Nodes:
             if is_article(kinds):
                 articles.append(node)
             elif kinds and not is_other(kinds):
-                rest.append(node)
+                other_nodes.append(node)
         self.article: Node = articles[0] if articles else {}
-        self.about_page = articles[:1] + alone(rest, "@type")
+        self.about_page = articles[:1] + alone(other_nodes, "@type")
 
     def whole(self, value: Any) -> Any:
-        """The node that a mere reference means."""
+        """Returns the node that a reference names; any other value unchanged."""
         if isinstance(value, dict) and "name" not in value and isinstance(name := value.get("@id"), str):
             return self.named.get(name, value)
         return value
 
 
 def alone(nodes: list[Node], key: str) -> list[Node]:
-    """Those that are the only one of their kind: several of a kind are a list of other pages."""
+    """Returns the nodes that are the only one of their kind: several of a kind are a list of other pages."""
     kinds = [tuple(kinds_of(node, key)[:1]) for node in nodes]
     counts: dict[tuple[str, ...], int] = {}
     for kind in kinds:
@@ -95,10 +95,10 @@ def _walk(values: Iterable[Any]) -> Iterator[Node]:
             waiting.extend(reversed(node[:_MAX_NODES]))
         elif isinstance(node, dict):
             yield node
-            within = [node[key] for key in _WITHIN if isinstance(node.get(key), (dict, list))]
-            waiting.extend(reversed(within))
+            nested_nodes = [node[key] for key in _WITHIN if isinstance(node.get(key), (dict, list))]
+            waiting.extend(reversed(nested_nodes))
 
 
 def word(value: Any) -> str | None:
-    """Text with its white space tidied, ``None`` for anything else."""
+    """Returns a text with its white space collapsed; ``None`` for any other value."""
     return collapsed(value) or None if isinstance(value, str) else None

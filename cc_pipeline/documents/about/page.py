@@ -1,4 +1,4 @@
-"""The columns about a page, of its tree, tags and headers: from one look at the tree, while it is whole."""
+"""The columns about a page, from its tree, tags and headers: one pass over the tree, while it is complete."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from cc_pipeline.documents.page import Limits, PageInput
 _STRUCTURED_CHARS = 512 * 1024
 _MAX_STRUCTURED = 1_000
 _ARTICLE_TYPES = frozenset({"article", "blog", "news", "post", "news.article", "blogpost"})
-#: How far from an article's heading its date stands, in characters of the page's text.
+#: The distance of an article's date from its heading, in characters of the page's text.
 _BEFORE, _BEHIND = 200, 600
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
-#: A note of copyright: the years before the mark, and what a line has behind it.
+#: A note of copyright: the years before the mark, and up to 60 characters after it.
 _COPYRIGHT = re.compile(r"(?:\d{4}\s*[-–]\s*)?(?:\d{4}\s*)?(?:©|\(c\)|\bcopyright\b).{0,60}", re.IGNORECASE)
 
 
 def header_columns(page: PageInput) -> dict[str, Any]:
-    """What the headers alone say of a capture of any kind: robots, canonical URL, other languages."""
-    own = browser_resolver(page.url)
-    return _said(page, HtmlDocument(), own, own, None)
+    """Returns the columns that the headers alone give for a capture of any kind: robots, canonical URL, languages."""
+    resolve = browser_resolver(page.url)
+    return _said(page, HtmlDocument(), resolve, resolve, None)
 
 
 class About:
-    """What a page says about itself. ``look`` is for ``parse_html``; ``columns`` come after it."""
+    """Reads a page's metadata. ``parse_html`` calls ``look``; ``columns`` comes after it."""
 
     def __init__(self, page: PageInput, limits: Limits) -> None:
         self._page = page
@@ -71,16 +71,16 @@ class About:
         self._author = author(nodes, metas, marks, tree, (self.facts.site_name, domain, domain.partition(".")[0]))
 
     def columns(self, document: HtmlDocument, markup: str) -> dict[str, Any]:
-        """The columns of ``page_metadata``. ``markup`` is the page, for what only a slow library may find."""
-        found = self._published or self._guessed(document, markup)
+        """Returns the columns of ``page_metadata``. ``markup`` is the page, for the slow search for a date."""
+        publication = self._published or self._guessed(document, markup)
         structured = self._structured_column(document.flags)
         if self._marks.reading.cut:
             document.flags.add("facts_cut")
         return {
-            "published": found.stated.moment if found else None,
-            "published_precision": found.stated.precision if found else None,
-            "published_day": found.stated.day if found else None,
-            "published_from": found.source if found else None,
+            "published": publication.stated.moment if publication else None,
+            "published_precision": publication.stated.precision if publication else None,
+            "published_day": publication.stated.day if publication else None,
+            "published_from": publication.source if publication else None,
             "modified": self._modified.stated.moment if self._modified else None,
             "modified_precision": self._modified.stated.precision if self._modified else None,
             "modified_day": self._modified.stated.day if self._modified else None,
@@ -95,13 +95,13 @@ class About:
     def _guessed(self, document: HtmlDocument, markup: str) -> When | None:
         if document.work > self._limits.extractor_work:
             return None
-        found = guessed_date(markup, self._page.url, self._page.fetch_time, article=self._is_article(document))
-        if found is None or (found[1] == TEXT and _is_copyright(found[0], document.body_text)):
+        guess = guessed_date(markup, self._page.url, self._page.fetch_time, article=self._is_article(document))
+        if guess is None or (guess[1] == TEXT and _is_copyright(guess[0], document.body_text)):
             return None
-        return When(on_day(found[0], found[1] == TEXT), found[1])
+        return When(on_day(guess[0], guess[1] == TEXT), guess[1])
 
     def _is_article(self, document: HtmlDocument) -> bool:
-        """Whether the page says that it is one, or names its author, or has a year beside its main heading."""
+        """Whether the page declares itself an article, names its author, or has a year near its main heading."""
         if (
             self._nodes.article
             or self._author
@@ -112,52 +112,52 @@ class About:
             return True
         text = document.body_text
         for heading in self._marks.headings:
-            if heading["level"] == 1 and (at := text.find(heading["text"])) >= 0:
-                after = at + len(heading["text"])
-                if _YEAR.search(text[max(0, at - _BEFORE) : at]) or _YEAR.search(text[after : after + _BEHIND]):
+            if heading["level"] == 1 and (start := text.find(heading["text"])) >= 0:
+                end = start + len(heading["text"])
+                if _YEAR.search(text[max(0, start - _BEFORE) : start]) or _YEAR.search(text[end : end + _BEHIND]):
                     return True
         return False
 
     def _structured_column(self, flags: set[str]) -> list[dict[str, Any]]:
         room, values = _STRUCTURED_CHARS, self.json_ld.values
-        kept: list[dict[str, Any]] = []
+        structured_rows: list[dict[str, Any]] = []
         documents = [
             Structured("json-ld", self.json_ld.types if len(values) == 1 else types_of([value]), text)
             for value, text in zip(values, self.json_ld.documents, strict=True)
         ]
-        for each in (*documents, *self._structured):
-            if len(each.value) > room or len(kept) >= _MAX_STRUCTURED:
+        for structured in (*documents, *self._structured):
+            if len(structured.value) > room or len(structured_rows) >= _MAX_STRUCTURED:
                 flags.add("facts_cut")
                 continue
-            room -= len(each.value)
-            kept.append(each._asdict())
-        return kept
+            room -= len(structured.value)
+            structured_rows.append(structured._asdict())
+        return structured_rows
 
 
 def _said(
     page: PageInput,
     document: HtmlDocument,
-    own: Callable[[str], Resolved],
+    resolve_by_url: Callable[[str], Resolved],
     resolve: Callable[[str], Resolved],
     refresh_content: str | None,
 ) -> dict[str, Any]:
-    asked = robots(document.meta_tags, page.http_headers)
-    related = relations(document.links, page.http_headers, own)
+    robot_rules = robots(document.meta_tags, page.http_headers)
+    related = relations(document.links, page.http_headers, resolve_by_url)
     return {
         **related._asdict(),
-        "robots": asked.rules,
-        "robots_directives": asked.for_all,
-        "tdm_reservation": asked.reserved,
-        "tdm_policy": own(asked.policy)[0] if asked.policy else None,
-        "refresh": refresh(refresh_content, page.http_headers, resolve, own),
+        "robots": robot_rules.rules,
+        "robots_directives": robot_rules.for_all,
+        "tdm_reservation": robot_rules.reserved,
+        "tdm_policy": resolve_by_url(robot_rules.policy)[0] if robot_rules.policy else None,
+        "refresh": refresh(refresh_content, page.http_headers, resolve, resolve_by_url),
     }
 
 
 def text_columns(columns: dict[str, Any]) -> dict[str, Any]:
-    """Those that ``page_text`` repeats beside its texts."""
+    """Returns the columns that ``page_text`` repeats beside its texts."""
     return {name: columns[name] for name in ("published", "author", "canonical_url")}
 
 
-def _is_copyright(found: date, text: str) -> bool:
-    """Whether a year alone was found that stands nowhere but in a note of copyright."""
-    return (found.month, found.day) == (1, 1) and str(found.year) not in _COPYRIGHT.sub("", text)
+def _is_copyright(day: date, text: str) -> bool:
+    """Whether the date is a year alone that the text has only in a note of copyright."""
+    return (day.month, day.day) == (1, 1) and str(day.year) not in _COPYRIGHT.sub("", text)

@@ -1,7 +1,7 @@
-"""A page states its dates in many places, and many are not its own: when it was published and changed, and where it
-says so.
+"""The dates of publication and of the last change, each with its source. A page states dates in many places, and many
+are not its own.
 
-Readers are tried from the most to the least certain; one whose text cannot be read gives way to the next.
+Readers are tried from the most to the least certain; after an unreadable text the next one is tried.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from cc_pipeline.documents.about.microdata import Item, about_page
 from cc_pipeline.documents.about.nodes import Nodes
 from cc_pipeline.documents.dates import Precision, parse_date, read_date
 
-#: Characters of a page it is given: its regular expressions take a second for a few megabytes.
+#: Characters of a page that htmldate gets: its regular expressions take a second for a few megabytes.
 _MOST_CHARS = 256 * 1024
-#: Short texts with digits that it may try to read in every language, five milliseconds each.
+#: Short texts with digits that htmldate may try to read in every language, five milliseconds each.
 _MOST_TEXTS = 50
 _SHORT = 64
 _FIRST_GUESS = "1995-01-01"
@@ -32,7 +32,7 @@ _GUESSES_AHEAD = timedelta(days=1)
 
 
 _DIGIT = re.compile(r"\d")
-#: Where what was found stood.
+#: The source of a guessed date.
 MARKUP, TEXT = "htmldate", "htmldate-text"
 #: Languages whose dates are read in texts. htmldate asks dateparser for all of its 205, whose tables take three
 #: seconds and 40 MB in every process.
@@ -45,12 +45,12 @@ _DAY_AS_WRITTEN = re.compile(
     r"|\b(\d{1,2}(?:st|nd|rd|th)?\.?[ -]{1,2}[a-z]{3,9}\.?,?[ -]{1,2}\d{4})\b",
     re.IGNORECASE,
 )
-#: As nearly all moments begin: none of the others has to be looked for.
+#: The form of nearly all moments: it is tried first.
 _PLAIN_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?!\d)")
 _FIRST_MOMENT = date(1800, 1, 1)
-#: What programs write that know no date.
+#: Dates that programs write in place of an unknown date.
 _NO_DATES = frozenset({date(1970, 1, 1)})
-#: Clocks and zones differ: a page of tomorrow is not yet odd.
+#: Clocks and zones differ: a page dated tomorrow is plausible.
 _MOMENTS_AHEAD = timedelta(days=2)
 _LAST_MOMENT = datetime(2100, 1, 1, tzinfo=UTC)
 _IN_URL = re.compile(
@@ -90,9 +90,9 @@ _MODIFIED_LD = ("dateModified",)
 _IN_DC = ("http://purl.org/dc/terms/", "http://purl.org/dc/elements/1.1/")
 _PUBLISHED_KIND = ("publish", "pubdate", "posted", "entry-date", "post-date", "datecreated", "issued")
 _MODIFIED_KIND = ("modif", "updated", "update")
-#: ``time`` elements of what is not the page's own article.
+#: ``time`` elements outside the page's own article.
 _OTHER_KIND = ("comment", "related", "event")
-#: A page with more of them is a list of other pages.
+#: A page with more ``time`` elements is a list of other pages.
 _MOST_TIMES = 12
 
 
@@ -103,33 +103,33 @@ def _find_date() -> Any:
 
     for name in ("htmldate", "dateparser"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with contextlib.suppress(AttributeError):  # one that has no such parser reads in all languages
+    with contextlib.suppress(AttributeError):  # a version without this parser reads all languages
         extractors.get_external_parser().languages = LANGUAGES.split()
     return htmldate.find_date
 
 
 def guessed_date(markup: str, url: str, fetched: datetime | None, *, article: bool) -> tuple[date, str] | None:
-    """A day and how it was found: ``htmldate`` from the markup, ``htmldate-text`` anywhere in the text.
+    """Returns a day and its source: ``htmldate`` for the markup, ``htmldate-text`` for the text.
 
-    The text is searched for an ``article`` only: other pages are full of dates that are not their own. Never raises.
+    The text is searched only if ``article`` is true: other pages are full of dates of other pages. Never raises.
     """
     parser = html.HTMLParser(encoding="utf-8", collect_ids=False, remove_comments=True, remove_pis=True)
     latest = _LAST_GUESS if fetched is None else (fetched + _GUESSES_AHEAD).date().isoformat()
-    with contextlib.suppress(Exception):  # whatever a page makes of it, there is no date then
+    with contextlib.suppress(Exception):  # htmldate and lxml raise many errors on hostile pages
         tree = html.document_fromstring(markup[:_MOST_CHARS].encode("utf-8", "replace"), parser=parser)
         for source, extensive in ((MARKUP, False), (TEXT, True))[: 1 + article]:
             if extensive:
                 bound_texts(tree)
-            found = _find_date()(
+            iso_day = _find_date()(
                 tree, extensive_search=extensive, original_date=True, url=url, min_date=_FIRST_GUESS, max_date=latest
             )
-            if found:
-                return date.fromisoformat(found), source
+            if iso_day:
+                return date.fromisoformat(iso_day), source
     return None
 
 
 def bound_texts(tree: html.HtmlElement) -> None:
-    """Takes out the short texts with digits that are too many."""
+    """Removes all but the first ``_MOST_TEXTS`` short texts with digits."""
     count = 0
     for element in tree.iter():
         for place in ("text", "tail"):
@@ -149,44 +149,44 @@ class Stated(NamedTuple):
 
 
 def stated(text: object, fetched: datetime | None) -> Stated | None:
-    """What a text says, ``None`` where it is no date that can be read in one way only, or none that can be true of
-    a page that was there at ``fetched``."""
-    found = read_date(text) if isinstance(text, str) else None
-    if found is None or found.moment is None or found.precision is None:
+    """Returns the date in a text. ``None`` if it is no date, an ambiguous one, or impossible for a page fetched at
+    ``fetched``."""
+    parsed = read_date(text) if isinstance(text, str) else None
+    if parsed is None or parsed.moment is None or parsed.precision is None:
         return None
-    day = _day_as_written(found.text) if found.precision == "moment" else found.moment.date()
-    if day is None or abs(day - found.moment.date()) > timedelta(days=1):
-        day = found.moment.date()
+    day = _day_as_written(parsed.text) if parsed.precision == "moment" else parsed.moment.date()
+    if day is None or abs(day - parsed.moment.date()) > timedelta(days=1):
+        day = parsed.moment.date()
     if (
         day < _FIRST_MOMENT
         or day in _NO_DATES
-        or found.moment > (fetched + _MOMENTS_AHEAD if fetched is not None else _LAST_MOMENT)
+        or parsed.moment > (fetched + _MOMENTS_AHEAD if fetched is not None else _LAST_MOMENT)
     ):
         return None
-    return Stated(found.moment, found.precision, day)
+    return Stated(parsed.moment, parsed.precision, day)
 
 
 def _day_as_written(text: str) -> date | None:
     if plain := _PLAIN_DAY.match(text):
         with contextlib.suppress(ValueError):
             return date.fromisoformat(plain[0])
-    found = _DAY_AS_WRITTEN.search(text)
-    moment = parse_date(found.group(found.lastindex or 0)) if found else None
+    match = _DAY_AS_WRITTEN.search(text)
+    moment = parse_date(match.group(match.lastindex or 0)) if match else None
     return moment.date() if moment else None
 
 
 def in_url(url: str, fetched: datetime | None) -> Stated | None:
-    """The day that a URL's path has, as news sites write it."""
+    """Returns the day in a URL's path, as news sites write it."""
     _, _, path = url[:_URL_CHARS].partition("://")
     for year, _, month, day in _IN_URL.findall(path):
         day_in_path = f"{year}-{month:0>2}-{day:0>2}" if month.isdigit() else f"{day} {month} {year}"
-        if found := stated(day_in_path, fetched):
-            return found
+        if url_date := stated(day_in_path, fetched):
+            return url_date
     return None
 
 
 def on_day(day: date, guessed: bool) -> Stated:
-    """No more than a day, midnight of it in UTC. The first of a month that is ``guessed`` may stand for all of it."""
+    """Returns a day as midnight in UTC. If it is ``guessed``, the first of a month means the month or the year."""
     precision: Precision = "day"
     if guessed and day.day == 1:
         precision = "year" if day.month == 1 else "month"
@@ -201,25 +201,25 @@ class When(NamedTuple):
 
 
 def published(nodes: Nodes, metas: Metas, marks: Marks, url: str, fetched: datetime | None) -> When | None:
-    """The first date of publication that can be read, and be true of a page fetched then.
+    """Returns the first date of publication that is readable and possible for a page fetched at ``fetched``.
 
-    A page gets its address when it is published. So a day in the address overrules dates more than a day from it: those
-    are of another page, of a later edition, or of the template.
+    A page gets its address when it is published. So a day in the address overrules dates more than a day from it: they
+    belong to another page, a later edition, or the template.
     """
     day = in_url(url, fetched)
     for source, text in _published(nodes, metas, marks):
-        found = stated(text, fetched)
-        if found and (day is None or abs((found.day - day.day).days) <= 1):
+        stated_date = stated(text, fetched)
+        if stated_date and (day is None or abs((stated_date.day - day.day).days) <= 1):
             # the moment may be stated in another zone than the page's own
-            return When(found if day is None else found._replace(day=day.day), source)
+            return When(stated_date if day is None else stated_date._replace(day=day.day), source)
     return When(day, "url") if day else None
 
 
 def modified(nodes: Nodes, metas: Metas, marks: Marks, fetched: datetime | None) -> When | None:
-    """The first date of the last change that can be read and be true."""
+    """Returns the first date of the last change that is readable and possible."""
     for source, text in _modified(nodes, metas, marks):
-        if found := stated(text, fetched):
-            return When(found, source)
+        if stated_date := stated(text, fetched):
+            return When(stated_date, source)
     return None
 
 
@@ -242,8 +242,8 @@ def _of_nodes(nodes: Nodes, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]
     for node in nodes.about_page:
         for name in names:
             value = node.get(name)
-            for each in value[:4] if isinstance(value, list) else [value]:
-                yield "json-ld", each.get("@value") if isinstance(each, dict) else each
+            for date_value in value[:4] if isinstance(value, list) else [value]:
+                yield "json-ld", date_value.get("@value") if isinstance(date_value, dict) else date_value
 
 
 def _of_metas(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tuple[str, Any]]:
@@ -258,9 +258,9 @@ def _of_metas(metas: Metas, graph: list[str], names: list[str]) -> Iterator[tupl
 def _of_items(marks: Marks, names: tuple[str, ...], dublin: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     yield from (("microdata", text) for text in _stated_by(marks.microdata, marks.loose, names))
     if marks.rdfa or marks.loose_rdfa:
-        everywhere = [f"{scheme}://schema.org/{name}" for name in names for scheme in ("http", "https")]
-        everywhere += [space + name for name in dublin for space in _IN_DC]
-        yield from (("rdfa", text) for text in _stated_by(marks.rdfa, marks.loose_rdfa, tuple(everywhere)))
+        property_iris = [f"{scheme}://schema.org/{name}" for name in names for scheme in ("http", "https")]
+        property_iris += [space + name for name in dublin for space in _IN_DC]
+        yield from (("rdfa", text) for text in _stated_by(marks.rdfa, marks.loose_rdfa, tuple(property_iris)))
 
 
 def _stated_by(items: list[Item], loose: dict[str, list[Any]], names: tuple[str, ...]) -> Iterator[Any]:
@@ -269,16 +269,16 @@ def _stated_by(items: list[Item], loose: dict[str, list[Any]], names: tuple[str,
             yield from properties.get(name, ())
 
 
-def _of_times(times: list[Time], wanted: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _of_times(times: list[Time], kind_words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for time in times:
-        if any(word in time.kind for word in wanted) and not any(word in time.kind for word in _OTHER_KIND):
+        if any(word in time.kind for word in kind_words) and not any(word in time.kind for word in _OTHER_KIND):
             yield "time", time.datetime
 
 
 def _near_heading(times: list[Time]) -> Iterator[tuple[str, Any]]:
-    """``time`` elements by their distance from the page's main heading."""
-    own = [time for time in times if not any(word in time.kind for word in (*_OTHER_KIND, *_MODIFIED_KIND))]
-    if len(own) <= _MOST_TIMES:
-        behind = [time for time in own if time.headings == 1]
-        for time in (*behind, *reversed([time for time in own if time.headings == 0])):
+    """Yields the ``time`` elements by their distance from the page's main heading."""
+    article_times = [time for time in times if not any(word in time.kind for word in (*_OTHER_KIND, *_MODIFIED_KIND))]
+    if len(article_times) <= _MOST_TIMES:
+        after_heading = [time for time in article_times if time.headings == 1]
+        for time in (*after_heading, *reversed([time for time in article_times if time.headings == 0])):
             yield "time", time.datetime

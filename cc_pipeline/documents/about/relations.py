@@ -1,4 +1,4 @@
-"""How a page relates to others: canonical URL, other languages, feeds, the page it sends readers on to.
+"""The relations of a page to others: canonical URL, other languages, feeds, the page it forwards readers to.
 
 From ``link`` elements, and from the ``Link`` and ``Refresh`` headers.
 """
@@ -40,7 +40,7 @@ class HeaderLink(NamedTuple):
 
 
 class Relations(NamedTuple):
-    """What the columns hold; ``None`` where the page says nothing."""
+    """The values of the columns; ``None`` if the page states nothing."""
 
     canonical_url: str | None
     canonical_from: str | None
@@ -49,29 +49,30 @@ class Relations(NamedTuple):
 
 
 def header_links(headers: Headers) -> list[HeaderLink]:
-    """The links of all ``Link`` headers (RFC 8288); what is malformed ends its header."""
-    found: list[HeaderLink] = []
-    for value in (each[:_HEADER_CHARS] for each in header_values(headers, "link")):
-        at = 0
-        while len(found) < _MOST_IN_HEADER and (target := _TARGET.match(value, at)):
-            at = target.end()
+    """Returns the links of all ``Link`` headers (RFC 8288); a header is read up to its first malformed link."""
+    links: list[HeaderLink] = []
+    for value in (header[:_HEADER_CHARS] for header in header_values(headers, "link")):
+        position = 0
+        while len(links) < _MOST_IN_HEADER and (target := _TARGET.match(value, position)):
+            position = target.end()
             parameters: dict[str, str] = {}
-            while parameter := _PARAMETER.match(value, at):
+            while parameter := _PARAMETER.match(value, position):
                 name, quoted, bare = parameter.groups()
                 parameters.setdefault(
                     name.lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare or ""
                 )
-                at = parameter.end()
-            found.append(HeaderLink(escape_header(target.group(1).strip()), parameters))
-            comma = value.find(",", at)
+                position = parameter.end()
+            links.append(HeaderLink(escape_header(target.group(1).strip()), parameters))
+            comma = value.find(",", position)
             if comma < 0:
                 break
-            at = comma + 1
-    return found
+            position = comma + 1
+    return links
 
 
 def relations(links: Iterable[Link], headers: Headers, resolve: Callable[[str], Resolved]) -> Relations:
-    """``links`` are the page's own, ``resolve`` makes a header's references absolute. Elements come before headers."""
+    """Returns the page's relations. ``links`` are the page's own, ``resolve`` makes a header's references absolute.
+    Elements come before headers."""
     canonical: tuple[str, str] | None = None
     alternates: dict[tuple[str, str], str] = {}
     feeds: dict[str, dict[str, str | None]] = {}
@@ -104,26 +105,26 @@ def _all_links(
     for link in [link for link in links if link.type == "link"]:
         if link.rel and link.url:
             yield "link", link.rel, link.url, link.attributes
-    for found in header_links(headers):
-        rel = found.parameters.get("rel")
-        # a link with an anchor is another page's
-        if rel and "anchor" not in found.parameters and (url := resolve(found.url)[0]):
-            yield "header", rel, url, found.parameters
+    for header_link in header_links(headers):
+        rel = header_link.parameters.get("rel")
+        # a link with an anchor belongs to another page
+        if rel and "anchor" not in header_link.parameters and (url := resolve(header_link.url)[0]):
+            yield "header", rel, url, header_link.parameters
 
 
 def refresh(
-    content: str | None, headers: Headers, resolve: Callable[[str], Resolved], own: Callable[[str], Resolved]
+    content: str | None, headers: Headers, resolve: Callable[[str], Resolved], resolve_by_url: Callable[[str], Resolved]
 ) -> dict[str, Any] | None:
-    """Seconds and URL of the ``meta`` tag with this content, else of the ``Refresh`` header. ``resolve`` makes the
-    tag's reference absolute, ``own`` the header's. Without a URL, the page loads itself again."""
+    """Returns seconds and URL of the ``meta`` tag with this content, else of the ``Refresh`` header. ``resolve`` makes
+    the tag's reference absolute, ``resolve_by_url`` the header's. Without a URL, the page reloads itself."""
     sent = next(iter(header_values(headers, "refresh")), None)
-    for source, text, absolute in (("meta", content, resolve), ("header", sent, own)):
-        found = _REFRESH.match(text[:_HEADER_CHARS]) if text else None
-        if found is None or not found.group(1).strip("."):
+    for source, text, absolute in (("meta", content, resolve), ("header", sent, resolve_by_url)):
+        match = _REFRESH.match(text[:_HEADER_CHARS]) if text else None
+        if match is None or not match.group(1).strip("."):
             continue
-        written = (found.group(2) or "").strip()
+        written = (match.group(2) or "").strip()
         if written[:1] in ("'", '"'):
             written = written[1:].partition(written[0])[0]
         url = absolute(written.strip())[0] if written.strip() else None
-        return {"seconds": float(found.group(1)), "url": url, "source": source}
+        return {"seconds": float(match.group(1)), "url": url, "source": source}
     return None

@@ -1,4 +1,4 @@
-"""What a page asks of robots: ``meta`` tags for all or for one, ``X-Robots-Tag``, and the reservation of text and data
+"""A page's rules for robots: ``meta`` tags for all or for one, ``X-Robots-Tag``, and the reservation of text and data
 mining (TDMRep: ``tdm-reservation``, ``tdm-policy``)."""
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NONE = ("noindex", "nofollow")
 
 
 class Robots(NamedTuple):
-    """``rules`` as found, ``for_all`` the directives that bind every robot; ``reserved`` and ``policy`` of TDMRep.
-    ``None`` where nothing is said."""
+    """``rules`` as stated, ``for_all`` the directives that bind every robot; ``reserved`` and ``policy`` of TDMRep.
+    ``None`` if nothing is stated."""
 
     rules: list[dict[str, Any]] | None
     for_all: list[str] | None
@@ -57,14 +57,14 @@ def robots(meta_tags: Iterable[Mapping[str, Any]], headers: Headers) -> Robots:
             policy = policy or content.strip()
         elif name == "robots" or _is_bot(name[:60]):
             directives = _directives(content[:_CHARS])
-            if directives and (name == "robots" or any(_is_known(each) for each in directives)):
+            if directives and (name == "robots" or any(_is_known(word) for word in directives)):
                 rules.append({"source": "meta", "bot": None if name == "robots" else name, "directives": directives})
-    for_all: dict[str, None] = {}
+    global_directives: dict[str, None] = {}
     for rule in rules:
         if rule["bot"] is None:
             for directive in rule["directives"]:
-                for_all.update(dict.fromkeys(_NONE if directive == "none" else (directive,)))
-    return Robots(rules[:_MOST] or None, list(for_all) or None, reserved, policy[:_CHARS] if policy else None)
+                global_directives.update(dict.fromkeys(_NONE if directive == "none" else (directive,)))
+    return Robots(rules[:_MOST] or None, list(global_directives) or None, reserved, policy[:_CHARS] if policy else None)
 
 
 @lru_cache(maxsize=4096)
@@ -81,31 +81,31 @@ def _is_known(directive: str) -> bool:
 
 
 def _directives(text: str) -> list[str]:
-    """The directives of a comma-separated list in lower case, values behind a colon without space."""
-    found: list[str] = []
+    """Returns the directives of a comma-separated list in lower case, values after a colon without space."""
+    directives: list[str] = []
     for part in text.split(","):
-        name, colon, value = (each.strip().lower() for each in part.partition(":"))
-        # a list with spaces or semicolons for commas is read by everyone
+        name, colon, value = (piece.strip().lower() for piece in part.partition(":"))
+        # search engines also accept spaces or semicolons in place of commas
         words = re.split(r"[\s;]+", name) if not colon else [name]
-        if words and words[0] and not _is_known(words[0]) and found and found[-1].startswith("unavailable"):
-            found[-1] += ", " + part.strip().lower()  # a date with commas
+        if words and words[0] and not _is_known(words[0]) and directives and directives[-1].startswith("unavailable"):
+            directives[-1] += ", " + part.strip().lower()  # a date with commas
         elif colon:
-            found.append(f"{name}:{value}")
+            directives.append(f"{name}:{value}")
         else:
-            found += [word for word in words if word]
-    return list(dict.fromkeys(found))[:_MOST]
+            directives += [word for word in words if word]
+    return list(dict.fromkeys(directives))[:_MOST]
 
 
 def _of_header(value: str) -> list[dict[str, Any]]:
-    """One rule a robot; a name in front of a directive holds for all behind it."""
+    """Returns one rule a robot; the name before a directive applies to all directives after it."""
     bot: str | None = None
     rules: dict[str | None, list[str]] = {}
     for part in value.split(","):
         directive = part
-        name, colon, rest = part.partition(":")
+        name, colon, directive_text = part.partition(":")
         lowered = name.strip().lower()
         if colon and lowered not in _WITH_VALUE and not _is_known(lowered) and _is_token(lowered):
-            bot, directive = lowered, rest
+            bot, directive = lowered, directive_text
         rules.setdefault(bot, []).append(directive)
     return [
         {"source": "header", "bot": bot, "directives": directives}

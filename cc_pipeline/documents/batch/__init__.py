@@ -1,1 +1,1 @@
-"""Parses many pages in supervised processes. A page that hangs or ends its process becomes a row that says so."""
+"""Parses many pages in supervised processes. A page that hangs or ends its process becomes a row with that error."""

@@ -1,9 +1,9 @@
 """Parsing over the cores of the machine: batches of pages in, Arrow record batches out, in order.
 
 Parsers are C code that can loop, exhaust memory or end the process on hostile input, so they run in supervised
-worker processes. A worker that dies, or stays on one page too long, is replaced. Of its page the new one reads the
-beginning; where that ends it too, the page becomes a row that says so. Rows travel as Arrow streams, not as Python
-objects, and a worker has its next batch before it has ended one.
+worker processes. A worker that dies, or stays on one page too long, is replaced. The new worker reads only the
+beginning of that page; if it ends too, the page becomes a row with that error. Rows travel as Arrow streams, not as
+Python objects, and a worker gets its next batch before it has finished one.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from cc_pipeline.documents.page import PageInput, ParseOptions
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.processes import usable_cores
 
-#: Bytes of memory with which a process is not kept: a large page has left it so.
+#: A process with more bytes of memory is not kept: a large page made it grow.
 _MOST_MEMORY = 512 << 20
 
 _lock = threading.Lock()
 _workers: list[Worker] = []
-#: What they are for: the process that started them, the options and the reader.
+#: The purpose of the workers: the process that started them, the options and the reader.
 _wanted: list[object] = []
 
 T = TypeVar("T")
@@ -37,27 +37,27 @@ RecordBatches = dict[str, pa.RecordBatch]
 
 #: Batches that are held per worker at any time; bounds memory.
 _AHEAD_PER_WORKER = 3
-#: Bytes that a process has beside its data: the libraries of the parsers.
+#: Bytes of a process besides its data: the libraries of the parsers.
 _MEMORY_OF_CODE = 256 << 20
-#: Seconds between two looks at workers that do not answer.
+#: Seconds between two checks of workers that do not answer.
 _WATCH_SECONDS = 0.5
 #: Seconds a worker may take before its first page. It imports the parsers in that time.
 _START_SECONDS = 120.0
-#: Workers that may end before the first page of the same batch. After as many, something is wrong with this machine.
+#: Workers that may end before the first page of the same batch. After that many the fault is this machine's.
 _FRUITLESS_STARTS = 3
 
 
-def take(many: int, options: ParseOptions, read: Callable[..., Any]) -> list[Worker]:
-    """At most ``many`` of the waiting workers that do what is wanted. Those that do something else are ended."""
+def take(max_workers: int, options: ParseOptions, read: Callable[..., Any]) -> list[Worker]:
+    """Returns at most ``max_workers`` waiting workers with these options and reader. Ends those with others."""
     with _lock:
         _only([os.getpid(), options, read])
         alive = [worker for worker in _workers if worker.alive]
-        _workers[:] = alive[many:]
-        return alive[:many]
+        _workers[:] = alive[max_workers:]
+        return alive[:max_workers]
 
 
 def keep(worker: Worker, options: ParseOptions, read: Callable[..., Any]) -> bool:
-    """Whether a worker that has nothing to do is kept; otherwise its owner ends it."""
+    """Keeps an idle worker for the next call. Returns whether it is kept; if not, its owner ends it."""
     with _lock:
         _only([os.getpid(), options, read])
         if not worker.alive or worker.memory > _MOST_MEMORY or len(_workers) >= usable_cores():
@@ -76,26 +76,26 @@ def start_early(options: ParseOptions, read: Callable[..., Any]) -> None:
 
 
 def end() -> None:
-    """Ends all that wait."""
+    """Ends all waiting workers."""
     with _lock:
         _only([])
 
 
-def _only(wanted: list[object]) -> None:
-    if _wanted == wanted:
+def _only(purpose: list[object]) -> None:
+    if _wanted == purpose:
         return
-    if _wanted[:1] == [os.getpid()]:  # in a fork they are another's
+    if _wanted[:1] == [os.getpid()]:  # in a fork they belong to the parent
         for worker in _workers:
             worker.end()
     _workers.clear()
-    _wanted[:] = wanted
+    _wanted[:] = purpose
 
 
 atexit.register(end)
 
 
 def as_it_is(page: PageInput) -> Input:
-    """The default ``read``: the items are page inputs already."""
+    """Returns the page: the default ``read``, for items that are page inputs already."""
     return page
 
 
@@ -105,12 +105,12 @@ def parse_batches(
     workers: int,
     read: Callable[[T], Input] = as_it_is,  # type: ignore[assignment]  # only right for T = PageInput
 ) -> Iterator[RecordBatches]:
-    """One dictionary (table name to record batch) per batch of ``batches``, in their order.
+    """Yields one dictionary (table name to record batch) per batch of ``batches``, in their order.
 
-    ``read`` makes a ``PageInput``, or a ready ``ParsedPage``, out of an item; it runs beside the parsing and must
-    be a function that other processes can import, so none of the main program. ``workers`` processes are started,
-    one at least. At most three batches a worker are held at any time. Raises ``EnvironmentFault`` where worker
-    processes cannot start; a page never raises.
+    ``read`` makes a ``PageInput``, or a ready ``ParsedPage``, out of an item. It runs in the worker and must be a
+    function that other processes can import, so none of the main program. ``workers`` processes are started, one at
+    least. At most three batches a worker are held at any time. Raises ``EnvironmentFault`` if worker processes cannot
+    start; a page never raises.
     """
     pool = _Pool(options, max(1, workers), read)
     try:
@@ -120,7 +120,7 @@ def parse_batches(
 
 
 def _readable(workers: Sequence[Worker]) -> set[Worker]:
-    """Those that have answered, or ended; waits a moment for one."""
+    """Returns the workers that have answered or ended; waits up to ``_WATCH_SECONDS`` for one."""
     with selectors.DefaultSelector() as watched:
         for worker in workers:
             watched.register(worker, selectors.EVENT_READ, worker)
@@ -128,7 +128,7 @@ def _readable(workers: Sequence[Worker]) -> set[Worker]:
 
 
 class _Task:
-    """A batch that is being parsed: its number, its items, and which of them broke a worker and how."""
+    """A batch that is being parsed: its number, its items, and the items that broke a worker, with the cause."""
 
     def __init__(self, number: int, items: Sequence[object]) -> None:
         self.number = number
@@ -141,20 +141,22 @@ class _Pool:
     def __init__(self, options: ParseOptions, workers: int, read: Callable[[T], Input]) -> None:
         self._options = options
         self._read = read
-        kept = take(workers, options, read)
-        self._workers: list[Worker] = kept + [Worker(options, read) for _ in range(workers - len(kept))]
+        waiting_workers = take(workers, options, read)
+        self._workers: list[Worker] = waiting_workers + [
+            Worker(options, read) for _ in range(workers - len(waiting_workers))
+        ]
         self._tasks: dict[Worker, deque[_Task]] = {worker: deque() for worker in self._workers}
         self._done: dict[int, RecordBatches] = {}
         self._looked = time.monotonic()
 
     def run(self, batches: Iterable[Sequence[T]]) -> Iterator[RecordBatches]:
         source = enumerate(batches)
-        ahead = len(self._workers) * _AHEAD_PER_WORKER
-        wanted = 0
+        max_batches = len(self._workers) * _AHEAD_PER_WORKER
+        next_number = 0
         exhausted = False
         while True:
-            while not exhausted and self._held() < ahead:
-                worker = min(self._workers, key=lambda each: each.load)
+            while not exhausted and self._held() < max_batches:
+                worker = min(self._workers, key=lambda process: process.load)
                 if worker.load >= SLOTS:
                     break
                 number, items = next(source, (-1, ()))
@@ -162,9 +164,9 @@ class _Pool:
                     exhausted = True
                 else:
                     self._give(worker, _Task(number, items))
-            if wanted in self._done:
-                yield self._done.pop(wanted)
-                wanted += 1
+            if next_number in self._done:
+                yield self._done.pop(next_number)
+                next_number += 1
             elif any(self._tasks.values()):
                 self._wait()
             else:
@@ -181,8 +183,8 @@ class _Pool:
         busy = [worker for worker, tasks in self._tasks.items() if tasks]
         ready = _readable(busy)
         limits, now = self._options.limits, time.monotonic()
-        looks = now - self._looked >= _WATCH_SECONDS
-        if looks:
+        checks_memory = now - self._looked >= _WATCH_SECONDS
+        if checks_memory:
             self._looked = now
         for worker in busy:
             if worker in ready:
@@ -193,17 +195,17 @@ class _Pool:
                     self._done[self._tasks[worker].popleft().number] = answer
             elif worker.stuck_for(now) > (limits.seconds if worker.position >= 0 else _START_SECONDS):
                 self._replace(worker, f"no end after {limits.seconds:g} s")
-            elif looks and worker.memory > limits.memory_bytes + _MEMORY_OF_CODE:
+            elif checks_memory and worker.memory > limits.memory_bytes + _MEMORY_OF_CODE:
                 self._replace(worker, f"more than {limits.memory_bytes:,} bytes of memory")
 
     def _replace(self, worker: Worker, cause: str) -> None:
-        """Ends a worker and gives what it had to a new one, with a word about the page it was at."""
+        """Ends a worker and gives its tasks to a new one; the page it was at is marked as broken."""
         tasks = self._tasks.pop(worker)
         task, position = tasks[0], worker.position
-        before = task.broken.get(position)
+        previous_break = task.broken.get(position)
         worker.end()
-        if 0 <= position < len(task.items) and (before is None or before.times == 1):
-            task.broken[position] = Broken(cause, 1 if before is None else 2)
+        if 0 <= position < len(task.items) and (previous_break is None or previous_break.times == 1):
+            task.broken[position] = Broken(cause, 1 if previous_break is None else 2)
         else:
             task.fruitless += 1
             if task.fruitless >= _FRUITLESS_STARTS:
@@ -215,11 +217,11 @@ class _Pool:
         fresh = Worker(self._options, self._read)
         self._workers[self._workers.index(worker)] = fresh
         self._tasks[fresh] = deque()
-        for each in tasks:
-            self._give(fresh, each)
+        for waiting_task in tasks:
+            self._give(fresh, waiting_task)
 
     def close(self) -> None:
-        """Keeps the workers that have nothing to do for the next call; ends the others."""
+        """Keeps the idle workers for the next call; ends the others."""
         for worker in self._workers:
             if self._tasks.get(worker) or not keep(worker, self._options, self._read):
                 worker.end()

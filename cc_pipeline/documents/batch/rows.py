@@ -1,4 +1,4 @@
-"""One batch of pages to rows. Imports all parsers, so that only what parses imports it."""
+"""One batch of pages to rows. Imports all parsers, so only worker processes import it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.errors import DataFault
 
-#: What is read of a page that ended its parser before, in bytes, tags and open elements.
+#: The part that is read of a page that ended its parser before, in bytes, tags and open elements.
 _SHORT_BYTES, _SHORT_ELEMENTS, _SHORT_DEPTH = 64 * 1024, 20_000, 64
 
 _MISFITS = (pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -26,15 +26,15 @@ def rows_of(
     options: ParseOptions,
     read: Read,
     broken: Mapping[int, Broken],
-    at: Callable[[int], None] | None = None,
+    on_position: Callable[[int], None] | None = None,
 ) -> dict[str, pa.RecordBatch]:
-    """The rows of some items. Of those in ``broken`` (by place), which ended a worker, only the beginning is read; of
-    those that ended another at that, nothing. ``at`` is called with each place before the item is touched."""
+    """Returns the rows of the items. Items in ``broken`` (by position) ended a worker: only their beginning is read. An
+    item that ended two is not read. ``on_position`` is called with each position before the item is touched."""
     pages: list[ParsedPage] = []
     inputs: list[Input] = []
     for place, item in enumerate(items):
-        if at is not None:
-            at(place)
+        if on_position is not None:
+            on_position(place)
         page = read(item)
         inputs.append(page)
         if isinstance(page, ParsedPage):
@@ -42,7 +42,7 @@ def rows_of(
             continue
         ended = broken.get(place)
         if ended is not None and ended.times > 1:
-            # nothing of it is looked at again
+            # without a status no header is parsed either
             pages.append(failed_page(replace(page, http_status=None), "ParseFailed", ended.cause))
             continue
         try:
@@ -56,7 +56,7 @@ def rows_of(
 
 
 def _beginning(page: PageInput, options: ParseOptions) -> ParsedPage:
-    """A page of which so little is read, by so few parsers, that none should break on it."""
+    """Parses so little of a page, with so few parsers, that none should break on it."""
     limits = replace(
         options.limits,
         payload_bytes=min(_SHORT_BYTES, options.limits.payload_bytes),
@@ -64,13 +64,13 @@ def _beginning(page: PageInput, options: ParseOptions) -> ParsedPage:
         depth=_SHORT_DEPTH,
     )
     short = replace(options, main_content="none", language=False, text_simhash=False, limits=limits)
-    found = parse_page(page, short)
-    flags = sorted({*(found.metadata.get("flags") or ()), "parser_ended"})
-    return replace(found, metadata={**found.metadata, "flags": flags})
+    parsed = parse_page(page, short)
+    flags = sorted({*(parsed.metadata.get("flags") or ()), "parser_ended"})
+    return replace(parsed, metadata={**parsed.metadata, "flags": flags})
 
 
 def _fit_for_tables(page: ParsedPage, source: Input) -> ParsedPage:
-    """The page, or a row that says why its values fit no column."""
+    """Returns the page, or a failed page with the reason why its values fit no column."""
     try:
         to_record_batches([page])
     except _MISFITS as error:

@@ -2,7 +2,7 @@
 
 LIMIT is the bytes of data the process may hold. The others are inherited file descriptors: LINK a socket to the
 parent, POSITION a file of eight bytes that both map, SLOTs the memory in which batches come and rows go (worker.py).
-Ends when the parent does, or when nothing has come for a minute.
+Ends when the parent does, or after a minute without a batch.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ _IDLE_SECONDS = 60.0
 
 
 def serve(link: socket.socket, position: mmap.mmap, slots: Sequence[int]) -> None:
-    """Parses batch after batch until the parent closes the link. A message is a slot and the length of what is in it;
-    the answer the same slot and the lengths of the tables that now lie there."""
+    """Parses batch after batch until the parent closes the link. A message is a slot and the length of the batch in it;
+    the answer is the same slot and the lengths of the tables that are now in it."""
 
-    def at(place: int) -> None:
+    def set_position(place: int) -> None:
         POSITION.pack_into(position, 0, place)
 
     link.settimeout(_IDLE_SECONDS)
     with contextlib.suppress(OSError):
         while message := link.recv(BATCH.size):
             number, length = BATCH.unpack(message)
-            at(-1)
+            set_position(-1)
             options, read, items, broken = pickle.loads(take(slots[number], length))
-            link.sendall(ROWS.pack(number, *pack(slots[number], rows_of(items, options, read, broken, at))))
+            link.sendall(ROWS.pack(number, *pack(slots[number], rows_of(items, options, read, broken, set_position))))
 
 
 def bound_memory(limit: int) -> None:
-    """Has the system refuse more bytes of data than that, where it can."""
+    """Makes the system refuse more than ``limit`` bytes of data, if it can."""
     try:
         import resource  # noqa: PLC0415 - not on every system
     except ImportError:
         return
-    # macOS has no bound on data that it keeps; the parent looks at the process there (pool.py)
+    # macOS does not enforce this bound; the parent checks the process there (pool.py)
     for name in ("RLIMIT_DATA", "RLIMIT_FSIZE"):
-        if (which := getattr(resource, name, None)) is not None:
+        if (limit_kind := getattr(resource, name, None)) is not None:
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(which, (limit, limit))
+                resource.setrlimit(limit_kind, (limit, limit))
 
 
 def main() -> None:
-    """Serves the parent that the arguments name."""
+    """Serves the parent named by the arguments."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     limit, link, position, *slots = map(int, sys.argv[1:])
     bound_memory(limit)

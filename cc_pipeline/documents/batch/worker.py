@@ -1,10 +1,10 @@
 """One worker process of a parse, as its parent sees it.
 
-A process of its own kind rather than ``multiprocessing``'s: those import the parent's main program again, which
-costs seconds under Dagster and runs a script without a guard a second time.
+``multiprocessing`` is not used: its processes import the parent's main program again, which costs seconds under
+Dagster and runs a script without a guard a second time.
 
-The process reads what strangers wrote, so it may do anything. It has no secret (``children.py``), and of what it says
-nothing is unpickled: its answers are numbers and Arrow streams, which are validated.
+The process reads hostile input, so it may be taken over. It has no secret (``children.py``), and none of its answers
+is unpickled: they are numbers and Arrow streams, which are validated.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from cc_pipeline.documents.schemas import SCHEMAS
 Input = PageInput | ParsedPage
 Read = Callable[[Any], Input]
 
-#: How a position is written: the place of an item in its batch, -1 before the first.
+#: The format of a position: the index of an item in its batch, -1 before the first.
 POSITION = struct.Struct("=q")
-#: A batch in a slot, as its parent tells the process: the slot and the bytes in it.
+#: The parent's message about a batch in a slot: the slot and the bytes in it.
 BATCH = struct.Struct("=qq")
-#: Rows in a slot, as the process tells its parent: the slot and the bytes of each table, in the order of ``SCHEMAS``.
+#: The process's message about rows in a slot: the slot and the bytes of each table, in the order of ``SCHEMAS``.
 ROWS = struct.Struct(f"={1 + len(SCHEMAS)}q")
-#: Batches a worker has at most: the one it is at, and the next.
+#: Batches a worker has at most: the one it parses, and the next.
 SLOTS = 2
-#: Bytes a slot keeps for the next batch; what is beyond is given back once it has been read.
+#: Bytes a slot keeps for the next batch; a larger slot is truncated once it has been read.
 _KEPT = 64 << 20
 
 #: Seconds to wait for a process that was killed or closed its link.
@@ -48,14 +48,14 @@ _PROGRAM = "cc_pipeline.documents.batch.serve"
 
 
 class Broken(NamedTuple):
-    """An item that ended its worker: how the last one ended, and how many."""
+    """An item that ended its worker: the cause of the last end, and the number of workers it ended."""
 
     cause: str
     times: int
 
 
 def open_slot() -> int:
-    """A file descriptor of memory; of an unnamed file where the system has no such."""
+    """Returns a file descriptor of memory; of an unnamed file if the system has no ``memfd_create``."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("batch")
     with tempfile.TemporaryFile() as file:
@@ -63,31 +63,31 @@ def open_slot() -> int:
 
 
 def put(slot: int, data: bytes | pa.Buffer) -> int:
-    """Writes ``data`` from the slot's begin; gives its length. Raises ``OSError`` where memory ends."""
+    """Writes ``data`` at the slot's beginning; returns its length. Raises ``OSError`` if memory is exhausted."""
     view = memoryview(data).cast("B")
-    at = 0
-    while at < len(view):
-        at += os.pwrite(slot, view[at:], at)
+    position = 0
+    while position < len(view):
+        position += os.pwrite(slot, view[position:], position)
     return len(view)
 
 
 def take(slot: int, length: int) -> pa.Buffer:
-    """What ``put`` wrote, in Arrow's memory: it has been used before mostly, and is not zeroed first."""
+    """Returns the ``length`` bytes that ``put`` wrote, in Arrow's memory: it is mostly reused, and not zeroed first."""
     data = pa.allocate_buffer(length)
     view = memoryview(data)
-    at = 0
-    while at < length:
-        read = os.preadv(slot, [view[at:]], at)
+    position = 0
+    while position < length:
+        read = os.preadv(slot, [view[position:]], position)
         if not read:
             raise EOFError("a slot holds less than was put into it")
-        at += read
+        position += read
     if length > _KEPT:
         os.ftruncate(slot, 0)
     return data
 
 
 def pack(slot: int, batches: Mapping[str, pa.RecordBatch]) -> list[int]:
-    """Writes record batches into a slot as Arrow streams, one behind the other; gives the length of each."""
+    """Writes record batches into a slot as Arrow streams, one after the other; returns the length of each."""
     lengths = []
     sink = pa.BufferOutputStream()
     for table in SCHEMAS:
@@ -100,10 +100,10 @@ def pack(slot: int, batches: Mapping[str, pa.RecordBatch]) -> list[int]:
 
 
 def unpack(slot: int, lengths: Sequence[int], max_bytes: int, pages: int) -> dict[str, pa.RecordBatch]:
-    """The reverse of ``pack``, which another process may have done wrongly on purpose. Raises ``ValueError`` for what
-    are not the rows of so many pages, in at most ``max_bytes``."""
+    """Reads back what ``pack`` wrote. The other process may be hostile, so all is checked: raises ``ValueError`` unless
+    the slot has the rows of so many ``pages``, in at most ``max_bytes``."""
     if min(lengths) < 0 or sum(lengths) > min(max_bytes, os.fstat(slot).st_size):
-        raise ValueError("the lengths of tables are none")
+        raise ValueError("the lengths of the tables are impossible")
     data = take(slot, sum(lengths))
     batches, begin = {}, 0
     try:
@@ -122,22 +122,22 @@ def unpack(slot: int, lengths: Sequence[int], max_bytes: int, pages: int) -> dic
 
 
 class Worker:
-    """A process that parses the batches it is sent, in their order, of which it holds two at most."""
+    """A process that parses the batches it is sent, in their order. It holds two at most."""
 
     def __init__(self, options: ParseOptions, read: Read) -> None:
         self._options = options
         self._read = read
-        self._link, theirs = socket.socketpair()
+        self._link, child_link = socket.socketpair()
         self._slots = [open_slot() for _ in range(SLOTS)]
         self._free = list(range(SLOTS))
-        #: The slots of the batches it has, the oldest first, with the items of each.
+        #: The slots of its unfinished batches, the oldest first, with the number of items of each.
         self._given: list[tuple[int, int]] = []
         self._fault = ""
-        with tempfile.TemporaryFile() as shared, theirs:
+        with tempfile.TemporaryFile() as shared, child_link:
             shared.write(POSITION.pack(-1))
             shared.flush()
             self._position = mmap.mmap(shared.fileno(), POSITION.size)
-            passed = (theirs.fileno(), shared.fileno(), *self._slots)
+            passed = (child_link.fileno(), shared.fileno(), *self._slots)
             command = children.python_command(_PROGRAM, options.limits.memory_bytes, *passed, beside=[read.__module__])
             self._process = children.start(
                 command, children.neutral_environment(), pass_fds=passed, stdin=subprocess.DEVNULL, cwd=os.sep
@@ -145,12 +145,12 @@ class Worker:
         self._seen: tuple[int, float] = (-1, time.monotonic())
 
     def fileno(self) -> int:
-        """The file descriptor that can be read when an answer has come, or the process has ended."""
+        """Returns the file descriptor that is readable once an answer has come or the process has ended."""
         return self._link.fileno()
 
     def send(self, items: Sequence[Any], broken: Mapping[int, Broken]) -> None:
-        """Gives a batch, to be begun when the one before it has ended. There must be room for it (``load``). A worker
-        that is gone is noticed when its answer is awaited."""
+        """Sends a batch, which is parsed after the previous one. There must be room for it (``load``). A dead worker is
+        noticed by ``receive``."""
         if self.load == 0:
             POSITION.pack_into(self._position, 0, -1)
             self._seen = (-1, time.monotonic())
@@ -161,22 +161,22 @@ class Worker:
             self._link.sendall(BATCH.pack(slot, put(self._slots[slot], batch)))
 
     def receive(self) -> dict[str, pa.RecordBatch] | None:
-        """The rows of the oldest batch it has, ``None`` where the process is gone, or its answer is none. Call it when
-        there is something to read: it does not wait."""
+        """Returns the rows of the oldest batch; ``None`` if the process has ended, or its answer is invalid. Does not
+        wait: call it when ``fileno`` is readable."""
         try:
-            told = self._link.recv(ROWS.size, socket.MSG_DONTWAIT)
+            message = self._link.recv(ROWS.size, socket.MSG_DONTWAIT)
         except OSError:
             return None
-        if not told:
+        if not message:
             return None
         try:
-            number, *lengths = ROWS.unpack(told)
+            number, *lengths = ROWS.unpack(message)
             slot, pages = self._given[0]
             if number != slot:
-                raise ValueError("it is of another batch")
+                raise ValueError("it belongs to another batch")
             answer = unpack(self._slots[slot], lengths, self._options.limits.memory_bytes, pages)
         except (struct.error, ValueError, EOFError, OSError, IndexError) as error:
-            self._fault = f"parser process gave an answer that is none: {error}"
+            self._fault = f"parser process gave an invalid answer: {error}"
             return None
         self._given.pop(0)
         self._free.append(slot)
@@ -185,7 +185,7 @@ class Worker:
 
     @property
     def load(self) -> int:
-        """Batches it has."""
+        """Number of unfinished batches."""
         return SLOTS - len(self._free)
 
     @property
@@ -195,24 +195,24 @@ class Worker:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory the process has, 0 where the system does not say."""
+        """Bytes of memory of the process; 0 if the system does not report it."""
         return children.memory_of(self._process.pid)
 
     @property
     def position(self) -> int:
-        """The item of the oldest batch it is at, -1 before the first."""
+        """Index of the item that is being parsed, in the oldest batch; -1 before the first."""
         (place,) = POSITION.unpack_from(self._position, 0)
         return int(place)
 
     def stuck_for(self, now: float) -> float:
-        """Seconds at the same item."""
+        """Returns the seconds spent on the current item."""
         position = self.position
         if position != self._seen[0]:
             self._seen = (position, now)
         return now - self._seen[1]
 
     def cause_of_death(self) -> str:
-        """Why the process ended, or has to, in words."""
+        """Returns the reason why the process ended, or has to end, as text."""
         if self._fault:
             return self._fault
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -224,7 +224,7 @@ class Worker:
         return f"parser process ended with code {code}"
 
     def end(self) -> None:
-        """Ends the process, whatever it is doing."""
+        """Kills the process and frees its slots."""
         self._link.close()
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):

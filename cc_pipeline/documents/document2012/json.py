@@ -1,8 +1,7 @@
-"""Who has the 2012 metadata documents wants today's pages in the same form: verdicts, pointers and JSON as that crawl
-wrote them.
+"""Today's pages in the form of the 2012 metadata documents: verdicts, pointers and JSON as that crawl wrote them.
 
-The default is what that document was meant to hold; ``compat="2012"`` is what its writer wrote, bugs included
-(docs/formats.md lists them).
+The default is the document as intended; ``compat="2012"`` is the document as written, bugs included (docs/formats.md
+lists them).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from cc_pipeline.documents.html.urls import resolve_header, resolver
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage
 from cc_pipeline.documents.schemas import PARSER, PARSER_VERSION
 
-#: Reasons of ours, for what could not happen in 2012; the others are the 2012 crawler's own words.
+#: Our reasons, for failures that could not happen in 2012; the others are the 2012 crawler's own words.
 Failure = Literal["Missing", "Quarantined", "ParseFailed"]
 
 _WARC_NAME = re.compile(r"(\d{14})-\d{14}-(\d{5})\.warc\.gz\Z|CC-MAIN-(\d{14})\d*-(\d{5})-[^/]*\.warc\.gz\Z")
@@ -36,7 +35,7 @@ _SEGMENT = re.compile(r"/(\d{10,})(?:\.\d+)?/")
 
 Compat = Literal["2012"] | None
 
-#: Protocols the 2012 writer's URL class knew; links with another one were dropped.
+#: Protocols of the 2012 writer's URL class; links with another one were dropped.
 _KNOWN_PROTOCOLS = ("http:", "https:", "ftp:", "file:", "jar:", "mailto:", "gopher:")
 
 #: The key of a link's own ``type`` attribute beside the tag, which has the key ``type``.
@@ -60,7 +59,8 @@ class Verdict(NamedTuple):
 
 
 def judge(url: str, http_status: int | None, redirect_to: str | None, record_type: str = "response") -> Verdict:
-    """The verdict on a readable response by its status. A ``resource`` record has none: its block is the page."""
+    """Returns the verdict on a readable response by its status. A ``resource`` record has no status: its block is the
+    page."""
     if record_type == "resource":
         return Verdict("SUCCESS", None, None)
     if record_type in ("conversion", "metadata"):
@@ -83,7 +83,7 @@ def is_robots_txt(page: PageInput) -> bool:
 
 
 def page_keys(page: PageInput) -> dict[str, Any]:
-    """The key and provenance columns of a capture's rows."""
+    """Returns the key and provenance columns of a capture's rows."""
     return {
         "crawl": page.crawl,
         "subset": page.subset,
@@ -106,9 +106,9 @@ def page_keys(page: PageInput) -> dict[str, Any]:
 
 
 def exchange_row(page: PageInput, *, as_written: bool = False) -> dict[str, Any]:
-    """The metadata every readable response has: verdict, exchange, sizes, pointer. No content.
+    """Returns the metadata of every readable response: verdict, exchange, sizes, pointer. No content.
 
-    A redirect's address becomes what a browser would ask for, or with ``as_written`` what 2012 wrote.
+    A redirect's address is resolved as browsers do, or with ``as_written`` as in 2012.
     """
     status = page.http_status
     location = header(page.http_headers, "location")
@@ -153,10 +153,9 @@ def exchange_row(page: PageInput, *, as_written: bool = False) -> dict[str, Any]
 
 
 def failed_page(page: PageInput, failure: Failure, detail: str | None) -> ParsedPage:
-    """The one metadata row of a capture that could not be fetched, verified or parsed.
+    """Returns the one metadata row of a capture that could not be fetched, verified or parsed.
 
-    ``page`` may be all keys and no payload. ``detail`` is the stage's reason, for instance
-    ``digest_mismatch: ...``.
+    ``page`` may have keys and no payload. ``detail`` is the stage's reason, for instance ``digest_mismatch: ...``.
     """
     row: dict[str, Any] = {
         "attempt_time": page.fetch_time,
@@ -171,8 +170,8 @@ def failed_page(page: PageInput, failure: Failure, detail: str | None) -> Parsed
 
 
 def archive_info(page: PageInput) -> dict[str, int | None] | None:
-    """The archive pointer in the numbers of 2012: segment, the file's date in milliseconds and its number, read
-    off the file's name; offset and length of the record."""
+    """Returns the archive pointer in the numbers of 2012: segment, the file's date in milliseconds and its number, all
+    from the file's name; offset and length of the record."""
     name = page.warc_filename
     if name is None and page.warc_record_offset is None:
         return None
@@ -189,8 +188,8 @@ def archive_info(page: PageInput) -> dict[str, int | None] | None:
 
 
 def _name_numbers(name: str) -> tuple[int | None, int | None, int | None]:
-    found = _SEGMENT.search(name)
-    segment = int(found.group(1)) if found else None
+    segment_match = _SEGMENT.search(name)
+    segment = int(segment_match.group(1)) if segment_match else None
     if arc := _ARC_NAME.search(name):
         date, part = (arc.group(2), arc.group(3)) if arc.group(2) else (arc.group(4), arc.group(5))
         return segment, int(date), int(part)
@@ -208,15 +207,15 @@ def _milliseconds(stamp: str) -> int | None:
 
 
 def metadata_json(row: Mapping[str, Any], links: Sequence[Link] | None = None, *, compat: Compat = None) -> str:
-    """The JSON text of a page_metadata row: one from ``parse_page`` (then ``links`` are its links), or one read
-    back from the table (then they are in ``row["content"]["links"]``)."""
+    """Returns the JSON text of a page_metadata row: a row of ``parse_page`` (then ``links`` are its links), or a row of
+    the table (then its links are in ``row["content"]["links"]``)."""
     return json.dumps(metadata_object(row, links, compat=compat), ensure_ascii=False, separators=(",", ":"))
 
 
 def metadata_object(
     row: Mapping[str, Any], links: Sequence[Link] | None = None, *, compat: Compat = None
 ) -> dict[str, Any]:
-    """The same as an object."""
+    """Returns the same as an object."""
     out: dict[str, Any] = {}
     _put(out, "attempt_time", _millis(row.get("attempt_time")))
     out["disposition"] = row["disposition"]
@@ -251,10 +250,10 @@ def _put_success(out: dict[str, Any], row: Mapping[str, Any], links: Sequence[Li
         del out["parsed_as"]  # a text without content to the writer
         return
     if content["type"] == "html-doc":
-        own = content.get("links")
+        link_rows = content.get("links")
         if links is not None:
-            own = [link._asdict() for link in links if link.item_index is None and link.in_document]
-        out["content"] = html_doc(content, own, compat)
+            link_rows = [link._asdict() for link in links if link.item_index is None and link.in_document]
+        out["content"] = html_doc(content, link_rows, compat)
     else:
         out["content"] = _feed(content, compat)
 
@@ -269,7 +268,7 @@ def _millis(moment: datetime | None) -> int | None:
 
 
 def _pairs(value: Any) -> dict[str, Any]:
-    """A map column, as a dictionary or as the pairs Arrow gives."""
+    """Returns a map column as a dictionary; Arrow gives pairs."""
     return dict(value) if value is not None else {}
 
 
@@ -285,20 +284,20 @@ def _headers(row: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
     headers = _pairs(row.get("http_headers"))
     if compat is None:
         return headers
-    for each in row.get("http_header_list") or ():
-        name = each["name"].lower()
+    for header_row in row.get("http_header_list") or ():
+        name = header_row["name"].lower()
         if name in headers:
-            headers[name] = each["value"]
+            headers[name] = header_row["value"]
     return {name: value for name, value in headers.items() if name not in NOT_KEPT_IN_2012}
 
 
 def html_doc(content: Mapping[str, Any], links: Iterable[Mapping[str, Any]] | None, compat: Compat) -> dict[str, Any]:
-    """An ``html-doc`` object."""
+    """Returns an ``html-doc`` object."""
     out: dict[str, Any] = {"type": "html-doc"}
     _put(out, "title", content.get("title") or None)
     if meta_tags := content.get("meta_tags"):
         out["meta_tags"] = [_pairs(tag["attributes"]) for tag in meta_tags]
-    written = [each for link in links or () if (each := _link(link, compat)) is not None]
+    written = [written_link for link in links or () if (written_link := _link(link, compat)) is not None]
     if written:
         out["links"] = written
     return out
@@ -312,10 +311,10 @@ def _link(link: Mapping[str, Any], compat: Compat) -> dict[str, Any] | None:
             return None
         # an attribute called type overwrote the tag
         return {"type": link.get("type"), **attributes, "text": link.get("text") or "", "href": href}
-    own, tag = attributes.pop("type", None), link.get("type")
-    if own is not None and tag is not None:
-        attributes[TYPE_ATTRIBUTE] = own
-    return {**attributes, "type": tag or own, "text": link.get("text") or "", "href": href}
+    type_attribute, tag = attributes.pop("type", None), link.get("type")
+    if type_attribute is not None and tag is not None:
+        attributes[TYPE_ATTRIBUTE] = type_attribute
+    return {**attributes, "type": tag or type_attribute, "text": link.get("text") or "", "href": href}
 
 
 def _feed(content: Mapping[str, Any], compat: Compat) -> dict[str, Any]:
@@ -369,7 +368,7 @@ def _item(item: Mapping[str, Any], compat: Compat, *, rss: bool) -> dict[str, An
 
 
 def _text(value: str | None, compat: Compat) -> str | None:
-    """The 2012 writer wrote empty titles and descriptions; by default there are none."""
+    """Returns the text, with ``compat`` an empty one for none: the 2012 writer wrote empty titles and descriptions."""
     return (value or "") if compat else value
 
 
@@ -384,5 +383,5 @@ def _one_or_many(values: list[dict[str, Any]]) -> Any:
 
 
 def _authors(authors: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
-    named = [{key: author[key] for key in ("name", "url") if author.get(key)} for author in authors or ()]
-    return [author for author in named if author.get("name")] or None
+    people = [{key: author[key] for key in ("name", "url") if author.get(key)} for author in authors or ()]
+    return [author for author in people if author.get("name")] or None

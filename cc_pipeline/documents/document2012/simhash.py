@@ -12,12 +12,12 @@ from cc_pipeline import compiled
 
 _text_simhash_c: Callable[[str], int] | None = compiled("documents.document2012._simhash", "text_simhash")
 
-#: Whether the compiled one is in use.
+#: Whether the compiled function is in use.
 COMPILED = _text_simhash_c is not None
 
 
 def text_simhash(text: str) -> int:
-    """The signed 64-bit simhash of a text; 0 for texts of fewer than four UTF-16 units."""
+    """Returns the signed 64-bit simhash of a text; 0 for texts of fewer than four UTF-16 units."""
     if _text_simhash_c is not None:
         return _text_simhash_c(text)
     from cc_pipeline.documents.document2012.simhash_np import text_simhash as over_arrays  # noqa: PLC0415 - numpy only where needed

@@ -1,4 +1,4 @@
-"""The 2012 simhash over numpy arrays: used where the compiled one is missing, and to test the compiled one."""
+"""The 2012 simhash over numpy arrays: used if the compiled function is missing, and to test it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _byte_table() -> list[int]:
 
 
 def fingerprint(data: bytes) -> int:
-    """The 64-bit Rabin fingerprint of bytes, unsigned."""
+    """Returns the 64-bit Rabin fingerprint of bytes, unsigned."""
     table = _byte_table()
     value = POLYNOMIAL
     for byte in data:
@@ -39,7 +39,8 @@ _Words = NDArray[np.uint64]
 
 @lru_cache(maxsize=1)
 def _unit_tables() -> tuple[_Words, ...]:
-    """For each place in a run, what each of the 65,536 units contributes; the constant is in the first."""
+    """Returns a table for each position in a run: the contribution of each of the 65,536 units. The constant is in the
+    first table."""
     empty = fingerprint(bytes(2 * _RUN))
     tables = []
     for place in range(_RUN):
@@ -57,7 +58,7 @@ def _unit_tables() -> tuple[_Words, ...]:
 
 
 def text_simhash(text: str) -> int:
-    """The signed 64-bit simhash of a text; 0 for texts of fewer than four UTF-16 units."""
+    """Returns the signed 64-bit simhash of a text; 0 for texts of fewer than four UTF-16 units."""
     runs = _distinct_runs(text)
     if not len(runs):
         return 0
@@ -65,7 +66,7 @@ def text_simhash(text: str) -> int:
 
 
 def _distinct_runs(text: str) -> _Words:
-    """Every run of four UTF-16 units once, the first unit in the lowest bits."""
+    """Returns every distinct run of four UTF-16 units, the first unit in the lowest bits."""
     data = text.encode("utf-16-le", "surrogatepass")
     size = 2 * _RUN
     parts = [
@@ -86,15 +87,15 @@ def _fingerprints(runs: _Words) -> _Words:
 
 
 def _majority(prints: _Words) -> int:
-    """One vote per fingerprint and bit. Eight bits are counted at once in the octets of a word, which hold up to
+    """Counts one vote per fingerprint and bit. Eight bits are counted at once in the octets of a word, which hold up to
     255 votes."""
     rows = -(-len(prints) // _OCTET_MAX)
     padded: NDArray[np.uint64] = np.zeros((_OCTET_MAX, rows), dtype=np.uint64)
     padded.reshape(-1)[: len(prints)] = prints
     result = 0
     for bit in range(8):
-        counted = ((padded >> np.uint64(bit)) & np.uint64(0x0101010101010101)).sum(axis=0, dtype=np.uint64)
-        votes = counted.astype("<u8", copy=False).view(np.uint8).reshape(rows, 8).sum(axis=0, dtype=np.int64)
+        octet_counts = ((padded >> np.uint64(bit)) & np.uint64(0x0101010101010101)).sum(axis=0, dtype=np.uint64)
+        votes = octet_counts.astype("<u8", copy=False).view(np.uint8).reshape(rows, 8).sum(axis=0, dtype=np.int64)
         for octet in np.flatnonzero(2 * votes > len(prints)):
             result |= 1 << (8 * int(octet) + bit)
     return result - (1 << 64) if result >> 63 else result

@@ -16,7 +16,7 @@ from cc_pipeline.documents.feeds.xml import Element, attribute_value, element_te
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver, resolve_reference
 from cc_pipeline.documents.page import Limits
 
-#: No value with a ``<`` in it, so that the search never goes over the same text twice.
+#: A value never contains ``<``, so that the search never reads the same text twice.
 _TAG = re.compile(r"<[a-zA-Z](?:[^<>\"']++|\"[^\"<]*+\"|'[^'<]*+')*+>")
 _REFERENCE = re.compile(
     r"""(\s(?:href|src|cite|action|background|longdesc|usemap|poster|data)\s*=\s*)(?:"([^"]*)"|'([^']*)')""",
@@ -25,20 +25,20 @@ _REFERENCE = re.compile(
 
 
 def absolutize(markup: str | None, base: str) -> str | None:
-    """``markup`` with the references of its tags resolved against ``base``; other text untouched."""
+    """Returns ``markup`` with the references of its tags resolved against ``base``; other text unchanged."""
     if not markup or "<" not in markup or "=" not in markup or not base:
         return markup
     resolve = browser_resolver(base)
     return _TAG.sub(lambda tag: _REFERENCE.sub(partial(_resolved, resolve), tag.group(0)), markup)
 
 
-def _resolved(resolve: Callable[[str], Resolved], found: re.Match[str]) -> str:
-    quote = '"' if found.group(2) is not None else "'"
-    value = found.group(2) if found.group(2) is not None else found.group(3)
+def _resolved(resolve: Callable[[str], Resolved], match: re.Match[str]) -> str:
+    quote = '"' if match.group(2) is not None else "'"
+    value = match.group(2) if match.group(2) is not None else match.group(3)
     url, _ = resolve(attribute_value(value))
     if url is None or value.startswith("#") or "://" in value:
-        return found.group(0)
-    return f"{found.group(1)}{quote}{url.replace('&', '&amp;').replace(quote, '&quot;')}{quote}"
+        return match.group(0)
+    return f"{match.group(1)}{quote}{url.replace('&', '&amp;').replace(quote, '&quot;')}{quote}"
 
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -46,19 +46,19 @@ ATOM_NAMESPACES = frozenset(
     {ATOM, "http://purl.org/atom/ns#", "https://www.w3.org/2005/Atom", "http://www.w3.org/2005/atom"}
 )
 _XML = "{http://www.w3.org/XML/1998/namespace}"
-#: Characters of an `xml:base` that counts, as of the `base` element of a page.
+#: The maximum length of an `xml:base`, as of the `base` element of a page.
 _BASE_CHARS = 2_048
 _DATES_PUBLISHED = ("published", "issued", "created")
 _DATES_UPDATED = ("updated", "modified")
 
 
 def read_atom(root: Element, limits: Limits, base: str) -> Feed:
-    """Reads from the ``feed`` element; ``base`` is the feed's own URL."""
+    """Reads a feed from its ``feed`` element; ``base`` is the feed's own URL."""
     feed = Feed("atom-feed", version=root.get("version"), language=root.get(f"{_XML}lang"))
-    own = local_name(root)[0]
+    feed_namespace = local_name(root)[0]
     make_absolute = partial(absolute_in, base)
     fields = 0
-    # an entry may be a document of its own
+    # an entry may be the root of a document
     for child in (root,) if local_name(root)[1] == "entry" else root:
         namespace, name = local_name(child)
         if name in ("entry", "item"):
@@ -71,7 +71,7 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
         if fields > FIELDS_MOST:
             feed.flags.add("lists_cut")
             continue
-        if namespace and namespace != own and namespace not in ATOM_NAMESPACES:
+        if namespace and namespace != feed_namespace and namespace not in ATOM_NAMESPACES:
             read_extension(feed, child, element_text(child), make_absolute)
         elif name == "title":
             feed.title = feed.title or construct(child, base)
@@ -99,14 +99,14 @@ def read_atom(root: Element, limits: Limits, base: str) -> Feed:
 
 def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
     item = FeedItem(language=element.get(f"{_XML}lang"))
-    own = local_name(element)[0]
+    entry_namespace = local_name(element)[0]
     make_absolute = partial(absolute_in, base)
     for place, child in enumerate(element):
         if place >= FIELDS_MOST:
             flags.add("lists_cut")
             break
         namespace, name = local_name(child)
-        if namespace and namespace != own and namespace not in ATOM_NAMESPACES:
+        if namespace and namespace != entry_namespace and namespace not in ATOM_NAMESPACES:
             read_extension(item, child, element_text(child), make_absolute)
             continue
         if name == "title":
@@ -134,9 +134,9 @@ def _read_entry(element: Element, base: str, flags: set[str]) -> FeedItem:
 
 
 def construct(element: Element, base: str) -> str | None:
-    """A text construct, or an entry's content: plain text, markup unescaped (``html``), markup inside (``xhtml``), or
-    base64. That is content of a media type of neither text nor XML (RFC 4287, 4.1.3.3), or what Atom 0.3's ``mode``
-    says."""
+    """Returns a text construct, or an entry's content: plain text, markup unescaped (``html``), markup inside
+    (``xhtml``), or decoded base64. Base64 is content of a media type of neither text nor XML (RFC 4287, 4.1.3.3), or
+    declared by Atom 0.3's ``mode``."""
     return absolutize(_construct(element), base_of(element, base))
 
 
@@ -162,7 +162,7 @@ def _construct(element: Element) -> str | None:
 
 
 def atom_link(element: Element, base: str) -> FeedLink | None:
-    """A ``link`` element; ``None`` without an ``href``."""
+    """Returns the link of a ``link`` element; ``None`` without an ``href``."""
     written = element.get("href")
     if written is None or not (written.strip() or base_of(element, base)):
         return None
@@ -173,18 +173,18 @@ def atom_link(element: Element, base: str) -> FeedLink | None:
 
 
 def add_link(item: FeedItem, element: Element, link: FeedLink) -> None:
-    """A ``link`` of an item, which may be an enclosure."""
+    """Adds a ``link`` to an item; it may be an enclosure."""
     item.links.append(link)
     if link.rel == "enclosure":
         item.enclosures.append(Enclosure(link.href, link.type, number(element.get("length")), link.title))
 
 
 def base_of(element: Element, base: str) -> str:
-    """What relative references inside an element are relative to: its ``xml:base``, on top of the feed's URL. One that
-    is very long is none: each reference would be as long again."""
-    found = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
-    found = [value for value in found if len(value) <= _BASE_CHARS]
-    for value in reversed(found):
+    """Returns the base of relative references inside an element: its ``xml:base``, resolved against the feed's URL. A
+    very long ``xml:base`` is ignored: each reference would be as long again."""
+    bases = [value for node in (element, *element.iterancestors()) if (value := node.get(f"{_XML}base"))]
+    bases = [value for value in bases if len(value) <= _BASE_CHARS]
+    for value in reversed(bases):
         base = resolve_reference(base, value)
     return base
 
@@ -194,20 +194,20 @@ def absolute_in(base: str, element: Element, href: str) -> str:
 
 
 def absolute(element: Element, href: str, base: str) -> str:
-    """A reference of the feed as a browser would ask for it, as written where that cannot be."""
+    """Returns a reference of the feed as a browser would resolve it; unchanged if that is impossible."""
     return resolve_reference(base_of(element, base), href)
 
 
 def read_person(element: Element, base: str) -> Person:
-    """A person construct: name, address, mail."""
-    found: dict[str, str | None] = {}
+    """Returns a person construct: name, address, mail."""
+    fields: dict[str, str | None] = {}
     for child in element:
-        found.setdefault(local_name(child)[1], element_text(child))
-    url = found.get("uri") or found.get("url") or found.get("homepage")
+        fields.setdefault(local_name(child)[1], element_text(child))
+    url = fields.get("uri") or fields.get("url") or fields.get("homepage")
     return Person(
-        found.get("name") or (None if len(element) else element_text(element)),
+        fields.get("name") or (None if len(element) else element_text(element)),
         absolute(element, url, base) if url else None,
-        found.get("email"),
+        fields.get("email"),
     )
 
 

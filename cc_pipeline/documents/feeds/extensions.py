@@ -1,4 +1,4 @@
-"""What podcasts (iTunes) and media (Media RSS) say beside a feed's own elements, in RSS and Atom alike."""
+"""Podcast (iTunes) and media (Media RSS) elements, in RSS and Atom alike."""
 
 from __future__ import annotations
 
@@ -21,41 +21,43 @@ _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2})(?:\.\d+)?")
 Absolute = Callable[[Element, str], str]
 
 
-def read_extension(into: Feed | FeedItem, element: Element, text: str | None, absolute: Absolute) -> None:
-    """Takes over what an extension element says: into fields of its own, and where the format's own elements said
-    nothing into theirs; categories add up."""
+def read_extension(holder: Feed | FeedItem, element: Element, text: str | None, absolute: Absolute) -> None:
+    """Reads an extension element into the extension's own fields, and into those of the format's own elements if these
+    are empty; categories add up."""
     namespace, name = local_name(element)
     if namespace.lower().endswith(_ITUNES_END):
-        _read_itunes(into, element, name, text, absolute)
+        _read_itunes(holder, element, name, text, absolute)
     elif namespace.rstrip("/") == _MEDIA:
-        _read_media(into, element, name, text, absolute)
+        _read_media(holder, element, name, text, absolute)
 
 
-def add_categories(into: Feed | FeedItem, *categories: str | None) -> None:
-    """Adds those that are not there yet."""
-    if len(into.categories) <= LIST_MOST:
-        known = set(into.categories)
-        into.categories += [word for word in dict.fromkeys(categories) if word and word not in known]
+def add_categories(holder: Feed | FeedItem, *categories: str | None) -> None:
+    """Adds the categories that the feed or item lacks."""
+    if len(holder.categories) <= LIST_MOST:
+        present_categories = set(holder.categories)
+        holder.categories += [word for word in dict.fromkeys(categories) if word and word not in present_categories]
 
 
-def _read_itunes(into: Feed | FeedItem, element: Element, name: str, text: str | None, absolute: Absolute) -> None:
-    podcast = into.podcast = into.podcast or Podcast()
+def _read_itunes(holder: Feed | FeedItem, element: Element, name: str, text: str | None, absolute: Absolute) -> None:
+    podcast = holder.podcast = holder.podcast or Podcast()
     if name == "author" and text:
         podcast.author = podcast.author or text
-        if not into.authors:
-            into.authors.append(person(text))
+        if not holder.authors:
+            holder.authors.append(person(text))
     elif name in ("subtitle", "summary") and text:
         setattr(podcast, name, getattr(podcast, name) or text)
-        into.description = into.description or text
+        holder.description = holder.description or text
     elif name == "keywords" and text:
-        add_categories(into, *(word.strip() for word in text.split(",")))
+        add_categories(holder, *(word.strip() for word in text.split(",")))
     elif name == "category":
-        add_categories(into, *(each.get("text") for each in element.iter() if local_name(each)[1] == "category"))
+        add_categories(
+            holder, *(category.get("text") for category in element.iter() if local_name(category)[1] == "category")
+        )
     elif name == "image" and (href := element.get("href") or element.get("url") or text):
         podcast.image = podcast.image or absolute(element, href.strip())
     elif name == "owner":
-        said = {local_name(child)[1]: element_text(child) for child in element}
-        podcast.owner = podcast.owner or Person(said.get("name"), None, said.get("email"))
+        owner_fields = {local_name(child)[1]: element_text(child) for child in element}
+        podcast.owner = podcast.owner or Person(owner_fields.get("name"), None, owner_fields.get("email"))
     elif name in ("explicit", "block", "complete"):
         setattr(podcast, name, _truth(text))
     elif name in ("episode", "season"):
@@ -74,73 +76,73 @@ def _truth(text: str | None) -> bool | None:
 
 
 def number(text: str | None, bound: int = 2**63) -> int | None:
-    """A whole number below ``bound``, ``None`` for anything else."""
-    found = _NUMBER.fullmatch((text or "").strip()[:40])
-    return int(found[0]) if found and int(found[0]) < bound else None
+    """Returns a whole number below ``bound``; ``None`` for any other text."""
+    match = _NUMBER.fullmatch((text or "").strip()[:40])
+    return int(match[0]) if match and int(match[0]) < bound else None
 
 
 def _decimal(text: str | None) -> float | None:
-    found = _DECIMAL.fullmatch((text or "").strip()[:40])
-    return float(found[0]) if found else None
+    match = _DECIMAL.fullmatch((text or "").strip()[:40])
+    return float(match[0]) if match else None
 
 
 def _seconds(text: str | None) -> float | None:
-    """Of ``1234``, ``20:34`` or ``1:20:34``."""
+    """Returns the seconds of ``1234``, ``20:34`` or ``1:20:34``."""
     word = (text or "").strip()[:40]
     if clock := _CLOCK.fullmatch(word):
         return float(int(clock[1] or 0) * 3600 + int(clock[2]) * 60 + int(clock[3]))
     return _decimal(word)
 
 
-def _read_media(into: Feed | FeedItem, element: Element, name: str, text: str | None, absolute: Absolute) -> None:
+def _read_media(holder: Feed | FeedItem, element: Element, name: str, text: str | None, absolute: Absolute) -> None:
     if name == "category":
-        add_categories(into, text)
-    elif isinstance(into, Feed):
+        add_categories(holder, text)
+    elif isinstance(holder, Feed):
         if name == "thumbnail" and (href := element.get("url")):
-            into.image = into.image or absolute(element, href)
+            holder.image = holder.image or absolute(element, href)
     elif name == "group":
-        about = _about(element, absolute)
+        group_media = _about(element, absolute)
         for child in element:
             if local_name(child)[1] == "content":
-                _add_media(into, _media(child, about, absolute))
+                _add_media(holder, _media(child, group_media, absolute))
         if not any(local_name(child)[1] == "content" for child in element):
-            _add_media(into, about)
-        _use_thumbnail(into, about.thumbnail)
+            _add_media(holder, group_media)
+        _use_thumbnail(holder, group_media.thumbnail)
     elif name == "content":
         media = _media(element, Media(), absolute)
-        _add_media(into, media)
-        _use_thumbnail(into, media.thumbnail or (media.url if media.medium == "image" else None))
+        _add_media(holder, media)
+        _use_thumbnail(holder, media.thumbnail or (media.url if media.medium == "image" else None))
     elif name == "thumbnail" and (href := element.get("url")):
-        _use_thumbnail(into, absolute(element, href))
+        _use_thumbnail(holder, absolute(element, href))
     elif name in ("title", "description", "credit") and text:
-        # said of the item: of each of its media that says nothing itself
-        said: dict[str, Any] = {name: text}
-        into.media_about = into.media_about._replace(**said)
+        # applies to each medium of the item that has no value of its own
+        media_fields: dict[str, Any] = {name: text}
+        holder.media_about = holder.media_about._replace(**media_fields)
 
 
-def _add_media(into: FeedItem, media: Media) -> None:
-    if len(into.media) <= LIST_MOST and any(media):
-        into.media.append(media)
+def _add_media(holder: FeedItem, media: Media) -> None:
+    if len(holder.media) <= LIST_MOST and any(media):
+        holder.media.append(media)
 
 
-def _use_thumbnail(into: FeedItem, url: str | None) -> None:
-    into.image = into.image or url
+def _use_thumbnail(holder: FeedItem, url: str | None) -> None:
+    holder.image = holder.image or url
 
 
 def _about(element: Element, absolute: Absolute) -> Media:
-    """What the children of a ``content`` or ``group`` say."""
-    said: dict[str, Any] = {}
+    """Reads the fields that the children of a ``content`` or ``group`` have."""
+    fields: dict[str, Any] = {}
     for child in element:
         name = local_name(child)[1]
         if name in ("title", "description", "credit") and (text := element_text(child)):
-            said.setdefault(name, text)
+            fields.setdefault(name, text)
         elif name in ("thumbnail", "player") and (href := child.get("url")):
-            said.setdefault(name, absolute(child, href))
-    return Media()._replace(**said)
+            fields.setdefault(name, absolute(child, href))
+    return Media()._replace(**fields)
 
 
 def _media(element: Element, group: Media, absolute: Absolute) -> Media:
-    own = _about(element, absolute)
+    own_media = _about(element, absolute)
     href = element.get("url")
     return Media(
         url=absolute(element, href) if href else None,
@@ -150,9 +152,9 @@ def _media(element: Element, group: Media, absolute: Absolute) -> Media:
         height=number(element.get("height"), 2**31),
         duration=_seconds(element.get("duration")),
         file_size=number(element.get("fileSize")),
-        title=own.title or group.title,
-        description=own.description or group.description,
-        credit=own.credit or group.credit,
-        thumbnail=own.thumbnail or group.thumbnail,
-        player=own.player or group.player,
+        title=own_media.title or group.title,
+        description=own_media.description or group.description,
+        credit=own_media.credit or group.credit,
+        thumbnail=own_media.thumbnail or group.thumbnail,
+        player=own_media.player or group.player,
     )

@@ -1,4 +1,4 @@
-"""The one shape every feed format is read into."""
+"""The one shape of all feed formats."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Literal, NamedTuple
 
 from cc_pipeline.documents.dates import ReadDate
 
-#: What one item, or a feed, may list of a kind; more is cut and flagged.
+#: The maximum length of each list of an item or a feed; longer lists are cut and flagged.
 LIST_MOST = 1000
-#: Elements of one item, or of a feed beside its items, that are looked at.
+#: The maximum number of elements that are read of an item, or of a feed besides its items.
 FIELDS_MOST = 4 * LIST_MOST
 
 
 class FeedLink(NamedTuple):
-    """A link of a feed or an item; ``rel`` is ``alternate`` where the format has no other word."""
+    """A link of a feed or an item; ``rel`` is ``alternate`` if the format has no other word."""
 
     href: str
     rel: str = "alternate"
@@ -36,20 +36,20 @@ _NAME_MOST = 500
 
 
 def person(text: str) -> Person:
-    """``mail (name)``, ``name <mail>``, ``name (mail)``, a mail address or a name."""
+    """Parses ``mail (name)``, ``name <mail>``, ``name (mail)``, a mail address or a name."""
     if len(text) > _NAME_MOST:
         return Person(text)
-    if found := _EMAIL_NAME.match(text):
-        return Person(found.group(2).strip() or None, None, found.group(1))
-    if (found := _EMAIL_AT_END.search(text)) and "\n" not in (name := text[: found.start()].strip()):
-        return Person(name or None, None, found.group(1))
+    if match := _EMAIL_NAME.match(text):
+        return Person(match.group(2).strip() or None, None, match.group(1))
+    if (match := _EMAIL_AT_END.search(text)) and "\n" not in (name := text[: match.start()].strip()):
+        return Person(name or None, None, match.group(1))
     if "@" in text and " " not in text:
         return Person(None, None, text)
     return Person(text)
 
 
 class Enclosure(NamedTuple):
-    """A file that belongs to an item: its length in bytes and seconds, as the feed says."""
+    """A file that belongs to an item: its length in bytes and seconds, as the feed states."""
 
     url: str
     type: str | None = None
@@ -77,8 +77,8 @@ class Media(NamedTuple):
 
 @dataclass(slots=True)
 class Podcast:
-    """What iTunes' elements say of a feed or an item. ``type`` is ``episodic`` or ``serial`` of a feed, ``full``,
-    ``trailer`` or ``bonus`` of an item; ``duration`` is seconds."""
+    """The iTunes elements of a feed or an item. ``type`` is ``episodic`` or ``serial`` for a feed, ``full``,
+    ``trailer`` or ``bonus`` for an item; ``duration`` is seconds."""
 
     author: str | None = None
     owner: Person | None = None
@@ -96,8 +96,8 @@ class Podcast:
 
 
 class Content(NamedTuple):
-    """A body of an item: its markup or text, the format's word for which (``None`` for HTML unsaid), and the URL
-    its relative references are relative to."""
+    """A body of an item: its markup or text, its type in the format's words (``None`` for undeclared HTML), and the
+    base URL of its relative references."""
 
     value: str
     type: str | None = None
@@ -122,7 +122,7 @@ class FeedItem:
     image: str | None = None
     enclosures: list[Enclosure] = field(default_factory=list)
     media: list[Media] = field(default_factory=list)
-    #: What is said of all media together.
+    #: The fields that all media of the item share.
     media_about: Media = field(default_factory=Media)
     podcast: Podcast | None = None
 
@@ -136,14 +136,14 @@ class FeedItem:
 
     @property
     def link(self) -> str | None:
-        """The page the item is about."""
+        """The URL of the page that the item is about."""
         return next((link.href for link in self.links if link.rel == "alternate"), None)
 
 
 @dataclass(slots=True)
 class Feed:
-    """One feed. ``type`` is the 2012 document's word (``json-feed`` is new); ``version`` the format's number where it
-    gives one."""
+    """One feed. ``type`` is the 2012 document's word (``json-feed`` is new); ``version`` the format's number, if the
+    feed states one."""
 
     type: Literal["rss-feed", "atom-feed", "json-feed"]
     version: str | None = None

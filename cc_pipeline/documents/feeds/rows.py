@@ -15,20 +15,20 @@ from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
 from cc_pipeline.documents.page import Limits, Link
 
 _OF_ALL_MEDIA = ("title", "description", "credit")
-#: Without one of these there is no feed; other documents are not read twice.
+#: A document without one of these tags is no feed, and is not parsed as one.
 _FEED_ROOT = re.compile(r"<(?:[\w.-]{1,40}:)?(?:rss|feed|rdf|channel|entry)\b", re.IGNORECASE)
 
 
 def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
-    """Reads a feed from its decoded text; ``None`` where it is none. Malformed feeds give what can be read.
+    """Reads a feed from its decoded text; returns ``None`` for other documents. Malformed feeds are read if possible.
 
-    ``base`` is the feed's URL, which its relative links are relative to.
+    ``base`` is the feed's URL, against which relative links are resolved.
     """
     if begins_json(text):
-        found = read_json_feed(text, limits, base)
-        if found is not None:
-            _bound(found, limits)
-        return found
+        json_feed = read_json_feed(text, limits, base)
+        if json_feed is not None:
+            _bound(json_feed, limits)
+        return json_feed
     if not _FEED_ROOT.search(text):
         return None
     root, clean, cut = parse_xml(text, limits)
@@ -50,33 +50,35 @@ def parse_feed(text: str, limits: Limits, base: str = "") -> Feed | None:
 
 
 def _bound(feed: Feed, limits: Limits) -> None:
-    """Cuts lists that are longer than a feed's or an item's have any use for, and texts that are longer than all of a
-    page may be; of what is said of all media together each has its share, for it is repeated with each."""
-    lists: list[list[Any]] = [feed.links, feed.authors, feed.categories]
+    """Cuts lists longer than ``LIST_MOST``, and texts longer than the limit of a page. The shared fields of all media
+    are repeated with each medium, so the limit is divided by the number of media."""
+    bounded_lists: list[list[Any]] = [feed.links, feed.authors, feed.categories]
     for item in feed.items:
-        lists += [item.links, item.authors, item.categories, item.contents, item.enclosures, item.media]
-    for found in lists:
-        if len(found) > LIST_MOST:
-            del found[LIST_MOST:]
+        bounded_lists += [item.links, item.authors, item.categories, item.contents, item.enclosures, item.media]
+    for bounded_list in bounded_lists:
+        if len(bounded_list) > LIST_MOST:
+            del bounded_list[LIST_MOST:]
             feed.flags.add("lists_cut")
-    most = limits.text_chars
-    feed.title, feed.description = (text and _cut(text, most, feed) for text in (feed.title, feed.description))
-    share = most // max(sum(len(item.media) for item in feed.items), 1)
+    max_chars = limits.text_chars
+    feed.title, feed.description = (text and _cut(text, max_chars, feed) for text in (feed.title, feed.description))
+    share = max_chars // max(sum(len(item.media) for item in feed.items), 1)
     for item in feed.items:
-        item.title, item.description = (text and _cut(text, most, feed) for text in (item.title, item.description))
-        item.contents = [each._replace(value=_cut(each.value, most, feed)) for each in item.contents]
-        about = item.media_about
-        said: dict[str, Any] = {
-            name: _cut(text, share, feed) for name in _OF_ALL_MEDIA if item.media and (text := getattr(about, name))
+        item.title, item.description = (text and _cut(text, max_chars, feed) for text in (item.title, item.description))
+        item.contents = [content._replace(value=_cut(content.value, max_chars, feed)) for content in item.contents]
+        shared_media = item.media_about
+        shared_fields: dict[str, Any] = {
+            name: _cut(text, share, feed)
+            for name in _OF_ALL_MEDIA
+            if item.media and (text := getattr(shared_media, name))
         }
-        item.media_about = about._replace(**said)
+        item.media_about = shared_media._replace(**shared_fields)
 
 
-def _cut(text: str, most: int, feed: Feed) -> str:
-    if len(text) <= most:
+def _cut(text: str, max_chars: int, feed: Feed) -> str:
+    if len(text) <= max_chars:
         return text
     feed.flags.add("text_cut")
-    return text[:most]
+    return text[:max_chars]
 
 
 _TAG = re.compile(r"<[^<>]*>")
@@ -93,7 +95,7 @@ class FeedRows(NamedTuple):
 
 
 def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> FeedRows:
-    """All rows of one feed. ``url`` resolves relative links inside item bodies."""
+    """Returns all rows of one feed. ``url`` resolves relative links inside item bodies."""
     words: list[str] = []
     content: dict[str, Any] = {"type": feed.type}
     title = _stripped(feed.title)
@@ -104,14 +106,14 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
     _say(words, content["description"])
     content["published"] = feed.published
     content["updated"] = feed.updated
-    content["last_build_date"] = feed.last_build_date  # no column; the 2012 writer put it where updated is
+    content["last_build_date"] = feed.last_build_date  # no column; the 2012 writer put it into updated
     content["categories"] = feed.categories or None
     for category in feed.categories:
         _say(words, category)
     content["generator"] = feed.generator
     content["ttl"] = feed.ttl
     content["authors"] = _authors(feed.authors)
-    # it is repeated with each item
+    # the title is repeated with each item
     feed_title = title and _cut(title, limits.text_chars // max(len(feed.items), 1), feed)
     found_links: list[Link] = []
     nested: list[dict[str, Any]] = []
@@ -128,9 +130,9 @@ def feed_rows(feed: Feed, url: str, limits: Limits, *, links: bool = True) -> Fe
                 _say(words, plain.value if plain.type == "text/plain" else None)
         rows.append(_row(item, feed, feed_title, index))
     content["items"] = nested
-    about = {name: getattr(feed, name) for name in ("version", "language", "copyright", "image", "icon")}
-    about |= {"links": [link._asdict() for link in feed.links] or None, "podcast": _podcast(feed.podcast)}
-    return FeedRows(content, about, tuple(rows), tuple(found_links), " ".join(words))
+    feed_row = {name: getattr(feed, name) for name in ("version", "language", "copyright", "image", "icon")}
+    feed_row |= {"links": [link._asdict() for link in feed.links] or None, "podcast": _podcast(feed.podcast)}
+    return FeedRows(content, feed_row, tuple(rows), tuple(found_links), " ".join(words))
 
 
 def _bodies(item: FeedItem, url: str, limits: Limits, index: int, *, links: bool) -> list[HtmlDocument]:
@@ -201,24 +203,24 @@ def _row(item: FeedItem, feed: Feed, title: str | None, index: int) -> dict[str,
         **_dates(item),
         "language": item.language,
         "image": item.image or (item.podcast.image if item.podcast else None),
-        "enclosures": [each._asdict() for each in item.enclosures] or None,
-        "media": [_media(each, item.media_about) for each in item.media] or None,
+        "enclosures": [enclosure._asdict() for enclosure in item.enclosures] or None,
+        "media": [_media(media, item.media_about) for media in item.media] or None,
         "podcast": _podcast(item.podcast),
     }
 
 
 def _dates(item: FeedItem) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    columns: dict[str, str | None] = {}
     for name, date in (("published", item.published_date), ("updated", item.updated_date)):
-        found[f"{name}_text"] = date.text if date else None
-        found[f"{name}_precision"] = date.precision if date else None
-    return found
+        columns[f"{name}_text"] = date.text if date else None
+        columns[f"{name}_precision"] = date.precision if date else None
+    return columns
 
 
-def _media(media: Media, about: Media) -> dict[str, Any]:
-    """A media object; what is said of the whole item counts where it says nothing itself."""
-    said = media._asdict()
-    return said | {name: said[name] or getattr(about, name) for name in _OF_ALL_MEDIA}
+def _media(media: Media, shared_media: Media) -> dict[str, Any]:
+    """Returns a media object; its empty fields are filled with those of the whole item."""
+    fields = media._asdict()
+    return fields | {name: fields[name] or getattr(shared_media, name) for name in _OF_ALL_MEDIA}
 
 
 def _podcast(podcast: Podcast | None) -> dict[str, Any] | None:
@@ -249,10 +251,10 @@ def _links(links: list[FeedLink], rel: str) -> list[dict[str, str | None]] | Non
 
 
 def _stripped(text: str | None) -> str | None:
-    """Text without tags, as the 2012 document has titles and descriptions; ``None`` for none."""
+    """Returns a text without tags, as titles and descriptions in the 2012 document; ``None`` for an empty one."""
     return (_TAG.sub("", text).strip() or None) if text else None
 
 
 def _say(words: list[str], text: str | None) -> None:
-    if text and (said := text.strip()):
-        words.append(said)
+    if text and (stripped := text.strip()):
+        words.append(stripped)

@@ -31,12 +31,12 @@ RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 
 _TTL = re.compile(r"\s*(\d{1,10})")
 _TTL_MAX = 2**31
-#: Where an item's date is looked for when it has no pubDate.
+#: The elements that give the date of an item without a pubDate, in this order.
 _PUBLISHED_ORDER = ("published", "issued", "dc", "created")
 
 
 def read_rss(root: Element, limits: Limits, base: str) -> Feed:
-    """Reads from the root element (``rss``, ``RDF`` or a bare ``channel``); ``base`` is the feed's own URL."""
+    """Reads a feed from its root element (``rss``, ``RDF`` or a bare ``channel``); ``base`` is the feed's own URL."""
     feed = Feed("rss-feed", version=root.get("version"))
     channels = [root] if local_name(root)[1] == "channel" else [e for e in root if local_name(e)[1] == "channel"]
     for channel in channels[:1]:
@@ -54,19 +54,19 @@ def read_rss(root: Element, limits: Limits, base: str) -> Feed:
 
 
 def _items(holders: list[Element]) -> list[Element]:
-    found = []
+    items = []
     for holder in holders:
         for child in holder:
             name = local_name(child)[1]
             if name == "item":
-                found.append(child)
+                items.append(child)
             elif name == "items":
-                found += [e for e in child if local_name(e)[1] == "item"]
-    return found
+                items += [e for e in child if local_name(e)[1] == "item"]
+    return items
 
 
 def _read_channel(channel: Element, feed: Feed, base: str) -> None:
-    own = _own_namespaces(channel)
+    rss_namespaces = _own_namespaces(channel)
     own_links: list[FeedLink] = []
     dates: dict[str, datetime | None] = {}
     make_absolute = partial(absolute_in, base)
@@ -80,7 +80,7 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
             feed.flags.add("lists_cut")
             break
         text = element_text(child)
-        if namespace in own:
+        if namespace in rss_namespaces:
             if name == "link" and text:
                 own_links.append(FeedLink(absolute(child, text, base)))
             _read_channel_element(feed, child, name, text, base)
@@ -115,17 +115,17 @@ def _read_channel(channel: Element, feed: Feed, base: str) -> None:
         feed.authors.append(feed.webmaster)
     feed.published = published or dates.get("issued") or dates.get("created")
     feed.last_build_date = build
-    later = [moment for moment in (build, published) if moment]
-    feed.updated = max(later) if later else dates.get("modified") or dates.get("dc")
+    update_times = [moment for moment in (build, published) if moment]
+    feed.updated = max(update_times) if update_times else dates.get("modified") or dates.get("dc")
 
 
-def _own_links_first(into: Feed | FeedItem, links: list[FeedLink]) -> None:
-    """RSS's own link is the page; a link of another format, or a guid, is so only where there is none."""
-    into.links[:0] = links
+def _own_links_first(holder: Feed | FeedItem, links: list[FeedLink]) -> None:
+    """Puts RSS's own links first: they are the page. A link of another format, or a guid, is so only without one."""
+    holder.links[:0] = links
 
 
 def _own_namespaces(element: Element) -> frozenset[str]:
-    """The namespaces whose elements are RSS's own inside ``element``: none, or the one it is in itself."""
+    """Returns the namespaces of RSS's own elements inside ``element``: the empty one, and the element's own."""
     return frozenset({"", local_name(element)[0]})
 
 
@@ -153,35 +153,37 @@ def _read_channel_element(feed: Feed, child: Element, name: str, text: str | Non
 
 
 def _read_image(feed: Feed, element: Element, base: str) -> None:
-    """The feed's picture; RSS 0.90 and 1.0 have it beside the channel."""
-    found = next((text for each in element if local_name(each)[1] == "url" and (text := element_text(each))), None)
-    found = found or element.get("href") or element.get(f"{{{RDF}}}resource")
-    feed.image = feed.image or (absolute(element, found, base) if found else None)
+    """Reads the feed's image; RSS 0.90 and 1.0 have it beside the channel."""
+    image_url = next(
+        (text for child in element if local_name(child)[1] == "url" and (text := element_text(child))), None
+    )
+    image_url = image_url or element.get("href") or element.get(f"{{{RDF}}}resource")
+    feed.image = feed.image or (absolute(element, image_url, base) if image_url else None)
 
 
-def _read_dublin_core(into: Feed | FeedItem, name: str, text: str | None) -> None:
-    """Dublin Core says what the format's own elements do not."""
+def _read_dublin_core(holder: Feed | FeedItem, name: str, text: str | None) -> None:
+    """Fills fields that the format's own elements left empty from Dublin Core; authors and categories add up."""
     if not text:
         return
     if name in ("creator", "author"):
-        into.authors.append(person(text))
+        holder.authors.append(person(text))
     elif name == "subject":
-        add_categories(into, text)
+        add_categories(holder, text)
     elif name == "title":
-        into.title = into.title or text
+        holder.title = holder.title or text
     elif name == "description":
-        into.description = into.description or text
-    elif name == "rights" and isinstance(into, Feed):
-        into.copyright = into.copyright or text
+        holder.description = holder.description or text
+    elif name == "rights" and isinstance(holder, Feed):
+        holder.copyright = holder.copyright or text
     elif name == "language":
-        into.language = into.language or text
-    elif name == "identifier" and isinstance(into, FeedItem):
-        into.guid = into.guid or text
+        holder.language = holder.language or text
+    elif name == "identifier" and isinstance(holder, FeedItem):
+        holder.guid = holder.guid or text
 
 
 def _read_item(element: Element, base: str, flags: set[str]) -> FeedItem:
     item = FeedItem()
-    own = _own_namespaces(element)
+    rss_namespaces = _own_namespaces(element)
     own_links: list[FeedLink] = []
     dates: dict[str, ReadDate | None] = {}
     make_absolute = partial(absolute_in, base)
@@ -191,7 +193,7 @@ def _read_item(element: Element, base: str, flags: set[str]) -> FeedItem:
             break
         namespace, name = local_name(child)
         text = element_text(child)
-        if namespace in own:
+        if namespace in rss_namespaces:
             if name == "link" and (href := text or child.get("href")):
                 own_links.append(FeedLink(absolute(child, href, base)))
             _read_item_element(item, child, name, text, base)
@@ -216,8 +218,8 @@ def _read_item(element: Element, base: str, flags: set[str]) -> FeedItem:
             read_extension(item, child, text, make_absolute)
     item.published_date = first_read(item.published_date, *map(dates.get, _PUBLISHED_ORDER))
     item.updated_date = first_read(item.updated_date, dates.get("modified"))
-    about = element.get(f"{{{RDF}}}about")
-    item.guid = item.guid or about
+    rdf_about = element.get(f"{{{RDF}}}about")
+    item.guid = item.guid or rdf_about
     _own_links_first(item, own_links)
     return item
 
@@ -250,7 +252,7 @@ def _read_item_element(item: FeedItem, child: Element, name: str, text: str | No
 
 
 def _read_atom_element(item: FeedItem, child: Element, name: str, text: str | None, base: str) -> None:
-    """What an element of Atom says inside an item of RSS, where RSS's own say nothing; links and authors add up."""
+    """Fills fields that RSS's own elements left empty from an element of Atom; links and authors add up."""
     if name == "link" and (link := atom_link(child, base)):
         add_link(item, child, link)
     elif name in ("updated", "modified"):

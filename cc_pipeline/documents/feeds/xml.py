@@ -1,5 +1,5 @@
-"""Feeds are often broken, and some are hostile. Their XML is read safely (no entity but the characters HTML names,
-nothing fetched), and repaired where it is not well-formed."""
+"""Feeds are often broken, and some are hostile. Their XML is read safely (no entities but HTML's names of characters,
+nothing fetched), and repaired if it is not well-formed."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ _GROUPS = frozenset({"items", "image", "textinput", "cloud"})
 _ITEMS = frozenset({"item", "entry"})
 #: Elements of HTML that hold nothing; ``link`` and ``source`` are fields of feeds.
 _NEVER_CLOSED = frozenset({"area", "base", "br", "col", "embed", "hr", "img", "input", "meta", "param", "track", "wbr"})
-#: Fields that hold nothing where they have one of these attributes.
+#: Fields that hold nothing if they have one of these attributes.
 _EMPTY = {"link": "href", "enclosure": "url", "category": "term", "media:thumbnail": "url"}
-#: Fields that hold text only, so that another field ends them.
+#: Fields that hold only text, so that another field ends them.
 _PLAIN = frozenset(
     {"title", "link", "guid", "pubdate", "id", "updated", "published", "modified", "issued", "created", "comments"}
     | {"category", "lastbuilddate", "language", "generator", "ttl", "managingeditor", "webmaster", "copyright"}
 )
-#: Fields that may hold markup as it is.
+#: Fields that may hold unescaped markup.
 _MARKUP = frozenset({"description", "summary", "content", "content:encoded", "subtitle", "tagline", "author"})
 #: Fields no HTML has.
 _NO_HTML = _PLAIN - {"title", "link"} | {"content:encoded", "enclosure"}
 _EXTENSIONS = ("dc:", "dcterms:", "itunes:", "media:", "slash:", "wfw:", "feedburner:")
-#: What the reader of XML allows is 256.
+#: The XML reader allows 256.
 _MOST_DEPTH = 200
 
 
-#: Sections that are no tags: how they begin and end, and whether they are kept.
+#: Sections that are no tags: their beginning and end, and whether they are kept.
 _SECTIONS = (("<![CDATA[", "]]>", True), ("<!--", "-->", False), ("<?", "?>", False), ("<!", ">", False))
 
-#: Those that hold no references: how they begin and end.
+#: Sections without references: their beginning and end.
 _VERBATIM = {"<![CDATA[": "]]>", "<!--": "-->"}
 _VERBATIM_START = re.compile("|".join(map(re.escape, _VERBATIM)))
 _DOCTYPE = re.compile(r"<!DOCTYPE\b(?:[^<>\[\"']|\"[^\"]*\"|'[^']*')*+(?:\[(.*?)\]\s*)?>", re.IGNORECASE | re.DOTALL)
-#: Where a document type may begin.
+#: The first characters of a document, in which a document type may begin.
 _DOCTYPE_CHARS = 65_536
 _DECLARED = re.compile(r"""<!ENTITY\s+([A-Za-z_][\w.-]{0,63})\s+(?:"([^"&%<]{0,256})"|'([^'&%<]{0,256})')\s*>""")
 _DECLARATION = re.compile(r"<\?xml\b[^>]{0,500}\?>")
-#: A name, its semicolon, and what follows an address's parameter or a longer name.
+#: A name, its semicolon, and the character after it that marks a parameter of an address or a longer name.
 _REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9_.-]{0,63})?(;?)(?=(=|\w)?)")
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _XML_ENTITIES = frozenset({"amp", "lt", "gt", "quot", "apos"})
@@ -66,7 +66,7 @@ _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
 
-#: Prefixes as documents use them even where they forget to declare them.
+#: Prefixes that documents use even without declaring them.
 _PREFIXES = {
     "dc": "http://purl.org/dc/elements/1.1/",
     "content": "http://purl.org/rss/1.0/modules/content/",
@@ -79,40 +79,42 @@ Element: TypeAlias = etree._Element
 
 
 class Repaired(NamedTuple):
-    """A well-formed document, and whether it is no more than the beginning of what there was."""
+    """A well-formed document, and whether it is only the beginning of the original."""
 
     text: str
     cut: bool
 
 
 def repaired(text: str, *, tags: int, items: int) -> Repaired | None:
-    """A well-formed document with all that a malformed one says; ``None`` where there is no root element of a feed.
+    """Returns a malformed document as a well-formed one; ``None`` if there is no root element of a feed.
 
-    ``text`` has no document type, and no references but those XML knows. What stands before the root is left out.
-    Takes time in proportion to the text's length, and ends behind so many ``tags`` and one more than ``items``.
+    ``text`` has no document type, and only references that XML knows. Text before the root is dropped. Takes time in
+    proportion to the text's length, and ends after ``tags`` tags or ``items`` plus one items.
     """
     feed = _Repair()
     missing: set[str] = set()
-    at = seen = 0
-    while (begin := text.find("<", at)) >= 0 and seen < tags and feed.items <= items:
+    position = seen = 0
+    while (begin := text.find("<", position)) >= 0 and seen < tags and feed.items <= items:
         seen += 1
-        feed.text(text[at:begin])
-        found = text[begin + 1 : begin + 2] in ("!", "?") and next(s for s in _SECTIONS if text.startswith(s[0], begin))
-        if not found:
-            at = feed.tag(text, begin)
+        feed.text(text[position:begin])
+        section = text[begin + 1 : begin + 2] in ("!", "?") and next(
+            form for form in _SECTIONS if text.startswith(form[0], begin)
+        )
+        if not section:
+            position = feed.tag(text, begin)
             continue
-        opener, closer, kept = found
+        opener, closer, is_text = section
         end = -1 if closer in missing else text.find(closer, begin + len(opener))
         if end < 0:
-            # never closed: its beginning alone is left out
+            # never closed: only its opener is dropped
             missing.add(closer)
-            at = begin + len(opener)
+            position = begin + len(opener)
             continue
-        at = end + len(closer)
-        if kept:
-            feed.text(text[begin:at], raw=True)
+        position = end + len(closer)
+        if is_text:
+            feed.text(text[begin:position], raw=True)
     if begin < 0:
-        feed.text(text[at:])
+        feed.text(text[position:])
     document = feed.document()
     return None if document is None else Repaired(document, seen >= tags and begin >= 0)
 
@@ -123,33 +125,33 @@ class _Repair:
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._open: list[tuple[str, str]] = []
-        #: Where in ``_open`` the items and what holds them are, and how often each name is open.
+        #: The positions in ``_open`` of items and their holders, and how often each name is open.
         self._holders: list[int] = []
         self._names: Counter[str] = Counter()
         self._root: str | None = None
         self.items = 0
-        #: The root's end tag was met: what follows counts only if it is an item, or another root.
+        #: The root's end tag was read: after it only an item or another root counts.
         self._ended = False
 
     def text(self, text: str, *, raw: bool = False) -> None:
-        """Text between tags; ``raw`` for a CDATA section."""
+        """Adds text between tags; ``raw`` for a CDATA section."""
         if text and self._open and not self._ended:
             self._parts.append(text if raw else text.replace("]]>", "]]&gt;"))
 
-    def tag(self, text: str, at: int) -> int:
-        """Takes the tag at a place, or its first sign as text; where to go on."""
-        found = _TAG.match(text, at) or _TORN.match(text, at)
-        if found is None:
+    def tag(self, text: str, position: int) -> int:
+        """Adds the tag at a position, or its ``<`` as text. Returns the position after it."""
+        match = _TAG.match(text, position) or _TORN.match(text, position)
+        if match is None:
             self.text("&lt;")
-            return at + 1
-        if found[1]:
-            self._end(found[2])
+            return position + 1
+        if match[1]:
+            self._end(match[2])
         else:
-            self._start(found[2], found[3])
-        return found.end()
+            self._start(match[2], match[3])
+        return match.end()
 
     def document(self) -> str | None:
-        """The whole, every open element closed."""
+        """Closes every open element and returns the document; ``None`` without a root."""
         if self._root is None:
             return None
         self._close_to(0)
@@ -167,7 +169,7 @@ class _Repair:
             self.items += 1
             self._close_items()
         elif self._ended or local in _ROOTS:
-            # another document behind the first goes on in its root
+            # a second document continues in the first one's root
             self._ended = self._ended and local not in _ROOTS
             return
         elif local == "channel" and lowered.rpartition(":")[0] == self._root.rpartition(":")[0]:
@@ -196,30 +198,30 @@ class _Repair:
         if not self._names[lowered]:
             return
         local = lowered.rpartition(":")[2]
-        # a field's end tag ends no item, an item's no channel
+        # a field's end tag ends no item, an item's end tag no channel
         passes = _ITEMS | _HOLDERS if local == "channel" else _ITEMS if local in _ITEMS else ()
         for place in range(len(self._open) - 1, 0, -1):
-            each = self._open[place][1]
-            if each == lowered:
+            open_name = self._open[place][1]
+            if open_name == lowered:
                 self._close_to(place)
                 return
-            each = each.rpartition(":")[2]
-            if (each in _HOLDERS or each in _ITEMS) and each not in passes:
+            open_name = open_name.rpartition(":")[2]
+            if (open_name in _HOLDERS or open_name in _ITEMS) and open_name not in passes:
                 return
 
     def _is_item(self, lowered: str) -> bool:
-        """Whether an element of that name is an item here: it has the prefix of the root, or none."""
+        """Whether an element of that name is an item: it has the prefix of the root, or none."""
         prefix = lowered.rpartition(":")[0]
         return not prefix or (self._root is not None and prefix == self._root.rpartition(":")[0])
 
     def _close_items(self) -> None:
-        """Closes all that is inside the element which items belong into."""
+        """Closes all elements inside the holder of items."""
         while self._holders and self._open[self._holders[-1]][1].rpartition(":")[2] in _ITEMS:
             self._close_to(self._holders[-1])
         self._close_to(1 + (self._holders[-1] if self._holders else 0))
 
     def _close_field(self, lowered: str, written: str) -> None:
-        """Closes a field that was left open, where one begins that cannot be inside it."""
+        """Closes an open field if the new element cannot be inside it."""
         field = 1 + (self._holders[-1] if self._holders else 0)
         if field >= len(self._open):
             return
@@ -249,18 +251,18 @@ class _Repair:
 
 
 def _attributes(written: str) -> str:
-    """Attributes as XML has them; what is none is left out."""
+    """Returns attributes as XML; text that is no attribute is dropped."""
     if "=" not in written:
         return ""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for name, *values in _ATTRIBUTE.findall(written):
         if _ATTRIBUTE_NAME.match(name):
-            found.setdefault(name, next(filter(None, values), ""))
-    return "".join(f' {name}="{value.replace(chr(34), "&quot;")}"' for name, value in found.items())
+            attributes.setdefault(name, next(filter(None, values), ""))
+    return "".join(f' {name}="{value.replace(chr(34), "&quot;")}"' for name, value in attributes.items())
 
 
 class XmlRead(NamedTuple):
-    """The root of a document (``None`` for none), whether it was well-formed, and whether it was cut at a bound."""
+    """The root of a document (``None`` if unreadable), whether it was well-formed, and whether it was cut."""
 
     root: Element | None
     well_formed: bool
@@ -268,14 +270,14 @@ class XmlRead(NamedTuple):
 
 
 def parse_xml(text: str, limits: Limits, *, feed: bool = True) -> XmlRead:
-    """Reads a document. Of a malformed feed it gives what can be read; of another malformed document (``feed`` is
-    false) what stands before the fault and, where its elements allow it, behind. What goes beyond the bound on
-    elements is left out beforehand: a tree of many small ones takes thirty times the text.
+    """Reads a document. A malformed feed is repaired; another malformed document (``feed`` is false) is read up to the
+    fault and, if its elements allow it, after it. Elements beyond the limit are dropped before parsing: a tree of many
+    small ones takes thirty times the text.
 
-    The document type is taken out before parsing, so that the parser knows no entities at all. References are put
-    in beforehand: the characters HTML names (``&nbsp;``), and entities the document declares as short plain text,
-    which cannot nest. Other names stay as text. Without a semicolon a name is a reference only if HTML reads it so and
-    neither ``=`` nor a letter or digit follows, as in addresses. A document with a repaired reference is not
+    The document type is removed before parsing, so that the parser knows no entities at all. References are replaced
+    before parsing: HTML's names of characters (``&nbsp;``), and entities that the document declares as short plain
+    text, which cannot nest. Other names stay as text. Without a semicolon a name is a reference only if HTML reads it
+    so and neither ``=`` nor a letter or digit follows, as in addresses. A document with a repaired reference is not
     well-formed.
     """
     text = _ILLEGAL.sub("", text).lstrip("\ufeff \t\r\n")
@@ -306,27 +308,28 @@ def parse_xml(text: str, limits: Limits, *, feed: bool = True) -> XmlRead:
 
 
 def _within(text: str, tags: int) -> tuple[str, bool]:
-    """The text before the first tag that is one too many, and whether there was one."""
+    """Returns the text with at most ``tags`` tags, and whether it was cut."""
     if text.count("<") <= tags:
         return text, False
-    at = -1
+    end = -1
     for _ in range(tags + 1):
-        at = text.find("<", at + 1)
-    return text[:at], True
+        end = text.find("<", end + 1)
+    return text[:end], True
 
 
 def _split_verbatim(text: str) -> Iterator[str]:
-    """The text's parts: CDATA sections and comments, in which an ampersand is one, and what lies between them."""
-    at = 0
-    while start := _VERBATIM_START.search(text, at):
+    """Yields the text's parts in order: CDATA sections and comments, in which an ampersand is literal, and the parts
+    between them."""
+    position = 0
+    while start := _VERBATIM_START.search(text, position):
         closing = _VERBATIM[start[0]]
         end = text.find(closing, start.end())
         if end < 0:
             break
-        yield text[at : start.start()]
-        at = end + len(closing)
-        yield text[start.start() : at]
-    yield text[at:]
+        yield text[position : start.start()]
+        position = end + len(closing)
+        yield text[start.start() : position]
+    yield text[position:]
 
 
 def _read(data: bytes, *, recover: bool) -> Element | None:
@@ -349,10 +352,10 @@ def _read(data: bytes, *, recover: bool) -> Element | None:
 
 
 class _Replacement:
-    """What stands for an entity reference; a declared one only so often.
+    """Replaces entity references; declared ones at most ``_MAX_EXPANSIONS`` times.
 
-    ``has_repaired``: one was met that XML does not allow, which is a bare ampersand, a name without a semicolon, a name
-    that nobody knows, or the number of no character.
+    ``has_repaired``: a reference was met that XML does not allow: a bare ampersand, a name without a semicolon, an
+    unknown name, or the number of no character.
     """
 
     def __init__(self, declared: dict[str, str]) -> None:
@@ -366,10 +369,10 @@ class _Replacement:
             self.has_repaired = True
         return "&amp;" + found[0][1:] if value is None else value
 
-    def _value(self, found: re.Match[str]) -> str | None:
-        """The escaped characters of a reference, ``None`` for what is none."""
-        name = found[1]
-        if not is_reference(found):
+    def _value(self, match: re.Match[str]) -> str | None:
+        """Returns the escaped characters of a reference; ``None`` if it is no reference."""
+        name = match[1]
+        if not is_reference(match):
             return None
         if name.startswith("#"):
             code = int(name[2:], 16) if name[1] in "xX" else int(name[1:])
@@ -383,20 +386,20 @@ class _Replacement:
         return None if value is None else escape(value)
 
 
-def is_reference(found: re.Match[str]) -> bool:
-    """Whether a name behind an ampersand may be a reference: one without a semicolon is a parameter of an address where
-    ``=``, a letter or a digit follows, and no reference where HTML wants the semicolon."""
-    name = found[1]
-    return bool(name) and (bool(found[2]) or name.startswith("#") or (not found[3] and name in html5))
+def is_reference(match: re.Match[str]) -> bool:
+    """Whether a name after an ampersand may be a reference. A name without a semicolon is none if ``=``, a letter or a
+    digit follows (then it is a parameter of an address), or if HTML requires the semicolon."""
+    name = match[1]
+    return bool(name) and (bool(match[2]) or name.startswith("#") or (not match[3] and name in html5))
 
 
 def attribute_value(written: str) -> str:
-    """An attribute of HTML with its references read as HTML reads them in attributes."""
-    return _REFERENCE.sub(lambda found: unescape(found[0]) if is_reference(found) else found[0], written)
+    """Returns the value of an HTML attribute, its references replaced as HTML does in attributes."""
+    return _REFERENCE.sub(lambda match: unescape(match[0]) if is_reference(match) else match[0], written)
 
 
 def local_name(element: Element) -> tuple[str, str]:
-    """Namespace (empty for none) and local name in lower case."""
+    """Returns namespace (empty for none) and local name in lower case."""
     tag = element.tag
     if not isinstance(tag, str):
         return "", ""
@@ -408,12 +411,12 @@ def local_name(element: Element) -> tuple[str, str]:
 
 
 def element_text(element: Element) -> str | None:
-    """All text inside an element, ``None`` for none."""
+    """Returns all text inside an element; ``None`` for none."""
     return "".join(element.itertext()).strip() or None
 
 
 def inner_markup(element: Element) -> str:
-    """An element's content as HTML, without the element itself."""
+    """Returns an element's content as HTML, without the element itself."""
     parts: list[str] = [escape(element.text or "")]
     for child in element:
         _serialize(child, parts)
@@ -421,7 +424,8 @@ def inner_markup(element: Element) -> str:
 
 
 def _serialize(element: Element, parts: list[str]) -> None:
-    """Names lose their namespaces: what a feed holds is read as HTML. The reader bounds the depth at 256."""
+    """Writes an element without the namespaces of its names: the content of a feed is read as HTML. The reader bounds
+    the depth at 256."""
     if isinstance(element.tag, str):
         name = element.tag.rpartition("}")[2]
         namespace = element.tag.partition("}")[0][1:]

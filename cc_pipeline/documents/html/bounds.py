@@ -1,12 +1,11 @@
-"""What has to go from a page before a tree is made of it.
+"""Removes markup beyond the limits before a tree is built.
 
-A tree builder's time grows with the square of the attributes of a tag, of open elements, of options of a list, of the
-names that it does not know; its memory with the tags. A page of a few hundred kilobytes can take minutes and gigabytes.
-So markup is looked at once, tag by tag, and what goes beyond a bound is taken out. Pages within the bounds, nearly all,
-stay as they are.
+A tree builder's time grows with the square of the attributes of a tag, of open elements, of options of a list, of
+unknown names; its memory with the tags. A page of a few hundred kilobytes can take minutes and gigabytes. So markup is
+scanned once, tag by tag, and everything beyond a limit is removed. Pages within the limits, nearly all, stay unchanged.
 
-Open elements are counted from above: a page that is well nested is never cut below its bound, and one that leaves
-elements open loses only tags whose end never came, with none of its text and links.
+The count of open elements is an upper bound: a well-nested page is never cut below its limit, and a page that leaves
+elements open loses only tags without an end tag, and none of its text and links.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from typing import NamedTuple
 from cc_pipeline import compiled
 from cc_pipeline.documents.page import Limits
 
-#: Bytes to take out, from and to, and what is in their place: 0 nothing, 1 a space so that no two words become one, 2
-#: the same bytes without tags.
+#: Bytes to remove, from and to, and their replacement: 0 nothing, 1 a space so that no two words become one, 2 the same
+#: bytes without tags.
 Cut = tuple[int, int, int]
-#: Cuts, bounds that were reached, open elements summed over tags, and tags (-1 where the parser's state is in doubt).
+#: Cuts, limits that were reached, open elements summed over tags, and tags (-1 if the parser's state is uncertain).
 Scanned = tuple[list[Cut], int, int, int]
 
 _ATTRIBUTES, _NESTING, _ELEMENTS = 1, 2, 4
@@ -30,13 +29,13 @@ _FLAGS = {_ATTRIBUTES: "attributes_cut", _NESTING: "nesting_cut", _ELEMENTS: "el
 _VOID = frozenset(
     b"area base basefont bgsound br col embed frame hr image img input link meta param source track wbr".split()
 )
-#: Elements that the next of their kind ends, and ``a``, of which one at most is open.
+#: Elements that the next of their kind ends, and ``a``: at most one is open.
 _FLAT = frozenset(b"a body dd dt head html li optgroup option p rp rt tbody td tfoot th thead tr".split())
 _RAW = frozenset(b"iframe noembed noframes plaintext script style textarea title xmp".split())
 #: Elements that the builder opens again in each block until their end tag comes.
 _FORMATTING = frozenset(b"b big code em font i nobr s small strike strong tt u".split())
 _FOREIGN = frozenset((b"svg", b"math"))
-#: Elements of which there is one; attributes of further tags go to it.
+#: Elements that exist once; attributes of further tags are added to them.
 _MERGED = frozenset((b"body", b"html"))
 _OPTIONS = frozenset((b"option", b"optgroup"))
 #: Tags that end foreign content, or may.
@@ -49,19 +48,18 @@ _INTEGRATION = frozenset(b"annotation-xml desc foreignobject mi mn mo ms mtext t
 _COLUMNS = frozenset((b"col", b"colgroup"))
 #: Tags whose absence changes how the parser reads what follows.
 _SWITCHES = frozenset((b"math", b"select", b"svg", b"template"))
-#: Foreign elements whose names are kept; bytes that may be looked at again where the parser's state is in doubt.
+#: Foreign elements whose names are kept; bytes that may be scanned again while the parser's state is uncertain.
 _MOST_FOREIGN, _MOST_AGAIN = 64, 1 << 26
-#: Readings of a ruby that may be open. The next ends one within a ruby alone. Elsewhere they nest, and for each the
-#: builder looks through all that are open for a ruby: 400 KB of them took 20 s.
+#: Readings of a ruby that may be open. Only within a ruby the next reading ends the previous one. Elsewhere they nest,
+#: and for each the builder searches all open elements for a ruby: 400 KB of them took 20 s.
 _READINGS, _MOST_READINGS = frozenset((b"rt", b"rp")), 256
-#: Formatting elements that may be open at a time, of which as many alike as the builder keeps, and as many as cost
-#: nothing.
+#: Formatting elements that may be open at a time, the number of equal ones that the builder keeps, and the number
+#: without a cost.
 _MOST_FORMATTING, _SAME, _FREE_FORMATTING = 24, 3, 8
-#: Each further name of a tag or an attribute counts as one element more for so many names before it. Builders keep
-#: those they do not know in lists that they go through for each: 80,000 names of attributes in 1.8 MB took 10 s. This
-#: ends a page at some 20,000.
+#: A new name of a tag or an attribute costs one element for every 400 names before it. Builders search a list of
+#: unknown names for each new one: 80,000 names of attributes in 1.8 MB took 10 s. This limits a page to some 20,000.
 _NAMES_A_TAG = 400
-#: Tags of a page whose tree takes a builder some hundredths of a second at most.
+#: A page with at most so many tags takes a builder some hundredths of a second.
 _FEW_TAGS = 4_096
 
 _WHITE = rb"\t\n\f\r "
@@ -75,18 +73,18 @@ _ATTRIBUTE = re.compile(
     % {b"w": _WHITE}
 )
 _COMMENT_END = re.compile(rb"-->")
-#: No dash of the begin counts here.
+#: The dashes of the beginning do not count here.
 _COMMENT_BANG = re.compile(rb"--!>")
 _SCRIPT = re.compile(rb"</script(?=[%(w)s/>])|<script(?=[%(w)s/>])|<!(?=--)|-->" % {b"w": _WHITE}, re.IGNORECASE)
 #: A tag or a declaration, up to its end if it has one.
 _MARKUP = re.compile(rb"<[a-zA-Z/!?][^>]*+>?")
-#: Ends a tag whatever value it is in.
+#: Ends a tag inside any value.
 _TAG_ENDED = b"\"'>\"'>"
 
 
 class Bounded(NamedTuple):
-    """Markup within its bounds, and what it costs those who look at all ancestors of each element: the open elements
-    at each tag, summed. ``is_small`` where it has so few tags that its tree costs little, however deep it gets."""
+    """Markup within its limits, and the cost of visiting all ancestors of each element: the open elements at each tag,
+    summed. ``is_small``: it has so few tags that its tree is cheap at any depth."""
 
     markup: bytes
     work: int
@@ -94,39 +92,39 @@ class Bounded(NamedTuple):
 
 
 def bounded(markup: bytes, limits: Limits, flags: set[str]) -> Bounded:
-    """UTF-8 markup within the bounds on attributes, nesting and elements; the same object where it is already.
-    What was reached is added to ``flags``."""
+    """Returns UTF-8 markup within the limits on attributes, nesting and elements; the same object if nothing is cut.
+    Adds the limits that were reached to ``flags``."""
     cuts, kinds, work, tags = scanned(markup, limits.attributes, limits.depth, limits.elements, limits.options)
     if not cuts:
         return Bounded(markup, work, is_small=0 <= tags <= _FEW_TAGS)
     flags.update(flag for kind, flag in _FLAGS.items() if kinds & kind)
     parts: list[bytes] = []
-    at = 0
+    position = 0
     for start, stop, spaced in cuts:
-        parts.append(markup[at:start])
+        parts.append(markup[position:start])
         if spaced == 1:
             parts.append(b" ")
         elif spaced:
             parts += (_TAG_ENDED, without_tags(markup[start:stop]))
-        at = stop
-    parts.append(markup[at:])
+        position = stop
+    parts.append(markup[position:])
     return Bounded(b"".join(parts), work)
 
 
 def without_tags(markup: bytes) -> bytes:
-    """Markup with a space for each tag and declaration, whatever the state is in which it would be read."""
+    """Returns markup with a space for each tag and declaration, in whatever state a parser would read it."""
     return _MARKUP.sub(b" ", markup)
 
 
 class _Kept(NamedTuple):
-    """A formatting element that is open: its name, and all of its tag."""
+    """An open formatting element: its name, and its complete tag."""
 
     name: bytes
     whole: bytes
 
 
 class _Open:
-    """What the tags so far have left open."""
+    """The elements that the tags so far have left open."""
 
     def __init__(self) -> None:
         self.depth = self.over = self.options = self.readings = self.again = 0
@@ -138,16 +136,16 @@ class _Open:
         self.distinct: set[bytes] = set()
 
     def named(self, names: Iterable[bytes]) -> int:
-        """What the names of tags and attributes among ``names`` count that were not there before."""
-        counted = 0
+        """Returns the cost of the new names of tags and attributes among ``names``."""
+        cost = 0
         for name in names:
             if name not in self.distinct:
-                counted += len(self.distinct) // _NAMES_A_TAG
+                cost += len(self.distinct) // _NAMES_A_TAG
                 self.distinct.add(name)
-        return counted
+        return cost
 
     def doubtful(self, name: bytes, *, closing: bool, empty: bool) -> bool:
-        """Takes a tag into account; whether it is no longer sure from here on in which state the parser reads."""
+        """Applies a tag. Returns whether the parser's state is uncertain from here on."""
         if self.foreign:
             return self._leaves_foreign(name, closing=closing, empty=empty)
         if name == b"select":
@@ -165,7 +163,7 @@ class _Open:
         return False
 
     def _leaves_foreign(self, name: bytes, *, closing: bool, empty: bool) -> bool:
-        """Takes a tag of foreign content into account; whether the parser may leave that, or read HTML in it."""
+        """Applies a tag of foreign content. Returns whether the parser may leave that content, or read HTML in it."""
         if closing:
             if name in (b"p", b"br") or name not in self.foreign:
                 return True
@@ -184,93 +182,98 @@ class _Open:
                 del self.formats[place]
                 return
 
-    def note(self, name: bytes, whole: bytes) -> bool:
-        """Whether a formatting element may begin; as the builder, no more than three alike are kept."""
-        alike = [place for place, each in enumerate(self.formats) if each.whole == whole]
-        if len(alike) >= _SAME:
-            del self.formats[alike[0]]
+    def note(self, name: bytes, tag: bytes) -> bool:
+        """Adds a formatting element unless there are too many. Returns whether it was added. Like the builder, keeps at
+        most three equal ones."""
+        duplicates = [place for place, element in enumerate(self.formats) if element.whole == tag]
+        if len(duplicates) >= _SAME:
+            del self.formats[duplicates[0]]
         if len(self.formats) >= _MOST_FORMATTING:
             return False
-        self.formats.append(_Kept(name, whole))
+        self.formats.append(_Kept(name, tag))
         return True
 
 
 def scanned_plainly(markup: bytes, attributes: int, depth: int, elements: int, options: int) -> Scanned:
-    """``scanned`` in Python, for builds without the compiled one: many times slower."""
+    """Does the same as ``scanned`` in Python, for builds without the compiled function: many times slower."""
     cuts: list[Cut] = []
     kinds = spent = work = tags = 0
     state = _Open()
     length = len(markup)
-    at = markup.find(b"<")
-    while 0 <= at < length - 1:
-        found = _TAG.match(markup, at) if markup[at + 1 : at + 2] == b"/" or markup[at + 1 : at + 2].isalpha() else None
-        if found is None:
-            following = _after_other(markup, at, state)
+    position = markup.find(b"<")
+    while 0 <= position < length - 1:
+        tag_match = (
+            _TAG.match(markup, position)
+            if markup[position + 1 : position + 2] == b"/" or markup[position + 1 : position + 2].isalpha()
+            else None
+        )
+        if tag_match is None:
+            following = _after_other(markup, position, state)
             if following is None:
                 break
-            if following > at + 1 or (state.in_doubt and _is_counted(markup, at)):
+            if following > position + 1 or (state.in_doubt and _is_counted(markup, position)):
                 spent += 1
                 if spent > elements:
-                    cuts.append((at, length, 0))
+                    cuts.append((position, length, 0))
                     kinds |= _ELEMENTS
                     break
             if state.again > _MOST_AGAIN:
-                cuts.append((at, length, 2))
+                cuts.append((position, length, 2))
                 kinds |= _ELEMENTS
                 break
-            at = markup.find(b"<", at + 1 if state.in_doubt else following)
+            position = markup.find(b"<", position + 1 if state.in_doubt else following)
             continue
-        name, closing, stop = found.group(1).lower(), markup[at + 1] == ord("/"), found.end()
+        name, closing, stop = tag_match.group(1).lower(), markup[position + 1] == ord("/"), tag_match.end()
         room = attributes - state.merged.get(name, 0)
-        places = list(_ATTRIBUTE.finditer(markup, found.start(2), stop))
+        places = list(_ATTRIBUTE.finditer(markup, tag_match.start(2), stop))
         extra = places[room].start(1) if len(places) > room else None
-        kept = min(len(places), room)
+        attribute_count = min(len(places), room)
         if name in state.merged:
-            state.merged[name] += kept
+            state.merged[name] += attribute_count
         work += state.depth
         tags += 1
-        spent += state.named((*(each.group(1).lower() for each in places[:kept]), name))
-        spent += 1 + kept + (len(state.formats) if len(state.formats) > _FREE_FORMATTING else 0)
+        spent += state.named((*(attribute.group(1).lower() for attribute in places[:attribute_count]), name))
+        spent += 1 + attribute_count + (len(state.formats) if len(state.formats) > _FREE_FORMATTING else 0)
         if spent > elements:
-            cuts.append((at, length, 0))
+            cuts.append((position, length, 0))
             kinds |= _ELEMENTS
             break
         # A slash ends an element only outside of a value.
         empty = markup[stop - 2] == ord("/") and not (places and places[-1].end() == stop - 1)
         if state.in_doubt:
             option = name in _OPTIONS and not closing
-            if kind := _in_doubt(state, stop - at, options, option=option, many=extra is not None):
-                cuts.append((at, length, 2))
+            if kind := _in_doubt(state, stop - position, options, option=option, many=extra is not None):
+                cuts.append((position, length, 2))
                 kinds |= kind
                 break
-            at = markup.find(b"<", at + 1)
+            position = markup.find(b"<", position + 1)
             continue
         state.in_doubt = state.doubtful(name, closing=closing, empty=empty)
-        whole = markup[found.start(1) : stop - 1].lower()
+        tag = markup[tag_match.start(1) : stop - 1].lower()
         kind = 0
         if not state.in_doubt:
-            kind = _verdict(state, name, whole, closing=closing, empty=empty, depth=depth, options=options)
+            kind = _verdict(state, name, tag, closing=closing, empty=empty, depth=depth, options=options)
         if kind:
             kinds |= kind
-            cuts.append((at, stop, int(kind == _ELEMENTS or name not in _FORMATTING)))
+            cuts.append((position, stop, int(kind == _ELEMENTS or name not in _FORMATTING)))
             state.in_doubt = bool(state.foreign) or state.in_select or name in _SWITCHES
         elif extra is not None:
             kinds |= _ATTRIBUTES
             cuts.append((extra, stop - 1 - empty, 0))
         if not kind and name in _RAW and not closing and not state.foreign and not state.in_doubt:
             stop = length if name == b"plaintext" else _raw_end(markup, stop, name)
-        at = markup.find(b"<", stop)
+        position = markup.find(b"<", stop)
     return cuts, kinds, work, -1 if state.in_doubt else tags
 
 
-def _is_counted(markup: bytes, at: int) -> bool:
-    """Whether what stands at a ``<`` is more than text."""
-    first, second = markup[at + 1 : at + 2], markup[at + 2 : at + 3]
+def _is_counted(markup: bytes, position: int) -> bool:
+    """Whether a ``<`` begins markup."""
+    first, second = markup[position + 1 : position + 2], markup[position + 2 : position + 3]
     return first.isalpha() or first in (b"!", b"?") or (first == b"/" and second != b">")
 
 
 def _in_doubt(state: _Open, size: int, options: int, *, option: bool, many: bool) -> int:
-    """Takes into account what may be a tag; the bound that it goes beyond, 0 for none."""
+    """Applies a possible tag while the state is uncertain. Returns the limit that it exceeds, 0 for none."""
     state.again += size
     state.options += option
     if (option and state.options > options) or state.again > _MOST_AGAIN:
@@ -278,8 +281,8 @@ def _in_doubt(state: _Open, size: int, options: int, *, option: bool, many: bool
     return _ATTRIBUTES if many else 0
 
 
-def _verdict(state: _Open, name: bytes, whole: bytes, *, closing: bool, empty: bool, depth: int, options: int) -> int:
-    """Takes one tag into account; the bound that it goes beyond, 0 for none."""
+def _verdict(state: _Open, name: bytes, tag: bytes, *, closing: bool, empty: bool, depth: int, options: int) -> int:
+    """Applies one tag. Returns the limit that it exceeds, 0 for none."""
     nests = not (name in _VOID or name in _FLAT or (name in _RAW and not state.foreign))
     if name in _OPTIONS and not closing:
         state.options += 1
@@ -301,53 +304,53 @@ def _verdict(state: _Open, name: bytes, whole: bytes, *, closing: bool, empty: b
                 return _NESTING
             state.depth -= 1
     elif nests and not (empty and (state.foreign or name in _FOREIGN)):
-        wanted = state.note(name, whole) if name in _FORMATTING else True
+        is_kept = state.note(name, tag) if name in _FORMATTING else True
         if state.over or state.depth >= depth:
             state.over += 1
-            wanted = False
-        elif wanted:
+            is_kept = False
+        elif is_kept:
             state.depth += 1
         else:
             return _NESTING
         state.names[name] = state.names.get(name, 0) + 1
-        if not wanted:
+        if not is_kept:
             return _NESTING
     return 0
 
 
-def _after_other(markup: bytes, at: int, state: _Open) -> int | None:
-    """Where comments, declarations and ends without a name end; the next byte for a plain ``<``; ``None`` where a tag
-    is not ended."""
-    first, second = markup[at + 1 : at + 2], markup[at + 2 : at + 3]
+def _after_other(markup: bytes, position: int, state: _Open) -> int | None:
+    """Returns the end of a comment, a declaration or an end tag without a name; the next position for a plain ``<``;
+    ``None`` for an unfinished tag."""
+    first, second = markup[position + 1 : position + 2], markup[position + 2 : position + 3]
     if first.isalpha() or (first == b"/" and second.isalpha()):
         if not state.in_doubt:
             return None
-        state.again += len(markup) - at
-        return at + 1
-    if markup.startswith(b"<!--", at):
-        ends = (_COMMENT_END.search(markup, at + 2), _COMMENT_BANG.search(markup, at + 4))
-        return min((found.end() for found in ends if found), default=len(markup))
-    if state.foreign and markup.startswith(b"<![CDATA[", at):
-        end = markup.find(b"]]>", at + 9)
+        state.again += len(markup) - position
+        return position + 1
+    if markup.startswith(b"<!--", position):
+        ends = (_COMMENT_END.search(markup, position + 2), _COMMENT_BANG.search(markup, position + 4))
+        return min((end_match.end() for end_match in ends if end_match), default=len(markup))
+    if state.foreign and markup.startswith(b"<![CDATA[", position):
+        end = markup.find(b"]]>", position + 9)
         return end + 3 if end >= 0 else len(markup)
     if first in (b"!", b"?") or (first == b"/" and second != b">"):
-        end = markup.find(b">", at + 1)
+        end = markup.find(b">", position + 1)
         return end + 1 if end >= 0 else len(markup)
-    return at + 1
+    return position + 1
 
 
 def _raw_end(markup: bytes, start: int, name: bytes) -> int:
     if name == b"script":
         return _script_end(markup, start)
-    found = re.compile(rb"</%s[%s/>]" % (name, _WHITE), re.IGNORECASE).search(markup, start)
-    return found.start() if found else len(markup)
+    end_tag = re.compile(rb"</%s[%s/>]" % (name, _WHITE), re.IGNORECASE).search(markup, start)
+    return end_tag.start() if end_tag else len(markup)
 
 
 def _script_end(markup: bytes, start: int) -> int:
-    """Where the text of a script ends: its own comments hide an end tag behind the begin of a script."""
+    """Returns the end of a script's text: in a script's own comments, an end tag after a nested start tag is hidden."""
     escaped = 0
-    for found in _SCRIPT.finditer(markup, start):
-        token = found.group().lower()
+    for match in _SCRIPT.finditer(markup, start):
+        token = match.group().lower()
         if token == b"-->":
             escaped = 0
         elif token == b"<!":
@@ -355,16 +358,16 @@ def _script_end(markup: bytes, start: int) -> int:
         elif token == b"<script":
             escaped = escaped and 2
         elif escaped < 2:
-            return found.start()
+            return match.start()
         else:
             escaped = 1
     return len(markup)
 
 
-#: For markup, attributes a tag, open elements, tags and attributes a page, and options a page.
+#: Scans markup. Arguments: markup, attributes a tag, open elements, tags and attributes a page, and options a page.
 scanned: Callable[[bytes, int, int, int, int], Scanned] = (
     compiled("documents.html._bounds", "scanned") or scanned_plainly
 )
 
-#: Whether the compiled one is in use.
+#: Whether the compiled function is in use.
 COMPILED = scanned is not scanned_plainly

@@ -1,9 +1,9 @@
-"""A page's tree, built in pieces so that the builder itself says how deep it is.
+"""A page's tree, built in pieces so that its depth can be read from the builder itself.
 
-Tokens alone do not tell what is open: the tokenizer's state depends on foreign content, selects, templates and on end
-tags that are ignored. So markup is fed piece by piece to Lexbor's own parser, into the document of a selectolax tree.
-Between pieces its stack of open elements is read. A page that opens more than it may is built again from what was fed
-until then, and from the rest without tags.
+Tokens alone do not show which elements are open: the tokenizer's state depends on foreign content, selects, templates
+and on ignored end tags. So markup is fed piece by piece to Lexbor's own parser, into the document of a selectolax
+tree. Between pieces its stack of open elements is read. A page that exceeds the limit is built again from the markup
+before that point, and from the rest without tags.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.documents.html.bounds import bounded, without_tags
 from cc_pipeline.documents.page import Limits
 
-#: Formatting elements that may be open at no cost. Each is opened again in each block, and counts as an element then.
+#: Formatting elements that may be open at no cost. Beyond that each counts as an element in each block that reopens it.
 _FREE_FORMATTING = 24
 #: Bytes of the shortest tag, and of the smallest piece.
 _TAG_BYTES, _MIN_PIECE = 3, 96
 _TAG_START = re.compile(rb"<(?=[a-zA-Z/!?])")
-#: What a tree is before its page is fed. A document keeps its mode when it is emptied, and the builder sets it only
-#: where a page has no document type, or an old one.
+#: The content of a tree before its page is fed. A document keeps its mode when it is emptied, and the builder sets the
+#: mode only if a page has no document type, or an old one.
 _STANDARD = "<!DOCTYPE html>"
 _SAMPLE = b"<b><i><div><div><div>x"
 _WORD = ctypes.sizeof(ctypes.c_void_p)
-#: Words at the begin of Lexbor's struct of a tree builder that are looked at.
+#: Words at the beginning of Lexbor's struct of a tree builder that are searched.
 _WORDS = 8
 
 
 class Built(NamedTuple):
-    """A tree, the markup that it was made of, and the open elements at each tag, summed (0 for a small page)."""
+    """A tree, its markup, and the open elements at each tag, summed (0 for a small page)."""
 
     tree: LexborHTMLParser
     markup: bytes
@@ -42,18 +42,18 @@ class Built(NamedTuple):
 
 
 class _Parser:
-    """One of Lexbor's parsers, whose stacks can be read. It is freed by :meth:`close`."""
+    """One of Lexbor's parsers, with readable stacks. :meth:`close` frees it."""
 
     def __init__(self, lexbor: ctypes.CDLL) -> None:
         self._lexbor = lexbor
         self._address = lexbor.lxb_html_parser_create()
         if not self._address or lexbor.lxb_html_parser_init(self._address):
-            raise MemoryError("no room for a parser")
+            raise MemoryError("no memory for a parser")
         self.builder: int = lexbor.lxb_html_parser_tree_noi(self._address)
         self._marker = lexbor.lxb_html_tree_active_formatting_marker()
 
     def begin(self, tree: LexborHTMLParser) -> None:
-        """Empties the tree. Nodes of it that are still held are gone."""
+        """Empties the tree. Its nodes become invalid."""
         document = _document(self._lexbor, tree)
         self._lexbor.lxb_html_document_clean(document)
         self._check(self._lexbor.lxb_html_parse_chunk_prepare(self._address, document))
@@ -62,17 +62,17 @@ class _Parser:
         self._check(self._lexbor.lxb_html_parse_chunk_process(self._address, data, len(data)))
 
     def count_open(self) -> int:
-        """Elements that are open."""
+        """Returns the number of open elements."""
         return _word(_word(self.builder + _OPEN_AT) + 2 * _WORD)
 
     def count_formatting(self) -> int:
-        """Formatting elements that the next block opens again: those behind the last marker."""
-        array = _word(self.builder + _FORMATS_AT)
-        length = _word(array + 2 * _WORD)
+        """Returns the number of formatting elements that the next block reopens: those after the last marker."""
+        formats = _word(self.builder + _FORMATS_AT)
+        length = _word(formats + 2 * _WORD)
         if length <= _FREE_FORMATTING:
             return length
-        items = (ctypes.c_size_t * length).from_address(_word(array))
-        return next((behind for behind in range(length) if items[length - 1 - behind] == self._marker), length)
+        items = (ctypes.c_size_t * length).from_address(_word(formats))
+        return next((distance for distance in range(length) if items[length - 1 - distance] == self._marker), length)
 
     def end(self) -> None:
         self._check(self._lexbor.lxb_html_parse_chunk_end(self._address))
@@ -93,7 +93,7 @@ def _document(lexbor: ctypes.CDLL, tree: LexborHTMLParser) -> int:
 
 
 def _open_library() -> ctypes.CDLL:
-    """Lexbor as it lies in selectolax's module; raises AttributeError where that does not show its functions."""
+    """Opens the Lexbor inside selectolax's module. Raises ``AttributeError`` if that does not export its functions."""
     lexbor = ctypes.CDLL(selectolax.lexbor.__file__)
     pointer, status = ctypes.c_void_p, ctypes.c_uint
     signatures = {
@@ -119,29 +119,29 @@ def _word(address: int) -> int:
 
 
 def _find_stacks(lexbor: ctypes.CDLL) -> tuple[int, int]:
-    """Where a tree builder has its stacks of open elements and of formatting elements. They have no accessor, so they
-    are looked for while a known page is open: an array is its items, its room and its length."""
+    """Returns the offsets of the stacks of open elements and of formatting elements in a tree builder. They have no
+    accessor, so they are searched while a known page is open: an array is its items, its capacity and its length."""
     tree, parser = LexborHTMLParser(""), _Parser(lexbor)
     document = _document(lexbor, tree)
     parser.begin(tree)
     parser.feed(_SAMPLE)
-    found: list[int] = []
+    offsets: list[int] = []
     root = tree.root
     for place in range(_WORD, _WORDS * _WORD, _WORD):
-        array = _word(parser.builder + place)
-        if array in (0, document):
+        stack = _word(parser.builder + place)
+        if stack in (0, document):
             continue
-        expected = 2 if found else 7
-        if _word(array + 2 * _WORD) != expected:
-            raise ImportError("selectolax is another than is known here: open elements")
-        if not found and (root is None or _word(_word(array)) != root.mem_id):
-            raise ImportError("selectolax is another than is known here: the root of open elements")
-        found.append(place)
-        if len(found) == 2:
+        expected = 2 if offsets else 7
+        if _word(stack + 2 * _WORD) != expected:
+            raise ImportError("unknown build of selectolax: open elements")
+        if not offsets and (root is None or _word(_word(stack)) != root.mem_id):
+            raise ImportError("unknown build of selectolax: the root of open elements")
+        offsets.append(place)
+        if len(offsets) == 2:
             break
     parser.end()
     parser.close()
-    return found[0], found[1]
+    return offsets[0], offsets[1]
 
 
 try:
@@ -151,42 +151,42 @@ try:
 except (AttributeError, OSError, ImportError):
     _lexbor = None
 
-#: Whether Lexbor's stacks can be read. Where not, :mod:`.bounds` alone holds a page within its bounds.
+#: Whether Lexbor's stacks can be read. If not, only :mod:`.bounds` keeps a page within its limits.
 READABLE = _lexbor is not None
 
 
 def build_tree(markup: bytes, limits: Limits, flags: set[str], *, is_small: bool = False) -> Built:
-    """The tree of UTF-8 markup with at most about twice ``limits.depth`` open elements, and the markup that it was
-    made of: the same object where the page is within its bounds. What was reached is added to ``flags``. A small page
-    (``Bounded.is_small``) is built at once."""
+    """Builds the tree of UTF-8 markup with at most about twice ``limits.depth`` open elements. Returns it with its
+    markup: the same object if the page is within its limits. Adds the limits that were reached to ``flags``. A small
+    page (``Bounded.is_small``) is built at once."""
     if _lexbor is None or is_small or len(markup) <= _TAG_BYTES * limits.depth:
         return Built(LexborHTMLParser(markup), markup, 0)
     tree = LexborHTMLParser(_STANDARD)
-    at, reached, work = _feed(_lexbor, tree, markup, limits, None)
+    end, reached, work = _feed(_lexbor, tree, markup, limits, None)
     if reached is None:
         return Built(tree, markup, work)
     flags.add(reached)
-    kept = markup[:at]
+    kept_markup = markup[:end]
     if reached == "nesting_cut":
-        # Tag by tag behind what is within the bounds, to keep all that is.
-        at, _, _ = _feed(_lexbor, tree, markup, limits, at)
-        kept = markup[:at] + without_tags(markup[at:])
+        # Tag by tag after the part within the limits, to keep all of it.
+        end, _, _ = _feed(_lexbor, tree, markup, limits, end)
+        kept_markup = markup[:end] + without_tags(markup[end:])
     # The cut may be within a value: its words would be attributes.
-    kept = bounded(kept, limits, flags).markup
-    return Built(LexborHTMLParser(kept), kept, work)
+    kept_markup = bounded(kept_markup, limits, flags).markup
+    return Built(LexborHTMLParser(kept_markup), kept_markup, work)
 
 
 def build_shallow_tree(
     markup: bytes, limits: Limits, flags: set[str], measure: Callable[[LexborHTMLParser], int]
 ) -> tuple[LexborHTMLParser, bytes]:
-    """The tree of as much of the markup as is no deeper than twice ``limits.depth`` by ``measure``, and of the rest
-    without tags; and the markup that it was made of.
+    """Builds the tree of as much of the markup as is no deeper than twice ``limits.depth`` by ``measure``, and of the
+    rest without tags. Returns it with its markup.
 
     For markup that :func:`build_tree` let through. An element that left the stack of open elements may still be an
-    ancestor of what follows, so a tree may be deeper than its stack: only the tree shows it."""
-    tags = [found.start() for found in _TAG_START.finditer(markup)]
+    ancestor of later nodes, so a tree may be deeper than its stack: only the tree shows it."""
+    tags = [tag.start() for tag in _TAG_START.finditer(markup)]
     # Without any tag a page has the three elements that the builder adds.
-    kept, shallow, deep = without_tags(markup), 0, len(tags)
+    kept_markup, shallow, deep = without_tags(markup), 0, len(tags)
     cut = {"nesting_cut"}
     while deep - shallow > 1:
         middle = (shallow + deep) // 2
@@ -194,29 +194,30 @@ def build_shallow_tree(
         reached = {"nesting_cut"}
         tried = bounded(tried, limits, reached).markup
         if measure(LexborHTMLParser(tried)) <= 2 * limits.depth:
-            shallow, kept, cut = middle, tried, reached
+            shallow, kept_markup, cut = middle, tried, reached
         else:
             deep = middle
     flags |= cut
     # A tree that was measured may lack its scripts.
-    return LexborHTMLParser(kept), kept
+    return LexborHTMLParser(kept_markup), kept_markup
 
 
 def _feed(
     lexbor: ctypes.CDLL, tree: LexborHTMLParser, markup: bytes, limits: Limits, sure: int | None
 ) -> tuple[int, str | None, int]:
-    """Builds the tree until a bound is reached: the bytes within it, the flag of the bound (``None`` at the end of the
-    page), and open elements summed over tags. Where ``sure`` bytes are known to be within, the rest is fed by tag."""
+    """Builds the tree until a limit is reached. Returns the bytes within it, the flag of the limit (``None`` at the end
+    of the page), and open elements summed over tags. If ``sure`` bytes are known to be within the limit, the rest is
+    fed tag by tag."""
     max_open = 2 * limits.depth
     parser = _Parser(lexbor)
-    at = opened = formats = reopened = work = 0
+    position = opened = formats = reopened = work = 0
     reached = None
     try:
         parser.begin(tree)
-        while at < len(markup):
+        while position < len(markup):
             single = sure is not None or formats > _FREE_FORMATTING
-            end = sure if sure and at < sure else _piece_end(markup, at, max_open - opened, single=single)
-            piece = markup[at:end]
+            end = sure if sure and position < sure else _piece_end(markup, position, max_open - opened, single=single)
+            piece = markup[position:end]
             parser.feed(piece)
             opened, formats, tags = parser.count_open(), parser.count_formatting(), piece.count(b"<")
             work += opened * tags
@@ -225,18 +226,18 @@ def _feed(
             if opened > max_open or reopened > limits.elements:
                 reached = "nesting_cut" if opened > max_open else "elements_cut"
                 break
-            at = end
+            position = end
         parser.end()
     finally:
         parser.close()
-    return at, reached, work
+    return position, reached, work
 
 
-def _piece_end(markup: bytes, at: int, room: int, *, single: bool) -> int:
-    """Where a piece ends that opens at most ``room`` elements: before a tag, so that no reference or line end is
-    parted."""
+def _piece_end(markup: bytes, position: int, room: int, *, single: bool) -> int:
+    """Returns the end of a piece that opens at most ``room`` elements: before a tag, so that no reference or line end
+    is split."""
     if single:
-        following = markup.find(b"<", at + 1)
+        following = markup.find(b"<", position + 1)
         return following if following >= 0 else len(markup)
-    end = at + max(_TAG_BYTES * room, _MIN_PIECE)
-    return end if end >= len(markup) else max(markup.rfind(b"<", at + 1, end), 0) or end
+    end = position + max(_TAG_BYTES * room, _MIN_PIECE)
+    return end if end >= len(markup) else max(markup.rfind(b"<", position + 1, end), 0) or end

@@ -1,5 +1,5 @@
-"""Menus and footers drown what a page has to say. The main content of a page: its text, on request as Markdown, and who
-found it; a small model takes out what the extractor left."""
+"""The main content of a page, without menus and footers: its text, on request as Markdown, and the extractor's name. A
+small model removes the boilerplate that the extractor left."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from cc_pipeline.documents.html.urls import Resolved, browser_resolver
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits
 
-#: One tag of resiliparse's minimal markup: quotes stand in attributes alone there, text has them escaped.
+#: One tag of resiliparse's minimal markup: quotes occur only in attributes there, text has them escaped.
 _TAG = re.compile(r'<(?:[^<>"]++|"[^"]*+")*+>')
 _KIND = re.compile(r"\s*<(p|h[1-6]|li|pre)\b")
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f\"\u201d\u2019\u00bb')]:;\u0964")
 _SIGNS = ("|", "\u00a9", "\u2022", "\u00bb")
-#: Characters outside links from which a block counts as prose; the second where no block has as many.
+#: Characters outside links from which a block counts as prose; the second if no block has as many.
 _PROSE = 60
 _PROSE_LESS = 25
-#: A page of more blocks than this is no article, and is kept as it is.
+#: A page of more blocks is no article, and all of it is kept.
 _MAX_BLOCKS = 5_000
-#: Blocks likelier than this are kept.
+#: Blocks of a greater likelihood are kept.
 _THRESHOLD = 0.35
-#: Where less of the text than this would be kept, the page is none that the model was made for, and all is kept.
+#: If a smaller share of the text would be kept, the model does not fit the page, and all of it is kept.
 _LEAST_KEPT = 0.5
-#: So many headlines that are links, each with a text to be kept behind it, make a list of articles: all is kept.
+#: So many headlines that are links, each followed by a kept text, make a list of articles: all of it is kept.
 _TEASERS = 3
 #: Every feature of a block and its weight, fitted on the gold articles (docs/documents.md).
 WEIGHTS: dict[str, float] = {
@@ -71,8 +71,8 @@ _WEIGHTS = np.array(list(WEIGHTS.values()))
 
 Extractor = Literal["fast", "auto", "quality"]
 
-#: Pages of more characters than this are left to the fast extractor by ``auto``: trafilatura needs a second for each
-#: ten megabytes of plain markup, and far longer for odd ones.
+#: ``auto`` uses only the fast extractor for pages of more characters: trafilatura needs a second for each ten megabytes
+#: of plain markup, and far longer for unusual markup.
 _AUTO_CHARS = 2_000_000
 _LIMITS = Limits()
 _NO_BASE = browser_resolver("")
@@ -80,8 +80,8 @@ _T = TypeVar("_T")
 
 
 class Block(NamedTuple):
-    """A line of the main content: ``kind`` is its tag (empty outside of paragraphs, headings and lists), ``linked``
-    the characters of ``text`` that are link texts, ``links`` how many."""
+    """A line of the main content: ``kind`` is its tag (empty outside of paragraphs, headings and lists), ``linked`` the
+    characters of ``text`` in links, ``links`` the number of links."""
 
     kind: str
     text: str
@@ -90,17 +90,17 @@ class Block(NamedTuple):
 
 
 def minimal_markup(markup: str, *, main_content: bool = True) -> str:
-    """The main content as resiliparse finds it (or all of the page's text), with paragraphs, headings, lists and links
-    left as tags."""
+    """Returns the main content by resiliparse (or all of the page's text), with paragraphs, headings, lists and links
+    as tags."""
     return extract_plain_text(
         markup, "minimal_html", main_content=main_content, alt_texts=False, links=True, comments=False, post_meta=False
     )
 
 
 def blocks_of(minimal: str) -> list[Block]:
-    """The lines with text of ``minimal_markup``'s answer."""
-    found: list[Block] = []
-    append, as_block = found.append, tuple.__new__  # a third of the time of Block(...)
+    """Returns the lines with text in the markup of ``minimal_markup``."""
+    blocks: list[Block] = []
+    append, as_block = blocks.append, tuple.__new__  # a third of the time of Block(...)
     inside = ""
     for line in minimal.split("\n"):
         if not line or line.isspace():
@@ -123,11 +123,11 @@ def blocks_of(minimal: str) -> list[Block]:
         text = text.rstrip() if kind == "pre" else text.strip()
         if text and not text.isspace():
             append(as_block(Block, (kind, text, min(linked, len(text)), links)))
-    return found
+    return blocks
 
 
 def _plain(text: str) -> str:
-    """What resiliparse escapes in text, as it was."""
+    """Undoes resiliparse's escapes in text."""
     if "&" not in text:
         return text
     text = text.replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u00a0")
@@ -135,23 +135,23 @@ def _plain(text: str) -> str:
 
 
 def weighed(blocks: list[Block]) -> NDArray[np.float64]:
-    """One row a block, one column a key of ``WEIGHTS``."""
-    own = [len(block.text) - block.linked for block in blocks]
-    total = sum(own) or 1
+    """Returns the features: one row a block, one column a key of ``WEIGHTS``."""
+    unlinked = [len(block.text) - block.linked for block in blocks]
+    total = sum(unlinked) or 1
     share = [block.linked / len(block.text) for block in blocks]
-    prose = _prose(blocks, own, share, _PROSE) or _prose(blocks, own, share, _PROSE_LESS)
+    prose = _prose(blocks, unlinked, share, _PROSE) or _prose(blocks, unlinked, share, _PROSE_LESS)
     first = min(prose, default=0)
-    headline = next((at for at, block in enumerate(blocks) if block.kind == "h1"), -1)
-    if headline >= 0 and sum(own[headline:]) <= total / 2:
+    headline = next((index for index, block in enumerate(blocks) if block.kind == "h1"), -1)
+    if headline >= 0 and sum(unlinked[headline:]) <= total / 2:
         headline = -1
-    read = sum(own[at] for at in prose) or 1
-    paragraphs = sum(own[at] for at in prose if blocks[at].kind == "p") / read
+    read = sum(unlinked[index] for index in prose) or 1
+    paragraphs = sum(unlinked[index] for index in prose if blocks[index].kind == "p") / read
     times = Counter(block.text for block in blocks)
-    length = [0.0, *(min(log1p(each), 7) / 7 for each in own), 0.0]
-    beside = [1.0, *share, 1.0]
+    length = [0.0, *(min(log1p(chars), 7) / 7 for chars in unlinked), 0.0]
+    padded_share = [1.0, *share, 1.0]
     rows = []
-    before = 0
-    for at, (kind, text, _, links) in enumerate(blocks):
+    chars_before = 0
+    for index, (kind, text, _, links) in enumerate(blocks):
         ends = text[-1] in _ENDS
         rows.append(
             (
@@ -160,60 +160,62 @@ def weighed(blocks: list[Block]) -> NDArray[np.float64]:
                 kind == "h1",
                 kind != "h1" and kind in _HEADINGS,
                 kind == "li",
-                length[at + 1],
-                share[at],
+                length[index + 1],
+                share[index],
                 ends,
-                at < first,
-                at < headline,
+                index < first,
+                index < headline,
                 times[text] > 1,
                 paragraphs if not kind else 0,
                 paragraphs if kind == "li" else 0,
-                at - 1 in prose,
-                length[at],
-                beside[at],
-                length[at + 2],
-                beside[at + 2],
-                at < first and kind == "p",
-                ends and at not in prose,
+                index - 1 in prose,
+                length[index],
+                padded_share[index],
+                length[index + 2],
+                padded_share[index + 2],
+                index < first and kind == "p",
+                ends and index not in prose,
                 links > 1,
                 "|" in text or (not text.isascii() and any(map(text.__contains__, _SIGNS))),
-                before > 0.9 * total,
+                chars_before > 0.9 * total,
             )
         )
-        before += own[at]
+        chars_before += unlinked[index]
     return np.array(rows, np.float64).reshape(len(blocks), len(WEIGHTS))
 
 
-def _prose(blocks: list[Block], own: list[int], share: list[float], least: int) -> set[int]:
+def _prose(blocks: list[Block], unlinked: list[int], share: list[float], min_chars: int) -> set[int]:
     return {
-        at for at, block in enumerate(blocks) if own[at] >= least and share[at] < 0.5 and block.kind not in _HEADINGS
+        index
+        for index, block in enumerate(blocks)
+        if unlinked[index] >= min_chars and share[index] < 0.5 and block.kind not in _HEADINGS
     }
 
 
 def article_of(minimal: str, weights: NDArray[np.float64] | None = None) -> str:
-    """The text of the article in ``minimal_markup``'s answer, one block a line; all of it where it does not look like
-    one. ``weights`` in place of ``WEIGHTS`` are for who fits new ones."""
+    """Returns the text of the article in the markup of ``minimal_markup``, one block a line; all of its text if it does
+    not look like an article. ``weights`` replace ``WEIGHTS``, to fit new ones."""
     blocks = blocks_of(minimal)
     everything = "\n".join(block.text for block in blocks)
     if not everything or len(blocks) > _MAX_BLOCKS:
         return everything
-    # not by @: a product of matrices wakes threads that spin when it is done
+    # not by @: a product of matrices wakes threads that spin after it
     likely = 1 / (1 + np.exp(-(weighed(blocks) * (_WEIGHTS if weights is None else weights)).sum(1)))
     sizes = np.array([len(block.text) for block in blocks])
-    kept = likely > _THRESHOLD
+    is_kept = likely > _THRESHOLD
     teasers = sum(
-        kept[at + 1] and blocks[at].kind in _HEADINGS and blocks[at].linked >= len(blocks[at].text)
-        for at in range(len(blocks) - 1)
+        is_kept[index + 1] and blocks[index].kind in _HEADINGS and blocks[index].linked >= len(blocks[index].text)
+        for index in range(len(blocks) - 1)
     )
-    if teasers >= _TEASERS or sizes[kept].sum() < _LEAST_KEPT * sizes.sum():
+    if teasers >= _TEASERS or sizes[is_kept].sum() < _LEAST_KEPT * sizes.sum():
         return everything
-    return "\n".join(block.text for block, keep in zip(blocks, kept, strict=True) if keep)
+    return "\n".join(block.text for block, keep in zip(blocks, is_kept, strict=True) if keep)
 
 
 class MainContent(NamedTuple):
-    """``text`` has paragraphs on lines of their own; ``markdown`` is filled where it was asked for. Both are ``None``
-    where nothing was found. ``extractor`` is library and version. ``whole`` is false where a library failed on the
-    page, so that what it finds is missing here; ``cut`` says that there was more text than the bound."""
+    """The main content. ``text`` has one paragraph a line; ``markdown`` is set only on request. Both are ``None`` if
+    nothing was found. ``extractor`` is library and version. ``whole`` is false if a library failed on the page, so that
+    its part is missing; ``cut`` is true if the text was longer than the limit."""
 
     text: str | None
     markdown: str | None
@@ -231,25 +233,25 @@ def extracted(
     tree: LexborHTMLParser | None = None,
     limits: Limits = _LIMITS,
 ) -> MainContent:
-    """The main content of a page. ``resolve`` makes absolute addresses of the Markdown's links; ``tree`` is the page's,
-    with nothing taken out but scripts and styles, where the caller has it.
+    """Returns the main content of a page. ``resolve`` makes the Markdown's links absolute; ``tree`` is the page's tree,
+    if the caller has it, complete but for scripts and styles.
 
-    ``fast`` asks the trees of ``model.py``, and in doubt resiliparse too; ``auto`` then asks trafilatura as well.
-    ``quality`` is trafilatura alone, ten times slower. Readers' comments, by-lines and alternative texts of pictures
-    are furniture to all.
+    ``fast`` uses the trees of ``model.py``, and for uncertain pages resiliparse too; ``auto`` then uses trafilatura as
+    well. ``quality`` is only trafilatura, ten times slower. All of them leave out readers' comments, by-lines and
+    alternative texts of images.
 
-    Raises nothing: where a library fails on a page, the result says so.
+    Never raises: if a library fails on a page, ``whole`` is false.
     """
     if extractor == "quality":
-        found = _held(partial(_quality, markup, tree, resolve, markdown, limits))
-        return found or MainContent(None, None, _named("trafilatura"), whole=False)
+        extraction = _held(partial(_quality, markup, tree, resolve, markdown, limits))
+        return extraction or MainContent(None, None, _named("trafilatura"), whole=False)
     tree = tree or LexborHTMLParser(markup)
-    found = _held(partial(_kept, tree, markup, extractor, resolve, markdown, limits))
-    return found or MainContent(None, None, _named("cc-pipeline"), whole=False)
+    extraction = _held(partial(_kept, tree, markup, extractor, resolve, markdown, limits))
+    return extraction or MainContent(None, None, _named("cc-pipeline"), whole=False)
 
 
 def _held(find: Callable[[], _T | None]) -> _T | None:
-    """What a library finds, ``None`` where it fails: a page has more than its main content."""
+    """Returns the result of a library; ``None`` if it fails: the page's other columns do not depend on it."""
     try:
         return find()
     except Exception:
@@ -269,21 +271,23 @@ def _kept(
     title = tree.css_first("title")
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
     content = content_of(seen, likelihoods(seen, title.text() if title else ""), opinions(markup, extractor))
-    found = MainContent(content.text.strip() or None, None, _named("cc-pipeline"), cut=seen.cut)
-    return _with_markdown(found, tree, content, resolve, limits) if markdown else found
+    extraction = MainContent(content.text.strip() or None, None, _named("cc-pipeline"), cut=seen.cut)
+    return _with_markdown(extraction, tree, content, resolve, limits) if markdown else extraction
 
 
 def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
-    """Who is asked about a page in doubt. What they count was chosen by cross-validation."""
-    asks_both = extractor == "auto" and len(markup) <= _AUTO_CHARS
-    asked: list[Opinion] = [(0.5 if asks_both else 1.0, lambda: _held(lambda: article_of(minimal_markup(markup))))]
-    if asks_both:
-        asked.append((1.0, lambda: _held(lambda: main_content(markup, "quality"))))
-    return asked
+    """Returns the other extractors for an uncertain page. Their weights were chosen by cross-validation."""
+    uses_trafilatura = extractor == "auto" and len(markup) <= _AUTO_CHARS
+    weighted_opinions: list[Opinion] = [
+        (0.5 if uses_trafilatura else 1.0, lambda: _held(lambda: article_of(minimal_markup(markup))))
+    ]
+    if uses_trafilatura:
+        weighted_opinions.append((1.0, lambda: _held(lambda: main_content(markup, "quality"))))
+    return weighted_opinions
 
 
 def main_content(markup: str, extractor: Extractor) -> str | None:
-    """The text alone."""
+    """Returns only the text."""
     return extracted(markup, extractor).text
 
 
@@ -292,32 +296,38 @@ def _quality(
 ) -> MainContent:
     from trafilatura import extract  # noqa: PLC0415 - a second to import, needed by this extractor only
 
-    whole = extract(markup, fast=True, include_comments=False, include_tables=True, deduplicate=False) or ""
-    text = whole.strip()
+    full_text = extract(markup, fast=True, include_comments=False, include_tables=True, deduplicate=False) or ""
+    text = full_text.strip()
     cut = len(text) > limits.text_chars
-    found = MainContent(text[: limits.text_chars] or None, None, _named("trafilatura"), cut=cut)
+    extraction = MainContent(text[: limits.text_chars] or None, None, _named("trafilatura"), cut=cut)
     if not markdown or not text:
-        return found
+        return extraction
     tree = tree or LexborHTMLParser(markup)
     if tree.body is None:
-        return found
-    # its own has neither the lines of code nor formulas as they were
+        return extraction
+    # trafilatura's own Markdown changes the lines of code and loses formulas
     seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
-    return _with_markdown(found, tree, said_in(seen, text), resolve, limits)
+    return _with_markdown(extraction, tree, said_in(seen, text), resolve, limits)
 
 
 def _with_markdown(
-    found: MainContent, tree: LexborHTMLParser, content: Content, resolve: Callable[[str], Resolved], limits: Limits
+    extraction: MainContent,
+    tree: LexborHTMLParser,
+    content: Content,
+    resolve: Callable[[str], Resolved],
+    limits: Limits,
 ) -> MainContent:
     written = _held(partial(_in_markdown, tree, content, resolve, limits.text_chars))
     if written is None:
-        return found._replace(whole=False)
-    return found._replace(markdown=written.text or None, cut=found.cut or written.cut)
+        return extraction._replace(whole=False)
+    return extraction._replace(markdown=written.text or None, cut=extraction.cut or written.cut)
 
 
-def _in_markdown(tree: LexborHTMLParser, content: Content, resolve: Callable[[str], Resolved], most: int) -> Markdown:
+def _in_markdown(
+    tree: LexborHTMLParser, content: Content, resolve: Callable[[str], Resolved], max_chars: int
+) -> Markdown:
     holders = content.walk.address[content.walk.blocks.element[content.kept]]
-    return markdown_of(tree, lambda href: resolve(href)[0], most, frozenset(holders.tolist()))
+    return markdown_of(tree, lambda href: resolve(href)[0], max_chars, frozenset(holders.tolist()))
 
 
 @lru_cache(maxsize=2)

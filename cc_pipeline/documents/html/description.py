@@ -1,4 +1,4 @@
-"""Title, description and site stand in OpenGraph, JSON-LD and plain tags, and are taken from whichever says it best."""
+"""Title, description and site of a page: from OpenGraph, JSON-LD and plain tags, the best source first."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 from cc_pipeline.documents.about.nodes import Node, word
 from cc_pipeline.documents.page import Limits
 
-#: Characters at which something may begin that is no JSON, or that a comma's fate hangs on.
+#: Characters that may begin something that is no JSON, or that decide whether a comma stays.
 _NEXT = re.compile(r'["/<,;\-\]}]')
-#: A string; one that nothing ends goes to the end. No start is ever looked at twice, so time grows with length alone.
+#: A string; an unfinished one extends to the end. No start is read twice, so time grows only with the length.
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _CDATA = re.compile(r"(?://\s*|/\*\s*)?(?:<!\[CDATA\[|\]\]>)(?:\s*\*/)?")
-#: A semicolon behind which nothing stands but the end of a wrapping.
+#: A semicolon that only the end of a wrapping follows.
 _TO_THE_END = re.compile(r";(?=\s*(?:(?://\s*|/\*\s*)?(?:\]\]>|-->)[\s*/]*)?\Z)")
 _LINE = re.compile(r"[^\n]*")
-#: Characters of a comment of HTML in front of JSON.
+#: Characters of an HTML comment before JSON.
 _COMMENT_CHARS = 500
 
 _OPEN_GRAPH = ("og:", "article:", "book:", "profile:", "video:", "music:", "fb:", "product:")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_TYPES = 64
-#: Objects and lists in a page's scripts: values take fifty times the text of empty ones.
+#: Objects and lists in a page's scripts: in memory, empty ones take fifty times their text.
 _MOST_VALUES = 200_000
 
 _TITLE = tuple("dc:title dcterm:title dcterms:title og:title weibo:article:title parsely-title twitter:title".split())
@@ -37,19 +37,19 @@ _SEPARATED = re.compile(r"(.+?)\s+[|\-\u2013\u2014\\/>\u00bb]\s+([^|]*)\Z", re.D
 
 
 def repaired(text: str) -> str:
-    """``text`` without the wrappings of scripts, comments of HTML and JavaScript, a semicolon or comma at the end, and
-    commas before a closing bracket. What stands in strings stays. Takes time in proportion to the text."""
-    kept: list[str] = []
-    comma = False  # one was read and waits for what follows it
-    unended = False  # a comment began that nothing ends
-    at = done = 0
-    while found := _NEXT.search(text, at):
-        start = found.start()
+    """Returns ``text`` without the wrappings of scripts, comments of HTML and JavaScript, a semicolon or comma at the
+    end, and commas before a closing bracket. Strings stay unchanged. Takes time in proportion to the text."""
+    parts: list[str] = []
+    comma = False  # a comma was read; the next sign decides whether it stays
+    has_open_comment = False  # a comment began that has no end
+    position = copied = 0
+    while sign_match := _NEXT.search(text, position):
+        start = sign_match.start()
         sign = text[start]
         stop = start
         if sign == '"':
-            string = _STRING.match(text, start)
-            at = string.end() if string else len(text)
+            literal = _STRING.match(text, start)
+            position = literal.end() if literal else len(text)
         elif sign == ",":
             stop = start + 1
         elif sign in "/<]" and (cdata := _CDATA.match(text, start)):
@@ -57,10 +57,10 @@ def repaired(text: str) -> str:
         elif sign == "/" and text.startswith("//", start):
             line = _LINE.match(text, start)
             stop = line.end() if line else len(text)
-        elif sign == "/" and text.startswith("/*", start) and not unended:
+        elif sign == "/" and text.startswith("/*", start) and not has_open_comment:
             end = text.find("*/", start + 2)
-            unended = end < 0
-            stop = start if unended else end + 2
+            has_open_comment = end < 0
+            stop = start if has_open_comment else end + 2
         elif sign == "<" and text.startswith("<!--", start):
             end = text.find("-->", start + 4, start + 4 + _COMMENT_CHARS + 3)
             inside = text[start + 4 : end] if end >= 0 else "{"
@@ -69,32 +69,32 @@ def repaired(text: str) -> str:
             stop = start + 3
         elif sign == ";" and (tail := _TO_THE_END.match(text, start)):
             stop = tail.end()
-        before = text[done:start]
-        if comma and before and not before.isspace():
-            kept.append(",")
+        passage = text[copied:start]
+        if comma and passage and not passage.isspace():
+            parts.append(",")
             comma = False
-        kept.append(before)
+        parts.append(passage)
         if stop > start:
             if sign == ",":
                 if comma:
-                    kept.append(",")
+                    parts.append(",")
                 comma = True
-            at = done = stop
+            position = copied = stop
             continue
         if comma and sign not in "]}":
-            kept.append(",")
+            parts.append(",")
         comma = False
-        done = start
+        copied = start
         if sign != '"':
-            at = start + 1
-    if comma and not (done >= len(text) or text[done:].isspace()):
-        kept.append(",")
-    kept.append(text[done:])
-    return "".join(kept)
+            position = start + 1
+    if comma and not (copied >= len(text) or text[copied:].isspace()):
+        parts.append(",")
+    parts.append(text[copied:])
+    return "".join(parts)
 
 
 def meta_description(meta_tags: Iterable[Mapping[str, Any]]) -> str | None:
-    """The content of the page's ``meta name=description``."""
+    """Returns the content of the page's ``meta name=description``."""
     for tag in meta_tags:
         if (tag["attributes"].get("name") or "").strip().lower() == "description" and tag["content"]:
             return str(tag["content"])
@@ -102,18 +102,18 @@ def meta_description(meta_tags: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def open_graph(meta_tags: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The OpenGraph properties of a page in order, repetitions kept."""
-    found = []
+    """Returns the OpenGraph properties of a page in order, with repetitions."""
+    properties = []
     for tag in meta_tags:
         attributes = tag["attributes"]
         key = (attributes.get("property") or attributes.get("name") or "").strip()
         if key.lower().startswith(_OPEN_GRAPH) and tag["content"] is not None:
-            found.append({"name": key, "value": tag["content"]})
-    return found
+            properties.append({"name": key, "value": tag["content"]})
+    return properties
 
 
 class JsonLd(NamedTuple):
-    """A page's JSON-LD: each script as compact JSON, every ``@type`` in them once, in order, and the values."""
+    """A page's JSON-LD: each script as compact JSON, every distinct ``@type`` in order, and the values."""
 
     documents: list[str]
     types: list[str]
@@ -121,7 +121,7 @@ class JsonLd(NamedTuple):
 
 
 def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
-    """Reads the page's JSON-LD scripts; those that are no JSON are left out and flagged."""
+    """Reads the page's JSON-LD scripts; invalid scripts are left out and flagged."""
     documents: list[str] = []
     values: list[Any] = []
     room = _MOST_VALUES
@@ -132,11 +132,11 @@ def json_ld(scripts: Iterable[str], limits: Limits, flags: set[str]) -> JsonLd:
         if len(text) > limits.text_chars:
             flags.add("text_cut")
             continue
-        held = text.count("{") + text.count("[")
-        if held > room:
+        value_count = text.count("{") + text.count("[")
+        if value_count > room:
             flags.add("facts_cut")
             continue
-        room -= held
+        room -= value_count
         try:
             value = _loads(text)
             if not isinstance(value, (dict, list)):
@@ -158,19 +158,19 @@ def _loads(text: str) -> Any:
 
 
 def _storable(text: str) -> str:
-    """JSON's escapes can name half a surrogate pair, which no UTF-8 has."""
+    """Replaces half surrogate pairs, which JSON's escapes can name and UTF-8 cannot encode."""
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def types_of(value: Any) -> list[str]:
-    """Every ``@type`` in a JSON-LD value, once, in order, as far as a bound allows."""
+    """Returns the distinct ``@type`` names in a JSON-LD value, in order, at most ``_MAX_TYPES``."""
     types: dict[str, None] = {}
     waiting = [value]
     while waiting and len(types) < _MAX_TYPES:
         current = waiting.pop()
         if isinstance(current, dict):
-            named = current.get("@type")
-            for name in named if isinstance(named, list) else [named]:
+            type_names = current.get("@type")
+            for name in type_names if isinstance(type_names, list) else [type_names]:
                 if isinstance(name, str):
                     types[_storable(name)] = None
             waiting += [value for value in reversed(current.values()) if isinstance(value, (dict, list))]
@@ -180,7 +180,7 @@ def types_of(value: Any) -> list[str]:
 
 
 class PageFacts(NamedTuple):
-    """What a page says about itself; ``None`` where it says nothing."""
+    """A page's description of itself; ``None`` for a missing fact."""
 
     title: str | None
     description: str | None
@@ -188,7 +188,7 @@ class PageFacts(NamedTuple):
 
 
 def page_facts(title: str | None, meta_tags: Iterable[Mapping[str, Any]], article: Node) -> PageFacts:
-    """Picks the facts. ``title`` is the title element's text, ``article`` what JSON-LD says of the page's."""
+    """Chooses the facts. ``title`` is the title element's text, ``article`` the JSON-LD node of the page's article."""
     meta = _index(meta_tags)
     site = _first(meta, _SITE) or _name(article.get("publisher"))
     return PageFacts(
@@ -199,7 +199,7 @@ def page_facts(title: str | None, meta_tags: Iterable[Mapping[str, Any]], articl
 
 
 def _index(meta_tags: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Key to the first non-empty content, ``property`` before ``name``. A ``property`` may hold several keys;
+    """Returns the first non-empty content by key, ``property`` before ``name``. A ``property`` may hold several keys;
     names may have dots for colons."""
     properties: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -208,8 +208,8 @@ def _index(meta_tags: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if not content or content.isspace():
             continue
         attributes = tag["attributes"]
-        if several := attributes.get("property"):
-            for key in several.lower().split():
+        if property_keys := attributes.get("property"):
+            for key in property_keys.lower().split():
                 properties.setdefault(key, content)
         if name := attributes.get("name"):
             names.setdefault(_key(name), content)
@@ -223,27 +223,27 @@ def _key(name: str) -> str:
 
 def _first(meta: Mapping[str, str], keys: Iterable[str]) -> str | None:
     for key in keys:
-        if key in meta and (found := word(meta[key])):
-            return found
+        if key in meta and (text := word(meta[key])):
+            return text
     return None
 
 
 def _name(value: Any) -> str | None:
-    """The name of a person or organisation, or the names of several."""
+    """Returns the name of a person or organisation, or the names of several."""
     if isinstance(value, list):
-        return ", ".join(name for each in value[:20] if (name := _name(each))) or None
+        return ", ".join(name for person in value[:20] if (name := _name(person))) or None
     return word(value.get("name")) if isinstance(value, dict) else word(value)
 
 
 def _own_title(title: str | None, site: str | None) -> str | None:
-    """The title element without the site's name behind a separator."""
+    """Returns the title element without the site's name after a separator."""
     tidy = word(title)
-    # a title that nothing ends is all of the page, and each of its separators is tried with all that follows
-    found = _SEPARATED.match(tidy) if tidy and len(tidy) <= _TITLE_CHARS else None
-    if tidy is None or found is None:
+    # an unclosed title is the rest of the page, and each of its separators is tried with all text after it
+    match = _SEPARATED.match(tidy) if tidy and len(tidy) <= _TITLE_CHARS else None
+    if tidy is None or match is None:
         return tidy
-    head, tail = found.group(1), found.group(2)
+    head, tail = match.group(1), match.group(2)
     if site and tail.lower() == site.lower():
         return head
-    few = 3
-    return head if len(head.split()) > few and len(tail.split()) <= few else tidy
+    few_words = 3
+    return head if len(head.split()) > few_words and len(tail.split()) <= few_words else tidy

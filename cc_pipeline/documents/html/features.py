@@ -1,5 +1,5 @@
-"""What each block of a page looks like, in numbers: itself, its neighbours, what holds it, and where it lies in the
-page. The trees of ``model.py`` decide by them."""
+"""The features of each block of a page, in numbers: the block itself, its neighbours, its ancestors, and its position.
+The trees of ``model.py`` decide by them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
 _Numbers = NDArray[Any]
 
-#: Characters outside links from which a block counts as prose; the second where no block has as many.
+#: Characters outside links from which a block counts as prose; the second if no block has as many.
 _PROSE, _PROSE_LESS = 60, 25
 
 
-def _bits(names: str, of: dict[str, int]) -> int:
-    return sum(of[name] for name in names.split())
+def _bits(names: str, bit_by_name: dict[str, int]) -> int:
+    return sum(bit_by_name[name] for name in names.split())
 
 
 _BESIDE = _bits("sidebar related ad newsletter share cookie modal pager account search", HINT)
 _COMMENT = HINT["comment"]
-#: Hints of what is no content, whatever it says.
+#: Hints that mark an element as no content, whatever its text.
 FURNITURE = _BESIDE | _COMMENT
 _GOOD = _bits("content article main", HINT)
 
 
 def among(names: str) -> NDArray[np.bool_]:
-    """By number of a tag whether it is one of these."""
+    """Returns an array by the numbers of tags: whether the tag is one of ``names``."""
     marks = np.zeros(max(NUMBER.values()) + 1, np.bool_)
     marks[[NUMBER[name] for name in names.split()]] = True
     return marks
@@ -48,10 +48,10 @@ _ABOVE = np.array([bit for name, bit in HINT.items() if name not in ("math", "qu
 _INSIDE = np.array([bit for name, bit in IN.items() if name not in ("math", "link", "code")])
 _OWN_HINTS = np.array([FURNITURE | _bits("nav footer header teaser tool meta user", HINT), _GOOD])
 _ANCESTORS = 4
-#: Prose, links, size, number and closed blocks of an element, by their places in its look.
+#: Prose, links, size, number and closed blocks of an element, by their columns in the features of elements.
 _OF_NEAR = [1, 2, 0, 4, 5]
 _WINDOWS = np.array([2, 5, 12])
-#: What ``_model.c`` is to know of these: by tag whether it is a heading, a unit, named for content, for furniture.
+#: The tables for ``_model.c``: by tag whether it is a heading, a unit, named for content, for furniture.
 NUMBERS = (
     (np.stack((_HEADINGS, _UNITS, _NAMED, _UNNAMED), 1) @ (1, 2, 4, 8)).astype(np.uint8),
     _KINDS.astype(np.uint8),
@@ -73,200 +73,211 @@ def _log(values: _Numbers) -> _Floats:
 
 
 def _sums(values: _Numbers) -> _Floats:
-    """Prefix sums: ``sums[last] - sums[first]`` is that of a range."""
+    """Returns prefix sums: ``sums[last] - sums[first]`` is the sum of a range."""
     return np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
 
 
 def units_of(walk: Walk) -> NDArray[np.int32]:
-    """For each block the row of the list, table or definitions nearest around it, -1 for none."""
+    """Returns for each block the row of the nearest list, table or definition list around it, -1 for none."""
     return nearest(walk, _UNITS[walk.elements.tag])[walk.blocks.element]
 
 
 def covered(first: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[np.bool_]:
-    """Which of so many blocks lie in any of the ranges."""
+    """Returns for each of ``count`` blocks whether it is in any of the ranges."""
     steps = np.bincount(first, minlength=count + 1) - np.bincount(last, minlength=count + 1)
     return np.asarray(np.cumsum(steps)[:count] > 0)
 
 
-def nearest_plainly(parents: NDArray[np.int32], wanted: NDArray[np.bool_]) -> bytes:
-    """For each row, by int32, the nearest one up its parents, or itself, that is wanted; -1 for none."""
-    found: list[int] = []
-    for row, (parent, is_wanted) in enumerate(zip(parents.tolist(), wanted.tolist(), strict=True)):
-        found.append(row if is_wanted else found[parent] if parent >= 0 else -1)
-    return np.array(found, np.int32).tobytes()
+def nearest_plainly(parents: NDArray[np.int32], matches: NDArray[np.bool_]) -> bytes:
+    """Returns for each row, as int32, itself or its nearest ancestor that is wanted; -1 for none."""
+    nearest_rows: list[int] = []
+    for row, (parent, is_match) in enumerate(zip(parents.tolist(), matches.tolist(), strict=True)):
+        nearest_rows.append(row if is_match else nearest_rows[parent] if parent >= 0 else -1)
+    return np.array(nearest_rows, np.int32).tobytes()
 
 
 _nearest: Callable[..., bytes] = compiled("documents.html._model", "nearest") or nearest_plainly
 
 
-def nearest(walk: Walk, wanted: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """For each element the nearest one around it, or itself, that is wanted; -1 for none."""
-    return np.frombuffer(_nearest(walk.elements.parent, wanted), np.int32)
+def nearest(walk: Walk, matches: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Returns for each element itself or the nearest element around it that is wanted; -1 for none."""
+    return np.frombuffer(_nearest(walk.elements.parent, matches), np.int32)
 
 
 def holders(walk: Walk) -> _Ints:
-    """For each block the elements that hold it and stand for themselves, a row the inmost ones, the next those around
-    them; the root again and again where there are no more."""
+    """Returns for each block the elements around it that are their own holders: a row the inmost ones, the next row
+    those around them; filled up with the root."""
     element = walk.elements
-    around = element.holder[np.maximum(element.parent, 0)].astype(np.int64)
-    around[0] = 0
+    outer = element.holder[np.maximum(element.parent, 0)].astype(np.int64)
+    outer[0] = 0
     chain = [walk.blocks.element.astype(np.int64)]
     for _ in range(_ANCESTORS):
-        chain.append(around.take(chain[-1]))
+        chain.append(outer.take(chain[-1]))
     return np.stack(chain)
 
 
 def beside(values: Array) -> list[Array]:
-    """The values of the block three before each, two before it, and so on to three behind it; -1 where is none."""
-    count, most = len(values), max(_BESIDE_IT)
-    padded = np.full((count + 2 * most, *values.shape[1:]), -1, np.float32)
-    padded[most : most + count] = values
-    return [padded[most + distance : most + distance + count] for distance in _BESIDE_IT]
+    """Returns for each block the values of its six neighbours, three before to three after it; -1 for none."""
+    count, reach = len(values), max(_BESIDE_IT)
+    padded = np.full((count + 2 * reach, *values.shape[1:]), -1, np.float32)
+    padded[reach : reach + count] = values
+    return [padded[reach + distance : reach + distance + count] for distance in _BESIDE_IT]
 
 
 def windows(count: int, reaches: _Ints) -> tuple[_Ints, _Ints]:
-    """For each block, by reach, where the blocks begin and end that are no further from it."""
-    at = np.arange(count)[:, None]
-    return np.maximum(at - reaches, 0), np.minimum(at + reaches + 1, count)
+    """Returns for each block and reach the first and the end of the blocks within that distance."""
+    index = np.arange(count)[:, None]
+    return np.maximum(index - reaches, 0), np.minimum(index + reaches + 1, count)
 
 
 def features(walk: Walk, title: str = "") -> Array:
-    """A row a block; what a column is only the order in here says, and the model goes by it."""
+    """Returns one row of features a block. The order of the columns is defined here, and the model depends on it."""
     block, element = walk.blocks, walk.elements
     count = len(block.chars)
     chars, linked = block.chars.astype(np.float64), block.linked.astype(np.float64)
-    own = chars - linked
+    unlinked = chars - linked
     share = _parted(linked, chars)
     heading = _HEADINGS[block.kind]
     marks = block.commas + block.ends
     first, last = element.first, element.last
-    stands = element.holder == np.arange(len(element.tag))
+    is_holder = element.holder == np.arange(len(element.tag))
 
-    may_be = (share < 0.5) & ~heading
-    prose = may_be & ((own >= _PROSE) | ((own >= _PROSE_LESS) & (marks >= 2) & (block.words * 8 < own)))
+    is_possible = (share < 0.5) & ~heading
+    prose = is_possible & (
+        (unlinked >= _PROSE) | ((unlinked >= _PROSE_LESS) & (marks >= 2) & (block.words * 8 < unlinked))
+    )
     if not prose.any():
-        prose = may_be & (own >= _PROSE_LESS)
-    read = _sums(own * prose)
-    within = read[last] - read[first]
-    spared = ((element.hints & _GOOD) != 0) | (within > 0.6 * max(read[-1], 1))
-    marked = stands & (((element.hints & _COMMENT) != 0) | (((element.hints & _BESIDE) != 0) & ~spared))
-    marked &= (within < 0.9 * read[-1]) & (np.arange(len(marked)) > 0)
-    out = covered(first[marked], last[marked], count)
+        prose = is_possible & (unlinked >= _PROSE_LESS)
+    read = _sums(unlinked * prose)
+    prose_inside = read[last] - read[first]
+    spared = ((element.hints & _GOOD) != 0) | (prose_inside > 0.6 * max(read[-1], 1))
+    is_furniture = is_holder & (((element.hints & _COMMENT) != 0) | (((element.hints & _BESIDE) != 0) & ~spared))
+    is_furniture &= (prose_inside < 0.9 * read[-1]) & (np.arange(len(is_furniture)) > 0)
+    out = covered(first[is_furniture], last[is_furniture], count)
     spans = map(slice, block.start.tolist(), (block.start + block.chars).tolist())
     texts = list(map(walk.text.__getitem__, spans))
     times = Counter(texts)
     repeated = np.fromiter(map(times.__getitem__, texts), np.int64, count)
     titled = (chars > 8) & np.fromiter(map(title.strip().startswith, texts), np.bool_, count)
     prose &= ~out & ~titled
-    value = own * prose
+    value = unlinked * prose
     closed = (block.flags & CLOSED) != 0
     sums = np.zeros((5, count + 1))
     np.cumsum([value, chars, linked, closed, prose], 1, out=sums[:, 1:])
     read, size, links = sums[:3]
     total = max(read[-1], 1.0)
-    at = np.arange(count)
+    index = np.arange(count)
 
     columns: list[_Numbers] = [
-        _log(chars), _log(own), share, block.links, _parted(block.commas, chars), _parted(block.ends, chars),
+        _log(chars), _log(unlinked), share, block.links, _parted(block.commas, chars), _parted(block.ends, chars),
         marks, _parted(block.digits, chars), _parted(block.uppers, chars), _parted(chars, block.words), block.signs,
         _parted(block.strong, chars), block.images, block.flags, closed, repeated, titled, out, prose,
         block.kind[:, None] == _KINDS, heading,
         element.tag[block.element], element.depth[block.element],
-        at / count, size[:-1] / size[-1], read[:-1] / total, _log(at), _log(count - at),
+        index / count, size[:-1] / size[-1], read[:-1] / total, _log(index), _log(count - index),
     ]  # fmt: skip
 
-    above, inside = element.above[block.element], element.inside[block.element]
-    columns += [(above[:, None] & _ABOVE) != 0, (inside[:, None] & _INSIDE) != 0]
+    ancestor_hints, inside = element.above[block.element], element.inside[block.element]
+    columns += [(ancestor_hints[:, None] & _ABOVE) != 0, (inside[:, None] & _INSIDE) != 0]
 
-    # what holds it
+    # the elements around a block
     e_read, e_size, e_links, e_closed, e_prose = sums.take(last, 1) - sums.take(first, 1)
     e_count = (last - first).astype(np.float64)
     chain = holders(walk)
-    looks = side_by_side(
+    element_columns = side_by_side(
         [
             _log(e_size), e_read / total, _parted(e_links, e_size), _parted(e_read, e_size), _log(e_count),
             _parted(e_closed, e_count), _parted(e_prose, e_count), element.tag,
             (element.hints[:, None] & _OWN_HINTS) != 0,
         ]
     )  # fmt: skip
-    columns.append(looks.take(chain.T, 0).reshape(count, -1))
-    columns += [at - first[chain[2]], last[chain[2]] - at, _parted(at - first[chain[2]], e_count[chain[2]])]
+    columns.append(element_columns.take(chain.T, 0).reshape(count, -1))
+    columns += [index - first[chain[2]], last[chain[2]] - index, _parted(index - first[chain[2]], e_count[chain[2]])]
 
-    # the list, the table, the one that is named for content
-    named = _NAMED[element.tag] | ((element.hints & _GOOD) != 0)
-    unnamed = _UNNAMED[element.tag] | ((element.hints & FURNITURE) != 0)
-    around = [nearest(walk, wanted) for wanted in (_UNITS[element.tag], named & stands, unnamed & stands)]
-    near = np.stack(around, 1).take(block.element, 0)
+    # the list or table around it, the nearest elements marked as content and as furniture
+    is_content = _NAMED[element.tag] | ((element.hints & _GOOD) != 0)
+    is_aside = _UNNAMED[element.tag] | ((element.hints & FURNITURE) != 0)
+    nearest_rows = [
+        nearest(walk, matches) for matches in (_UNITS[element.tag], is_content & is_holder, is_aside & is_holder)
+    ]
+    near = np.stack(nearest_rows, 1).take(block.element, 0)
     deeper = element.depth[block.element][:, None] - element.depth[near]
-    seen = np.concatenate((looks.take(near, 0).take(_OF_NEAR, 2), deeper[:, :, None]), 2)
+    seen = np.concatenate((element_columns.take(near, 0).take(_OF_NEAR, 2), deeper[:, :, None]), 2)
     columns.append(np.where((near < 0)[:, :, None], -1, seen).reshape(count, -1))
 
     # blocks of the same tags and classes
     _, group = np.unique(walk.path[block.element], return_inverse=True)
     in_group = np.bincount(group)
     for weights in (value, chars, linked, closed, prose):
-        each = np.bincount(group, weights)
-        columns.append(each[group] / total if weights is value else _parted(each[group], in_group[group]))
+        group_sums = np.bincount(group, weights)
+        columns.append(group_sums[group] / total if weights is value else _parted(group_sums[group], in_group[group]))
     columns.append(_log(in_group[group]))
 
     # the element with most of the prose
-    points = np.where(prose, 1 + block.commas + np.minimum(own / 100, 3), 0)
+    points = np.where(prose, 1 + block.commas + np.minimum(unlinked / 100, 3), 0)
     score = np.zeros(len(element.tag))
     for part, holder in zip((1.0, 1.0, 0.5, 0.33), chain, strict=False):
         score += np.bincount(holder, part * points, len(score))
     top = int(np.argmax(score * (1 - _parted(e_links, e_size))))
     outer = int(element.holder[max(element.parent[top], 0)])
-    places = [top, outer, *(_smallest(e_read, stands, total * part) for part in (0.5, 0.7, 0.9, 0.98))]
-    begins, ends, here = first[places], last[places], at[:, None]
-    off = np.maximum(begins - here, 0) + np.minimum(ends - 1 - here, 0)
-    lies = [off == 0, off, _parted(here - begins, ends - begins)]
+    places = [top, outer, *(_smallest(e_read, is_holder, total * part) for part in (0.5, 0.7, 0.9, 0.98))]
+    begins, ends, row_index = first[places], last[places], index[:, None]
+    distance = np.maximum(begins - row_index, 0) + np.minimum(ends - 1 - row_index, 0)
+    lies = [distance == 0, distance, _parted(row_index - begins, ends - begins)]
     columns.append(np.stack(lies, 2).reshape(count, -1))
     span = np.flatnonzero(prose)
     opens, closes = (span[0], span[-1]) if len(span) else (0, count - 1)
-    columns += [at - opens, at - closes]
+    columns += [index - opens, index - closes]
 
     # neighbours
-    likeness = side_by_side([_log(chars), share, closed, prose, heading, _log(own)])
+    likeness = side_by_side([_log(chars), share, closed, prose, heading, _log(unlinked)])
     neighbours = beside(likeness)
-    held = np.stack((*chain[:3], walk.path[block.element].view(np.int64)), 1)
-    alike = np.ones((count + 1, held.shape[1]), np.bool_)
-    alike[1:count] = held[1:] == held[:-1]
-    columns += [*neighbours[:3], alike[:count], neighbours[3], alike[1:], *neighbours[4:]]
+    ancestry = np.stack((*chain[:3], walk.path[block.element].view(np.int64)), 1)
+    is_same = np.ones((count + 1, ancestry.shape[1]), np.bool_)
+    is_same[1:count] = ancestry[1:] == ancestry[:-1]
+    columns += [*neighbours[:3], is_same[:count], neighbours[3], is_same[1:], *neighbours[4:]]
     low, high = windows(count, _WINDOWS)
-    to, since, here_on = sums[:3].take(high, 1), sums[:3].take(low, 1), sums[:3, :-1, None]
-    nearby, ahead, behind = to - since, to - here_on, here_on - since
+    high_sums, since, sums_here = sums[:3].take(high, 1), sums[:3].take(low, 1), sums[:3, :-1, None]
+    nearby, next_sums, previous_sums = high_sums - since, high_sums - sums_here, sums_here - since
     reached = [
         _parted(nearby[0], nearby[1]), _parted(nearby[2], nearby[1]), _log(nearby[1]),
-        _parted(ahead[0], ahead[1]), _parted(behind[0], behind[1]),
+        _parted(next_sums[0], next_sums[1]), _parted(previous_sums[0], previous_sums[1]),
     ]  # fmt: skip
     columns.append(np.stack(reached, 2).reshape(count, -1))
-    before = np.maximum.accumulate(np.where(prose, at, -1))
-    after = np.minimum.accumulate(np.where(prose, at, count)[::-1])[::-1]
-    columns += [_log(at - before), _log(after - at)]
+    before = np.maximum.accumulate(np.where(prose, index, -1))
+    after = np.minimum.accumulate(np.where(prose, index, count)[::-1])[::-1]
+    columns += [_log(index - before), _log(after - index)]
 
     # from heading to heading
-    starts: _Ints = np.maximum.accumulate(np.where(heading, at, 0))
-    stops = np.concatenate((np.minimum.accumulate(np.where(heading, at, count)[::-1])[::-1][1:], [count]))
+    starts: _Ints = np.maximum.accumulate(np.where(heading, index, 0))
+    stops = np.concatenate((np.minimum.accumulate(np.where(heading, index, count)[::-1])[::-1][1:], [count]))
     section = size[stops] - size[starts]
     columns += [
         _log(section), _parted(links[stops] - links[starts], section), _parted(read[stops] - read[starts], section),
-        block.kind[starts], _log(stops - starts), at - starts, share[starts], (read[stops] - read[starts]) / total,
+        block.kind[starts], _log(stops - starts), index - starts, share[starts], (read[stops] - read[starts]) / total,
     ]  # fmt: skip
 
     # the page
     paragraphs = (value * (block.kind == NUMBER["p"])).sum() / total
-    whole = [np.log1p(count), np.log1p(size[-1]), np.log(total), links[-1] / size[-1], total / size[-1], paragraphs]
-    columns.append(np.broadcast_to(whole, (count, len(whole))))
+    page_columns = [
+        np.log1p(count),
+        np.log1p(size[-1]),
+        np.log(total),
+        links[-1] / size[-1],
+        total / size[-1],
+        paragraphs,
+    ]
+    columns.append(np.broadcast_to(page_columns, (count, len(page_columns))))
     return side_by_side(columns)
 
 
 def side_by_side(columns: list[_Numbers]) -> Array:
-    """Columns and tables of columns as one."""
+    """Joins columns and tables of columns into one table."""
     tables = [column.reshape(len(column), -1) for column in columns]
     return np.concatenate(tables, 1, dtype=np.float32, casting="unsafe")
 
 
-def _smallest(within: _Floats, stands: NDArray[np.bool_], least: float) -> int:
-    """The last element in the order of the document that has so much: the inmost, where it is more than half."""
-    found = np.flatnonzero(stands & (within >= least))
-    return int(found[-1]) if len(found) else 0
+def _smallest(prose_inside: _Floats, is_holder: NDArray[np.bool_], minimum: float) -> int:
+    """Returns the last element in document order with at least so much prose: the inmost one, if that is over half."""
+    rows = np.flatnonzero(is_holder & (prose_inside >= minimum))
+    return int(rows[-1]) if len(rows) else 0

@@ -1,5 +1,6 @@
-"""Which blocks of a page are its content: by their likelihoods, by who is asked in doubt, and by what an article
-consists of. Lists, tables, code, quotes and captions within it stay, unless they are links or known boilerplate."""
+"""Selects the blocks of a page that are its content: by their likelihoods, by other extractors if uncertain, and by the
+structure of articles. Lists, tables, code, quotes and captions inside an article stay, unless they are links or known
+boilerplate."""
 
 from __future__ import annotations
 
@@ -15,55 +16,57 @@ from cc_pipeline.documents.html.tables import Walk
 from cc_pipeline.documents.html.tags import HINT, NUMBER
 
 Likely = NDArray[np.float32]
-#: What another's opinion counts where ours is 1, and what gives the text that it finds.
+#: The weight of another extractor's opinion (ours is 1), and a function that returns its text.
 Opinion = tuple[float, Callable[[], str | None]]
 
-#: Blocks likelier than this are kept; the others where that leaves too little.
+#: Blocks of a greater likelihood are kept; the lower thresholds are used if that leaves too little.
 _THRESHOLD, _LESS, _LEAST = 0.45, 0.15, 0.03
-#: A main content of fewer characters is believed by nobody.
+#: A main content of fewer characters is not credible.
 _FEW_CHARS = 200
-#: A page is in doubt where more than this share of what may be content is less than sure.
+#: A page is uncertain if a greater share of its possible content is less than sure.
 _DOUBT = 0.12
 _MAYBE, _SURE = 0.2, 0.8
-#: Likelier blocks are agreed on, and the share of their characters that another is to have.
+#: Blocks of a greater likelihood are agreed on, and the share of their characters that another extractor must have.
 _AGREED, _NOT_LOST = 0.5, 0.5
-#: What stays within an article where it is not mostly links, and is not as good as surely none of it.
+#: Elements that stay inside an article unless they are mostly links, or almost certainly no content.
 _UNITS = among("ul ol dl table pre blockquote figcaption menu")
-#: Lists, of notes often, that follow the last of the text in the same element, or end behind it, are to be likelier; so
-#: are tables and definitions, boxes of facts often, that stand there before the first of it.
+#: Lists after the text in the same element are often notes, and need a greater likelihood; so do tables and definition
+#: lists before the text, which are often boxes of facts.
 _NOTES = among("ol ul")
 _FACTS = among("table dl")
 _UNIT_LINKS, _UNIT_LIKELY, _NOTES_LIKELY, _FACTS_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.1, 0.05, 0.01
-#: Of a box that is named for its facts more may be links.
+#: The share of links allowed in a box that is named for its facts.
 _FACTS_LINKS = 0.8
-#: Where a unit is as likely as that, none of its blocks is too unlikely. A quotation has its author or its date in a
-#: link, and is whole sooner.
+#: All blocks of a unit of a greater likelihood are kept. A quotation has its author or its date in a link, so its
+#: threshold is lower.
 _UNIT_WHOLE, _QUOTE_WHOLE = 0.3, 0.15
-#: What is named for sharing and is half quotation is a post that the article quotes.
+#: An element that is named for sharing and is half quotation is a post that the article quotes.
 _QUOTE, _SHARE, _QUOTED = NUMBER["blockquote"], HINT["share"], 0.5
 _BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
 _BOILERPLATE_TAGS = among("nav aside footer form button")
-#: What is taken out where it stands within an article, and is less than this share of it; or has fewer characters, and
-#: is less than half: of a short text in Chinese a box in English is much. A heading's id says what it is about.
+#: Elements that are removed inside an article, if they are less than this share of it; or have fewer characters, and
+#: are less than half: in a short Chinese text an English box is a large share. A heading's id names its subject, so
+#: headings stay.
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
 _SMALL, _SMALL_CHARS, _HALF = 0.2, 150, 0.5
 _HEADINGS = among("h1 h2 h3 h4 h5 h6")
-#: So is a form, with the box around it where that has no more characters. More forms than these are the page's own:
+#: A form is removed too, with the box around it if that has at most so many characters. More forms belong to the page:
 #: one a post, one a product.
 _FORM, _FEW_FORMS, _BOX_CHARS = NUMBER["form"], 2, 300
-#: A heading that is likelier than this, to us or with all who were asked, stays where the text behind it does; and so
-#: do headlines that are links where there are as many: they make a list of articles.
+#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does; so do headlines that
+#: are links if there are so many: they make a list of articles.
 _SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = among("h2 h3 h4 h5 h6"), 0.15, 3
-#: Characters outside links that make a block one that an article begins or ends with.
+#: Characters outside links of a block that an article may begin or end with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
 _RUN = 4
-#: The share of a block's runs that is enough to be in a text, and how far short blocks are from longer ones in it.
+#: The share of a block's runs that must be in a text, and the maximum distance of short blocks from longer ones.
 _MOSTLY, _BESIDE = 0.5, 3
 
 
 class Content(NamedTuple):
-    """``kept`` says it of each block of the walk; ``asked`` whether others were."""
+    """The selected content. ``kept`` is for each block of the walk whether it is kept; ``asked`` whether other
+    extractors were used."""
 
     walk: Walk
     kept: NDArray[np.bool_]
@@ -77,19 +80,19 @@ class Content(NamedTuple):
 
     @property
     def elements(self) -> NDArray[np.bool_]:
-        """For each element of the walk whether anything in it is kept."""
+        """For each element of the walk, whether anything in it is kept."""
         sums = np.concatenate(([0], np.cumsum(self.kept)))
         return np.asarray(sums[self.walk.elements.last] > sums[self.walk.elements.first])
 
 
 def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> Content:
-    """What is kept of a page. ``opinions`` are asked in doubt only. One that lost most of what ``likely`` and those
-    before it agree on was not made for such a page, and counts for nothing."""
+    """Selects the content of a page. ``opinions`` are used only if the page is uncertain. An opinion that lost most of
+    the text on which ``likely`` and the previous opinions agree does not fit such a page, and is ignored."""
     if not len(likely):
         return Content(walk, np.zeros(0, np.bool_))
-    own = likely
-    asked = in_doubt(walk, likely)
-    if asked:
+    model_likely = likely
+    needs_opinions = in_doubt(walk, likely)
+    if needs_opinions:
         votes = [(1.0, likely.astype(np.float64))]
         agreed = walk.blocks.chars.astype(np.float64) * (likely > _AGREED)
         for weight, find in opinions:
@@ -100,109 +103,114 @@ def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> 
                     agreed = agreed * share
         weights, shares = zip(*votes, strict=True)
         likely = np.average(shares, 0, weights).astype(np.float32)
-    kept = _with_units(walk, likely, likely > _THRESHOLD)
+    is_kept = _with_units(walk, likely, likely > _THRESHOLD)
     for threshold in (_LESS, _LEAST, -1.0):
-        if walk.blocks.chars[kept].sum() >= _FEW_CHARS:
+        if walk.blocks.chars[is_kept].sum() >= _FEW_CHARS:
             break
-        kept = likely > threshold
-    return Content(walk, _with_headings(walk, np.maximum(own, likely), kept), asked)
+        is_kept = likely > threshold
+    return Content(walk, _with_headings(walk, np.maximum(model_likely, likely), is_kept), needs_opinions)
 
 
 def in_doubt(walk: Walk, likely: Likely) -> bool:
-    """Whether much of what may be content is less than sure."""
+    """Whether much of the possible content is less than sure."""
     chars = walk.blocks.chars
     maybe = likely > _MAYBE
     return bool(chars[maybe & (likely < _SURE)].sum() > _DOUBT * max(chars[maybe].sum(), 1))
 
 
 def said_in(walk: Walk, text: str) -> Content:
-    """The blocks that are in a text which another extractor found; short ones only among longer ones."""
+    """Selects the blocks that occur in another extractor's text; short blocks only near longer ones."""
     shares = _shares(walk, text)
-    kept = shares >= _MOSTLY
-    sure = np.flatnonzero(kept & (walk.blocks.words >= _RUN))
+    is_kept = shares >= _MOSTLY
+    sure = np.flatnonzero(is_kept & (walk.blocks.words >= _RUN))
     if len(sure):
-        kept[: max(sure[0] - _BESIDE, 0)] = False
-        kept[sure[-1] + 1 + _BESIDE :] = False
-    return Content(walk, kept, asked=True)
+        is_kept[: max(sure[0] - _BESIDE, 0)] = False
+        is_kept[sure[-1] + 1 + _BESIDE :] = False
+    return Content(walk, is_kept, asked=True)
 
 
 def _shares(walk: Walk, text: str) -> NDArray[np.float64]:
-    """For each block the share of its runs of four words that a text has; of a shorter one whether it has it."""
+    """Returns for each block the share of its runs of four words that occur in a text; for a shorter block whether it
+    occurs."""
     words = _WORD.findall(text)
     runs = set(_runs(words))
-    own = [_WORD.findall(walk.text_of(block)) for block in range(len(walk.blocks.chars))]
-    short = {tuple(each) for each in own if len(each) < _RUN}
-    there = {run for size in range(1, _RUN) for run in _runs(words, size) if run in short}
-    there.add(())
+    block_words = [_WORD.findall(walk.text_of(block)) for block in range(len(walk.blocks.chars))]
+    short = {tuple(tokens) for tokens in block_words if len(tokens) < _RUN}
+    present_runs = {run for size in range(1, _RUN) for run in _runs(words, size) if run in short}
+    present_runs.add(())
     shares = []
-    for each in own:
-        mine = [*_runs(each)]
-        shares.append(sum(map(runs.__contains__, mine)) / len(mine) if mine else float(tuple(each) in there))
+    for tokens in block_words:
+        block_runs = [*_runs(tokens)]
+        shares.append(
+            sum(map(runs.__contains__, block_runs)) / len(block_runs)
+            if block_runs
+            else float(tuple(tokens) in present_runs)
+        )
     return np.array(shares)
 
 
 def _runs(words: list[str], size: int = _RUN) -> Iterator[tuple[str, ...]]:
-    return zip(*(words[at:] for at in range(size)), strict=False)
+    return zip(*(words[offset:] for offset in range(size)), strict=False)
 
 
-def _with_units(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """And the units between the first and the last block that are surely content, but no boilerplate."""
+def _with_units(walk: Walk, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Adds the units between the first and the last block that are surely content, and removes boilerplate."""
     block, element = walk.blocks, walk.elements
     sure = np.flatnonzero((likely > 0.5) & (block.chars - block.linked >= _TEXT))
     if len(sure) < 2:
-        return kept
+        return is_kept
     begins, ends = int(sure[0]), int(sure[-1]) + 1
-    stands = element.holder == np.arange(len(element.tag))
-    around = np.flatnonzero(stands & (element.first <= begins) & (element.last >= ends))[-1]
-    size, links, weighed = (_sums(each) for each in (block.chars, block.linked, likely * block.chars))
+    is_holder = element.holder == np.arange(len(element.tag))
+    common_holder = np.flatnonzero(is_holder & (element.first <= begins) & (element.last >= ends))[-1]
+    size, links, weighed = (_sums(measure) for measure in (block.chars, block.linked, likely * block.chars))
     first, last = element.first, element.last
     chars = np.maximum(size[last] - size[first], 1)
-    quotes, hints = (element.tag == _QUOTE) & stands, element.hints
+    quotes, hints = (element.tag == _QUOTE) & is_holder, element.hints
     if quotes.any():
         quoted = _sums(covered(first[quotes], last[quotes], len(likely)) * block.chars)
         posts = (quoted[last] - quoted[first]) / chars >= _QUOTED
         hints = np.where(posts, hints & ~_SHARE, hints)
     bad = ((hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
-    inside_bad = nearest(walk, bad & stands) > around
-    between = (element.first >= begins) & (element.last <= ends)
-    notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[around])
-    facts = _FACTS[element.tag] & (element.first >= element.first[around]) & (element.last <= begins)
-    units = _UNITS[element.tag] & stands & ~inside_bad & (between | notes | facts)
-    named = (element.hints & HINT["infobox"]) != 0
-    units &= (links[last] - links[first]) / chars <= np.where(named, _FACTS_LINKS, _UNIT_LINKS)
+    inside_bad = nearest(walk, bad & is_holder) > common_holder
+    is_inside = (element.first >= begins) & (element.last <= ends)
+    notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[common_holder])
+    facts = _FACTS[element.tag] & (element.first >= element.first[common_holder]) & (element.last <= begins)
+    units = _UNITS[element.tag] & is_holder & ~inside_bad & (is_inside | notes | facts)
+    is_infobox = (element.hints & HINT["infobox"]) != 0
+    units &= (links[last] - links[first]) / chars <= np.where(is_infobox, _FACTS_LINKS, _UNIT_LINKS)
     mean = (weighed[last] - weighed[first]) / chars
-    units &= mean > np.where(between, _UNIT_LIKELY, np.where(facts, _FACTS_LIKELY, _NOTES_LIKELY))
-    whole = units & (mean > np.where(quotes, _QUOTE_WHOLE, _UNIT_WHOLE))
-    kept = kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
-    kept = kept | covered(first[whole], last[whole], len(likely))
-    taken = ((hints & _TAKEN_OUT) != 0) & ~_HEADINGS[element.tag]
-    forms = np.flatnonzero((element.tag == _FORM) & stands & between)
+    units &= mean > np.where(is_inside, _UNIT_LIKELY, np.where(facts, _FACTS_LIKELY, _NOTES_LIKELY))
+    complete_units = units & (mean > np.where(quotes, _QUOTE_WHOLE, _UNIT_WHOLE))
+    is_kept = is_kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
+    is_kept = is_kept | covered(first[complete_units], last[complete_units], len(likely))
+    removed = ((hints & _TAKEN_OUT) != 0) & ~_HEADINGS[element.tag]
+    forms = np.flatnonzero((element.tag == _FORM) & is_holder & is_inside)
     if 0 < len(forms) <= _FEW_FORMS:
         boxes = element.holder[element.parent[forms]]
-        taken[forms] = True
-        taken[boxes[chars[boxes] <= _BOX_CHARS]] = True
-    whole_text = block.chars[kept].sum()
+        removed[forms] = True
+        removed[boxes[chars[boxes] <= _BOX_CHARS]] = True
+    whole_text = block.chars[is_kept].sum()
     small = chars < max(_SMALL * whole_text, min(_SMALL_CHARS, _HALF * whole_text))
-    out = nearest(walk, taken & small) > around
-    return np.asarray(kept & ~out[block.element])
+    out = nearest(walk, removed & small) > common_holder
+    return np.asarray(is_kept & ~out[block.element])
 
 
-def _with_headings(walk: Walk, likely: Likely, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """And the headings of what is kept: those that stand before it, other headings between; of the page's own rank
-    only behind other text."""
+def _with_headings(walk: Walk, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Adds the headings before kept blocks, with other headings between; headings of the page's own rank only after
+    other text."""
     block = walk.blocks
     is_heading = _HEADINGS[block.kind]
     is_sub = _SUBHEADINGS[block.kind]
-    # what each heading stands before: the next block that is none
+    # the block after each heading: the next one that is no heading
     texts = np.flatnonzero(~is_heading)
     places = np.flatnonzero(is_heading)
     following = np.searchsorted(texts, places)
-    stays = np.append(kept[texts], False)[following] & (likely[places] > _HEADING_LIKELY)
-    behind_text = places > np.argmax(kept)
-    kept_with = kept.copy()
-    kept_with[places[stays & (is_sub[places] | behind_text)]] = True
-    headlines = np.append(kept[1:], False) & is_sub & (block.linked >= block.chars)
-    return kept_with | headlines if headlines.sum() >= _HEADLINES else kept_with
+    stays = np.append(is_kept[texts], False)[following] & (likely[places] > _HEADING_LIKELY)
+    follows_text = places > np.argmax(is_kept)
+    with_headings = is_kept.copy()
+    with_headings[places[stays & (is_sub[places] | follows_text)]] = True
+    headlines = np.append(is_kept[1:], False) & is_sub & (block.linked >= block.chars)
+    return with_headings | headlines if headlines.sum() >= _HEADLINES else with_headings
 
 
 def _sums(values: NDArray[np.generic]) -> NDArray[np.float64]:

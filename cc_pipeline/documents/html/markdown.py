@@ -1,7 +1,7 @@
 """A page's kept text as Markdown: CommonMark with GitHub's tables, from the page's own tree.
 
-The tree is walked once, without recursion. What a text is, its ancestors say: headings, lists, quotes, tables, code.
-Ways to lay out that are none of these leave no trace. Pictures stay where texts on both sides do.
+The tree is walked once, without recursion. The form of a text depends on its ancestors: headings, lists, quotes,
+tables, code. Any other layout is dropped. Images stay if the texts on both sides do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCKS: Final = frozenset(
     " figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu nav ol optgroup option p pre search"
     " section plaintext summary table tbody td tfoot th thead tr ul xmp".split()
 )
-#: Elements whose text is none of the page's.
+#: Elements whose text does not belong to the page's text.
 _UNREAD: Final = frozenset(
     "audio base canvas datalist embed frame frameset head iframe input link map meta meter noembed noframes"
     " noscript object progress rp rt rtc script select style svg template textarea title video".split()
@@ -37,34 +37,34 @@ _STYLES: Final[dict[str, Callable[[Style], Style]]] = {
 }
 _CODE_BLOCKS: Final = frozenset(("pre", "listing", "xmp", "plaintext"))
 _CODE: Final = frozenset(("code", "kbd", "samp", "tt"))
-#: What readers do not see, links to edit a section, and what programs that draw formulas put beside a formula.
+#: Hidden elements, links to edit a section, and the output of programs that draw formulas.
 _UNSEEN: Final = (
     "[hidden], [aria-hidden=true], [style*='display:none'], [style*='display: none'], .editsection, .mw-editsection,"
     " .MathJax, .MathJax_Preview, .MathJax_Display, .MathJax_SVG, .MathJax_CHTML,"
     " .mwe-math-fallback-image-inline, .mwe-math-fallback-image-display"
 )
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]{1,40})", re.ASCII)
-#: What annotations of formulas in TeX are called.
+#: The encodings of annotations with a formula in TeX.
 _TEX: Final = frozenset(("application/x-tex", "application/x-latex", "text/x-tex", "text/x-latex", "tex", "latex"))
 _OF_WIKIPEDIA = re.compile(r"\{\\displaystyle (.*)\}", re.DOTALL)
-#: Tables that hold one of these, and no head, lay out a page.
+#: A table with one of these elements and no head is layout.
 _RICH: Final = frozenset("blockquote dl form h1 h2 h3 h4 h5 h6 ol pre table ul".split())
 _LISTS: Final = frozenset(("ul", "menu", "dir", "dl"))
 #: Lists and quotes nested deeper than this are written as if they were this deep.
 _DEEPEST: Final = 12
 _MOST_COLUMNS: Final = 200
-#: Groups of rows, beyond which no cell reaches, and the rows that one may span.
+#: Groups of rows, which no cell exceeds, and the maximum number of rows of a cell.
 _GROUPS: Final = frozenset(("thead", "tbody", "tfoot"))
 _MOST_ROWS: Final = 65_534
 _LONGEST_ADDRESS: Final = 2_048
 
 _T = TypeVar("_T")
-#: An attribute's address made absolute, ``None`` where it is none that the web has.
+#: Makes an attribute's address absolute; ``None`` if it is no web address.
 Absolute = Callable[[str], str | None]
 
 
 class Markdown(NamedTuple):
-    """``cut`` says whether there was more than the bound."""
+    """The Markdown of a page. ``cut``: the text was longer than the limit."""
 
     text: str
     cut: bool
@@ -72,8 +72,8 @@ class Markdown(NamedTuple):
 
 @dataclass(slots=True)
 class _Table:
-    """``head``: it has cells that head others, or a caption; ``rich``: cells with more than a line of text; ``columns``
-    of the widest row, ``cells`` of the row that is read."""
+    """A table. ``head``: it has header cells or a caption; ``rich``: cells with more than a line of text; ``columns``
+    of the widest row, ``cells`` of the current row."""
 
     head: bool = False
     rich: bool = False
@@ -83,14 +83,14 @@ class _Table:
 
     @property
     def laid_out(self) -> bool:
-        """Whether it places parts of the page, and is no table to its readers."""
+        """Whether the table only lays out parts of the page."""
         return self.layout or (not self.head and (self.rich or self.columns < 2))
 
 
 @dataclass(slots=True)
 class _Run:
-    """What stands between two beginnings or ends of blocks. ``said``: it has text; ``heading`` is a level;
-    ``language`` is that of code, ``None`` where it is none."""
+    """The inline content between two boundaries of blocks. ``said``: it has text; ``heading`` is a level; ``language``
+    is that of code, ``None`` for other text."""
 
     pieces: list[Piece] = field(default_factory=list)
     said: bool = False
@@ -110,18 +110,18 @@ class _Begin(NamedTuple):
     span: tuple[int, int] = (1, 1)
 
 
-#: ``None`` is the end of what began last.
+#: ``None`` is the end of the event that began last.
 _Event = _Begin | _Run | None
 
 
 def markdown(
-    tree: LexborHTMLParser, absolute: Absolute, most_chars: int, kept: Container[int] | None = None
+    tree: LexborHTMLParser, absolute: Absolute, most_chars: int, block_ids: Container[int] | None = None
 ) -> Markdown:
-    """The Markdown of the blocks whose ``mem_id`` is in ``kept`` (of the text that is directly in them, not in further
-    blocks), of all where that is ``None``. ``most_chars`` bounds the answer, and what it takes to make it."""
+    """Returns the Markdown of the blocks with a ``mem_id`` in ``block_ids`` (only text directly in them, not in nested
+    blocks), or of all if that is ``None``. ``most_chars`` limits the Markdown and the work."""
     if tree.body is None:
         return Markdown("", False)
-    walk = _Walk(tree, absolute, most_chars, kept)
+    walk = _Walk(tree, absolute, most_chars, block_ids)
     walk.through(tree.body)
     _keep_pictures(walk.events)
     writer = _Writer(most_chars)
@@ -130,7 +130,7 @@ def markdown(
 
 
 class _Entered(NamedTuple):
-    """An element whose end is to come, and what held before it began. ``begins`` counts its events."""
+    """An open element, with the state before it began. ``begins`` counts its events."""
 
     node: LexborNode
     tag: str
@@ -141,14 +141,14 @@ class _Entered(NamedTuple):
 
 
 class _Walk:
-    """Makes events of a tree."""
+    """Turns a tree into events."""
 
     def __init__(
-        self, tree: LexborHTMLParser, absolute: Absolute, most_chars: int, kept: Container[int] | None
+        self, tree: LexborHTMLParser, absolute: Absolute, most_chars: int, block_ids: Container[int] | None
     ) -> None:
         self.events: list[_Event] = []
         self.cut = False
-        self._absolute, self._room, self._kept = absolute, most_chars, kept
+        self._absolute, self._room, self._kept = absolute, most_chars, block_ids
         self._unseen = {node.mem_id for node in tree.css(_UNSEEN)}
         self._run = _Run()
         self._style, self._heading, self._owned = Style(), 0, True
@@ -157,7 +157,7 @@ class _Walk:
         self._number = 0
 
     def through(self, root: LexborNode) -> None:
-        """All below ``root``, until there is no room for more."""
+        """Reads all nodes below ``root``, up to the limit on characters."""
         entered: list[_Entered] = []
         self._owned = self._owns(root)
         node = root.child
@@ -169,14 +169,14 @@ class _Walk:
             elif node.is_text_node:
                 self._say(node.text_content or "")
                 node = node.next
-            elif node.is_element_node and (found := self._enter(node)) is not None:
-                entered.append(found)
+            elif node.is_element_node and (element := self._enter(node)) is not None:
+                entered.append(element)
                 node = node.child
             else:
                 node = node.next
         self._code = 0
         self._flush()
-        self.events += [None] * sum(each.begins for each in entered)
+        self.events += [None] * sum(open_element.begins for open_element in entered)
 
     def _owns(self, node: LexborNode) -> bool:
         return self._kept is None or node.mem_id in self._kept
@@ -210,16 +210,16 @@ class _Walk:
             self._run = _Run()
 
     def _enter(self, node: LexborNode) -> _Entered | None:
-        """Takes an element into account; ``None`` where nothing below it is to be read."""
+        """Enters an element; returns ``None`` if nothing below it is read."""
         tag = node.tag or ""
         if self._unseen and node.mem_id in self._unseen:
             if tag != "img" and (formula := node.css_first("math")) is not None:
-                self.formula(formula)  # there for those who do not see its picture
+                self.formula(formula)  # the accessible copy of a drawn formula
             return None
         if tag in _LEAVES:
             _LEAVES[tag](self, node)
             return None
-        before = _Entered(node, tag, 0, self._style, self._heading, self._owned)
+        element = _Entered(node, tag, 0, self._style, self._heading, self._owned)
         if tag in _BLOCKS:
             self._flush()
             count = len(self.events)
@@ -228,7 +228,7 @@ class _Walk:
                 self._code += tag in _CODE_BLOCKS
             else:
                 self._block(node, tag)
-            return before._replace(begins=len(self.events) - count)
+            return element._replace(begins=len(self.events) - count)
         style = self._style
         if style.code or self._code:
             pass
@@ -244,7 +244,7 @@ class _Walk:
             self._room -= len(url or "")
         elif tag == "q":
             self._say('"')
-        return before
+        return element
 
     def _leave(self, entered: _Entered) -> LexborNode:
         tag = entered.tag
@@ -299,8 +299,8 @@ class _Walk:
         if tag in ("th", "thead", "caption"):
             table.head = True
         elif tag == "table":
-            for around in self._tables[-2:-1]:
-                around.rich = True
+            for outer_table in self._tables[-2:-1]:
+                outer_table.rich = True
         elif tag in _RICH:
             table.rich = True
 
@@ -311,7 +311,7 @@ class _Walk:
         return url if url and url.startswith(("http:", "https:", "mailto:")) else None
 
     def break_line(self, node: LexborNode) -> None:
-        """The second in a row ends the paragraph."""
+        """Breaks the line; a second break in a row ends the paragraph."""
         pieces = self._run.pieces
         if self._code:
             self._say("\n")
@@ -324,11 +324,11 @@ class _Walk:
             self._add(Piece("", self._style, "break"))
 
     def rule(self, node: LexborNode) -> None:
-        """A rule parts blocks, and has no text."""
+        """Ends the block: a rule separates blocks, and has no text."""
         self._flush()
 
     def picture(self, node: LexborNode) -> None:
-        """Without an alternative text a picture says nothing."""
+        """Adds an image that has an alternative text; others are dropped."""
         attributes = node.attributes
         alt = " ".join((attributes.get("alt") or "").split())
         if not alt or self._code or self._style.code:
@@ -341,27 +341,31 @@ class _Walk:
             self._add(Piece(picture(alt, url), self._style, "raw"))
 
     def script(self, node: LexborNode) -> None:
-        """Formulas as MathJax takes them."""
+        """Adds a formula in a script for MathJax."""
         kind = (node.attributes.get("type") or "").replace(" ", "").lower()
         if kind.startswith("math/tex"):
             self._tex(node.text() or "", block="mode=display" in kind)
 
     def formula(self, node: LexborNode) -> None:
-        """MathML that says what it was written as; its text where it does not."""
+        """Adds the TeX source of MathML; its text if it has no source."""
         notes = node.css("annotation, annotation-xml")
-        source = next((each for each in notes if (each.attributes.get("encoding") or "").lower() in _TEX), None)
+        source = next((note for note in notes if (note.attributes.get("encoding") or "").lower() in _TEX), None)
         tex = (source.text() if source else "") or node.attributes.get("alttext") or ""
         if tex.strip():
             self._tex(tex, block=node.attributes.get("display") == "block")
             return
-        beside = {text.mem_id for each in notes for text in each.traverse(include_text=True)}
-        texts = (each for each in node.traverse(include_text=True) if each.is_text_node and each.mem_id not in beside)
-        self._say(" ".join(each.text_content or "" for each in texts))
+        note_texts = {text.mem_id for note in notes for text in note.traverse(include_text=True)}
+        texts = (
+            text_node
+            for text_node in node.traverse(include_text=True)
+            if text_node.is_text_node and text_node.mem_id not in note_texts
+        )
+        self._say(" ".join(text_node.text_content or "" for text_node in texts))
 
     def _tex(self, tex: str, *, block: bool) -> None:
         tex = " ".join(tex.split())
-        if found := _OF_WIKIPEDIA.fullmatch(tex):
-            tex = found[1].strip()
+        if match := _OF_WIKIPEDIA.fullmatch(tex):
+            tex = match[1].strip()
         if self._code or self._style.code:
             self._say(tex)
         elif tex:
@@ -373,10 +377,10 @@ class _Walk:
 
 
 def _nothing(walk: _Walk, node: LexborNode) -> None:
-    """What is not read."""
+    """Ignores the element."""
 
 
-#: Elements below which nothing is read, and what they come to.
+#: Elements below which nothing is read, and their readers.
 _LEAVES: Final[dict[str, Callable[[_Walk, LexborNode], None]]] = {
     **dict.fromkeys(_UNREAD, _nothing),
     "br": _Walk.break_line,
@@ -387,42 +391,42 @@ _LEAVES: Final[dict[str, Callable[[_Walk, LexborNode], None]]] = {
 }
 
 
-def _number(node: LexborNode, name: str, otherwise: _T) -> int | _T:
-    """An attribute's whole number, if Markdown can write it."""
+def _number(node: LexborNode, name: str, default: _T) -> int | _T:
+    """Returns an attribute's whole number, if Markdown can write it."""
     value = (node.attributes.get(name) or "").strip()
-    return int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else otherwise
+    return int(value) if value.isascii() and value.isdigit() and len(value) <= 9 else default
 
 
 def _language(pre: LexborNode) -> str:
-    """What those who colour code call its language."""
+    """Returns the language of a code block, by the class names of syntax highlighters."""
     parent = pre.parent
-    around = [parent, parent.parent if parent is not None else None]
-    names = [each.attributes.get("class") or "" for each in (pre, pre.css_first("code")) if each is not None]
-    for each in around:
-        if each is not None and each.is_element_node and "highlight" in (each.attributes.get("class") or ""):
-            names.append(each.attributes["class"] or "")
-    found = next((found[1] for name in names if (found := _LANGUAGE.search(name))), "")
-    return "" if found in ("none", "plaintext") else found
+    ancestors = [parent, parent.parent if parent is not None else None]
+    names = [node.attributes.get("class") or "" for node in (pre, pre.css_first("code")) if node is not None]
+    for node in ancestors:
+        if node is not None and node.is_element_node and "highlight" in (node.attributes.get("class") or ""):
+            names.append(node.attributes["class"] or "")
+    language = next((language[1] for name in names if (language := _LANGUAGE.search(name))), "")
+    return "" if language in ("none", "plaintext") else language
 
 
 def _keep_pictures(events: Sequence[_Event]) -> None:
-    """Of runs without text, those between two that are kept."""
-    within = False
+    """Keeps the runs without text between two kept runs."""
+    follows_kept_text = False
     waiting: list[_Run] = []
     for run in events:
         if isinstance(run, _Run) and not run.said:
             waiting.append(run)
         elif isinstance(run, _Run):
-            for each in waiting:
-                each.kept = each.kept or (within and run.kept)
+            for waiting_run in waiting:
+                waiting_run.kept = waiting_run.kept or (follows_kept_text and run.kept)
             waiting.clear()
-            within = run.kept
+            follows_kept_text = run.kept
 
 
 @dataclass(slots=True)
 class _Frame:
-    """A page, a list, an item, or a quote. ``first`` begins its first line, ``rest`` the others. ``last`` is what was
-    written in it last: a text, an item, a list by its sign. ``number`` is that of a list's next item."""
+    """A page, a list, an item, or a quote. ``first`` begins its first line, ``rest`` the others. ``last`` is the kind
+    of the last block in it: a text, an item, a list by its sign. ``number`` is the number of a list's next item."""
 
     kind: str
     first: str = ""
@@ -433,7 +437,7 @@ class _Frame:
 
 
 class _Writer:
-    """Lines, each behind what the frames around it begin lines with."""
+    """Writes lines, each after the prefixes of the frames around it."""
 
     def __init__(self, most_chars: int) -> None:
         self.lines: list[str] = []
@@ -443,24 +447,26 @@ class _Writer:
         self._framed: list[bool] = []
 
     def begin(self, event: _Begin) -> None:
-        frame, around = None, self._frames[-1]
+        frame, outer = None, self._frames[-1]
         if len(self._frames) > _DEEPEST:
             pass
         elif event.kind == "quote":
             frame = _Frame("quote", "> ", "> ")
         elif event.kind == "list":
             frame = _Frame("list", number=event.number)
-            if around.kind == "list" and around.last == "item":  # in no item of its own, so in the one before
-                frame.first = frame.rest = " " * len(_marker(around))
-            other = around.last
-            frame.sign = ("*" if other == "-" else "-") if event.number is None else (")" if other == "." else ".")
-        elif event.kind == "item" and around.kind == "list":
-            if around.number is not None and event.number is not None:
-                around.number = event.number
-            frame = _Frame("item", _marker(around))
+            if outer.kind == "list" and outer.last == "item":  # outside any item: it belongs to the previous one
+                frame.first = frame.rest = " " * len(_marker(outer))
+            last_sign = outer.last
+            frame.sign = (
+                ("*" if last_sign == "-" else "-") if event.number is None else (")" if last_sign == "." else ".")
+            )
+        elif event.kind == "item" and outer.kind == "list":
+            if outer.number is not None and event.number is not None:
+                outer.number = event.number
+            frame = _Frame("item", _marker(outer))
             frame.rest = " " * len(frame.first)
-            if around.number is not None:
-                around.number = min(around.number + 1, 999_999_999)
+            if outer.number is not None:
+                outer.number = min(outer.number + 1, 999_999_999)
         self._framed.append(frame is not None)
         if frame is not None:
             self._frames.append(frame)
@@ -470,23 +476,23 @@ class _Writer:
             self._frames.pop()
 
     def write(self, lines: list[str], ends: str | None = None) -> None:
-        """A block. ``ends`` is its last line even where others are cut."""
+        """Writes a block. ``ends`` is its last line even if other lines are cut."""
         self.cut = self.cut or 2 * len(ends or "") > self._room
         if self.cut:
             return
         frames = self._frames
-        new = next((at for at, each in enumerate(frames) if not each.last), len(frames))
+        new = next((index for index, open_frame in enumerate(frames) if not open_frame.last), len(frames))
         if self.lines and not self._tight(new):
-            self._line("".join(each.rest for each in frames[:new]).rstrip())
-        first = "".join(each.rest if each.last else each.first for each in frames)
-        rest = "".join(each.rest for each in frames)
+            self._line("".join(open_frame.rest for open_frame in frames[:new]).rstrip())
+        first = "".join(open_frame.rest if open_frame.last else open_frame.first for open_frame in frames)
+        indent = "".join(open_frame.rest for open_frame in frames)
         self._room -= len(first) + len(ends or "") + 1
-        for at, line in enumerate(lines):
-            self._line(((rest if at else first) + line) if line else (rest if at else first).rstrip())
+        for index, line in enumerate(lines):
+            self._line(((indent if index else first) + line) if line else (indent if index else first).rstrip())
             if self.cut:
                 break
         if ends is not None:
-            self.lines.append(rest + ends)
+            self.lines.append(indent + ends)
         frames[-1].last = "text"
         for frame, inner in pairwise(frames):
             frame.last = "item" if frame.kind == "list" else inner.sign or "quote"
@@ -499,37 +505,37 @@ class _Writer:
         self.lines.append(line)
 
     def _tight(self, new: int) -> bool:
-        """Whether no empty line goes before a block in frames of which those from ``new`` on are new."""
+        """Whether a block follows without an empty line. The frames from ``new`` on are new."""
         frames = self._frames
         if new == len(frames):
             return False
-        begun, around = frames[new], frames[new - 1]
-        if begun.kind == "item":
-            return around.last == "item"
-        # a text is interrupted by a list that begins at one, and by no other
-        listed = (
-            begun.kind == "list" and len(frames) > new + 1 and frames[new + 1].first[:2] in ("- ", "* ", "1.", "1)")
+        frame, outer = frames[new], frames[new - 1]
+        if frame.kind == "item":
+            return outer.last == "item"
+        # only a list that begins at one can interrupt a text
+        is_interrupting_list = (
+            frame.kind == "list" and len(frames) > new + 1 and frames[new + 1].first[:2] in ("- ", "* ", "1.", "1)")
         )
-        return listed and (around.last == "item" or (around.kind == "item" and around.last == "text"))
+        return is_interrupting_list and (outer.last == "item" or (outer.kind == "item" and outer.last == "text"))
 
 
-def _marker(of: _Frame) -> str:
-    return f"{of.sign} " if of.number is None else f"{of.number}{of.sign} "
+def _marker(frame: _Frame) -> str:
+    return f"{frame.sign} " if frame.number is None else f"{frame.number}{frame.sign} "
 
 
 def _write(events: Sequence[_Event], writer: _Writer) -> None:
-    at = 0
-    while at < len(events) and not writer.cut:
-        event = events[at]
+    position = 0
+    while position < len(events) and not writer.cut:
+        event = events[position]
         if event is None:
             writer.end()
         elif isinstance(event, _Run):
             _write_run(event, writer)
         elif event.table is not None and event.kind == "table" and not event.table.laid_out:
-            at = _write_table(events, at, writer)
+            position = _write_table(events, position, writer)
         else:
             writer.begin(event)
-        at += 1
+        position += 1
 
 
 def _write_run(run: _Run, writer: _Writer) -> None:
@@ -546,16 +552,16 @@ def _write_run(run: _Run, writer: _Writer) -> None:
         writer.write(["#" * run.heading + " " + lines[0]] if run.heading else lines)
 
 
-def _write_table(events: Sequence[_Event], at: int, writer: _Writer) -> int:
-    """A table with all that is in it; the answer is where it ends. Tables in it are texts of its cells."""
-    table = events[at].table  # type: ignore[union-attr]  # the beginning of one
+def _write_table(events: Sequence[_Event], position: int, writer: _Writer) -> int:
+    """Writes a table with all its content; nested tables become texts of its cells. Returns the position of its end."""
+    table = events[position].table  # type: ignore[union-attr]  # the beginning of one
     rows: list[list[str]] = []
-    below: dict[int, int] = {}  # columns that cells reach into from above, and in how many further rows
+    spanned_rows: dict[int, int] = {}  # by column, the further rows that a cell from above spans
     reached: set[int] = set()
-    cells: list[bool] = []  # whether what is open is a cell of this table
+    cells: list[bool] = []  # for each open event, whether it is a cell of this table
     cell = 0
     while True:
-        event = events[at]
+        event = events[position]
         if event is None:
             cells.pop()
             if not cells:
@@ -566,16 +572,16 @@ def _write_table(events: Sequence[_Event], at: int, writer: _Writer) -> int:
             elif event.kept:
                 pieces = event.pieces if event.language is None else [Piece(event.code, Style(code=1))]
                 text = written(pieces, cell=True)[0]
-                before = rows[-1][cell]
-                rows[-1][cell] = f"{before}<br>{text}" if before and text else before or text
+                previous_text = rows[-1][cell]
+                rows[-1][cell] = f"{previous_text}<br>{text}" if previous_text and text else previous_text or text
         else:
             cells.append(event.kind == "cell" and event.table is table)
             if event.kind == "group" and event.table is table:
-                below = {}
+                spanned_rows = {}
             elif event.kind == "row" and event.table is table:
                 rows.append([])
-                reached = {column for column, left in below.items() if left}
-                below = {column: left - 1 for column, left in below.items() if left > 1}
+                reached = {column for column, rows_left in spanned_rows.items() if rows_left}
+                spanned_rows = {column: rows_left - 1 for column, rows_left in spanned_rows.items() if rows_left > 1}
             elif cells[-1]:
                 row, (wide, high) = rows[-1], event.span
                 while len(row) in reached:
@@ -584,13 +590,13 @@ def _write_table(events: Sequence[_Event], at: int, writer: _Writer) -> int:
                     cell = len(row)
                     row += [""] * min(wide, max(_MOST_COLUMNS - cell, 1))
                     if high > 1:
-                        below |= dict.fromkeys(range(cell, len(row)), high - 1)
-        at += 1
+                        spanned_rows |= dict.fromkeys(range(cell, len(row)), high - 1)
+        position += 1
     rows = [row for row in rows if any(row)]
     if rows:
         head = rows[0] + [""] * (max(map(len, rows)) - len(rows[0]))
         writer.write([_row(head), _row(["---"] * len(head)), *map(_row, rows[1:])])
-    return at
+    return position
 
 
 def _row(cells: Iterable[str]) -> str:

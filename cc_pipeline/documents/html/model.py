@@ -1,5 +1,5 @@
-"""How likely each block of a page belongs to its content: boosted trees in two stages. The second sees what the first
-made of the neighbours and of what holds a block."""
+"""The likelihood that a block of a page is content: boosted trees in two stages. The second stage also reads the first
+stage's likelihoods of the neighbours and ancestors of a block."""
 
 from __future__ import annotations
 
@@ -23,53 +23,52 @@ from cc_pipeline.documents.html.features import (
 )
 from cc_pipeline.documents.html.tables import Walk
 
-#: A page of more blocks than this is no article, and is kept as it is: a block takes some two kilobytes while it is
-#: looked at.
+#: A page of more blocks is no article, and all of it is kept: a block takes some two kilobytes of memory.
 MOST_BLOCKS = 20_000
 _WINDOWS = np.array([2, 5, 10])
-#: A node of a tree: it goes on at ``left`` where the feature is at most ``value``, else at ``right``. A leaf has no
+#: A node of a tree: the next node is ``left`` if the feature is at most ``value``, else ``right``. A leaf has no
 #: feature (-1); its ``value`` is added up. The same in ``_model.c``.
 NODE = np.dtype([("feature", "i2"), ("left", "i2"), ("right", "i2"), ("value", "f4")], align=True)
 
 
 class Trees(NamedTuple):
-    """All nodes of a stage, and where each tree begins among them."""
+    """All nodes of a stage, and the root of each tree among them."""
 
     roots: NDArray[np.int32]
     nodes: NDArray[np.void]
 
 
 def read_trees(file: IO[bytes]) -> Trees:
-    """The next trees in a file."""
+    """Reads the next trees of a file."""
     return Trees(np.load(file).astype(np.int32), np.load(file).astype(NODE))
 
 
 @lru_cache(maxsize=1)
 def fitted() -> tuple[Trees, Trees]:
-    """The two stages that ``benchmarks/content_model.py`` fitted."""
+    """Returns the two stages that ``benchmarks/content_model.py`` fitted."""
     with files(__package__).joinpath("model.trees").open("rb") as file:
         return read_trees(file), read_trees(file)
 
 
 def scored(rows: Array, trees: Trees) -> NDArray[np.float32]:
-    """The likelihoods that trees give rows."""
-    nodes, total, every = trees.nodes, np.zeros(len(rows)), np.arange(len(rows))
+    """Returns the likelihoods of rows by the trees of a stage."""
+    nodes, total, row_indices = trees.nodes, np.zeros(len(rows)), np.arange(len(rows))
     for root in trees.roots.tolist():
-        at = np.full(len(rows), root)
-        while (inner := nodes["feature"][at] >= 0).any():
-            node = nodes[at]
-            low = rows[every, node["feature"]] <= node["value"]
-            at = np.where(inner, np.where(low, node["left"], node["right"]), at)
-        total += nodes["value"][at]
+        positions = np.full(len(rows), root)
+        while (inner := nodes["feature"][positions] >= 0).any():
+            node = nodes[positions]
+            low = rows[row_indices, node["feature"]] <= node["value"]
+            positions = np.where(inner, np.where(low, node["left"], node["right"]), positions)
+        total += nodes["value"][positions]
     return np.asarray(1 / (1 + np.exp(-total)), np.float32)
 
 
 def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Array:
-    """What the second stage sees: the first's likelihood of the block, of those around it and of what holds it, and
-    all that the first saw."""
+    """Returns the features of the second stage: the first stage's likelihoods of the block, of its neighbours and of
+    its ancestors, and all features of the first stage."""
     block, element = walk.blocks, walk.elements
     count = len(likely)
-    at = np.arange(count)
+    index = np.arange(count)
     weights = block.chars.astype(np.float64)
     weighed = np.concatenate(([0.0], np.cumsum(likely * weights)))
     size = np.concatenate(([0.0], np.cumsum(weights)))
@@ -84,22 +83,22 @@ def second_features(walk: Walk, rows: Array, likely: NDArray[np.float32]) -> Arr
     _, group = np.unique(walk.path[block.element], return_inverse=True)
     of_group = np.bincount(group, likely * weights) / np.maximum(np.bincount(group, weights), 1)
     columns.append(of_group[group])
-    columns += [mean(*windows(count, _WINDOWS)), mean(at[:1], at), mean(at + 1, np.array(count))]
+    columns += [mean(*windows(count, _WINDOWS)), mean(index[:1], index), mean(index + 1, np.array(count))]
     sure = likely * weights > 0.5 * weights
-    kept = np.concatenate(([0.0], np.cumsum(weights * sure)))
+    sure_sums = np.concatenate(([0.0], np.cumsum(weights * sure)))
     columns += [
-        kept[:-1] / max(kept[-1], 1),
-        np.full(count, kept[-1] / max(size[-1], 1)),
-        np.full(count, np.log1p(kept[-1])),
+        sure_sums[:-1] / max(sure_sums[-1], 1),
+        np.full(count, sure_sums[-1] / max(size[-1], 1)),
+        np.full(count, np.log1p(sure_sums[-1])),
     ]
     order = np.flatnonzero(sure)
     begins, ends = (order[0], order[-1]) if len(order) else (0, count)
-    columns += [at - begins, at - ends]
+    columns += [index - begins, index - ends]
     return side_by_side([*columns, rows])
 
 
 def likelihoods(walk: Walk, title: str = "", stages: tuple[Trees, Trees] | None = None) -> NDArray[np.float32]:
-    """For each block how likely it is content."""
+    """Returns for each block its likelihood of being content."""
     count = len(walk.blocks.chars)
     if not 0 < count <= MOST_BLOCKS:
         return np.ones(count, np.float32)
@@ -107,21 +106,21 @@ def likelihoods(walk: Walk, title: str = "", stages: tuple[Trees, Trees] | None 
 
 
 def likelihoods_plainly(walk: Walk, title: str, first: Trees, second: Trees) -> tuple[NDArray[np.float32], Array]:
-    """The likelihoods of one block or more, and the rows that the second stage goes by."""
+    """Returns the likelihoods of one block or more, and the rows of the second stage."""
     rows = features(walk, title)
     wider = second_features(walk, rows, scored(rows, first))
     return scored(wider, second), wider
 
 
 def likelihoods_compiled(walk: Walk, title: str, first: Trees, second: Trees) -> tuple[NDArray[np.float32], Array]:
-    """The same in one pass, for where that was built: less time."""
+    """Does the same in one compiled pass, in less time."""
     stages = (first.nodes, first.roots, second.nodes, second.roots)
     likely, rows = _likelihoods(walk.text, walk.elements, walk.blocks, walk.path, title.strip(), *stages)
     return np.frombuffer(likely, np.float32), np.frombuffer(rows, np.float32).reshape(len(likely) // 4, -1)
 
 
 _set_up, _likelihoods = compiled("documents.html._model", "set_up"), compiled("documents.html._model", "likelihoods")
-#: Whether the compiled one is in use.
+#: Whether the compiled function is in use.
 COMPILED = _set_up is not None and _likelihoods is not None
 if COMPILED:
     _set_up(*NUMBERS)

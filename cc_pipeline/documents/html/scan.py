@@ -1,5 +1,5 @@
-"""What is asked of every node of a page: what stands in its tags, elements by tag or attribute, and all of its text.
-Compiled, over selectolax's tree as it lies."""
+"""The passes over every node of a page: the content of its tags, elements by tag or attribute, and all of its text.
+Compiled, on selectolax's tree in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cc_pipeline.documents.html.scan_py import (
 from cc_pipeline.documents.html.tags import TAGS
 from cc_pipeline.documents.page import Link
 
-# what a tag is to the scan; the same numbers in _scan.c
+# the roles of a tag in the scan; the same numbers in _scan.c
 _FLAGS = (
     (1, WITH_TEXT),
     (2, WITH_SRCSET),
@@ -46,7 +46,7 @@ _SIGNS = {"": 0, "*=": 1, "~=": 2, "=": 3}
 
 
 class Node(Protocol):
-    """What both kinds of nodes have: selectolax's, and the compiled scan's."""
+    """The common interface of selectolax's nodes and the compiled scan's."""
 
     @property
     def tag(self) -> str | None: ...
@@ -57,12 +57,11 @@ class Node(Protocol):
     @property
     def mem_id(self) -> int: ...
     def text(self, deep: bool = True, separator: str = "") -> str:
-        """Of all text nodes below."""
+        """Returns the text of all text nodes below."""
 
 
 class Rule(NamedTuple):
-    """An attribute and a sign of CSS with a value in small letters, which may be written in any; no sign for any
-    value."""
+    """An attribute, a sign of CSS and a value in lower case, compared without case; no sign for any value."""
 
     attribute: str
     sign: str = ""
@@ -81,47 +80,47 @@ class Selection:
         self.rules = tuple((rule.attribute.encode(), _SIGNS[rule.sign], rule.value.encode()) for rule in rules)
 
 
-def collected(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> Collected:
-    """What stands in the page's tags, within bounds."""
+def collected(tree: LexborHTMLParser, limits: Most, bounded: Bounded) -> Collected:
+    """Collects the content of the page's tags, within limits."""
     if not COMPILED or tree.root is None:
-        return collected_plainly(tree, most, bounded)
-    return Collected(*_collected(tree.root.mem_id, *most, bounded))
+        return collected_plainly(tree, limits, bounded)
+    return Collected(*_collected(tree.root.mem_id, *limits, bounded))
 
 
 def links_of(
     raw: list[RawLink],
     places: dict[str, Place],
     place: Callable[[str], Place],
-    own: Place | None,
+    page_root: Place | None,
     roots: dict[str, Place],
-    pictures: Callable[[str, int], list[str]],
+    split_srcset: Callable[[str, int], list[str]],
     item_index: int | None,
-    most: int,
+    max_links: int,
     bound: int,
 ) -> tuple[list[Link], bool, bool]:
-    """Links of what was collected, whether there were more than ``most``, and whether one had more text than ``bound``.
-    ``places`` has what is known of references, ``place`` says it of another; ``pictures`` are those of a srcset.
+    """Returns the links of the collected tags, whether there were more than ``max_links``, and whether one had more
+    text than ``bound``. ``places`` has the resolved references, ``place`` resolves another one.
 
-    ``own`` is the page's URL without a path, as long as paths under it stay as they are written, ``roots`` are such of
-    other pages: of plain paths under them nothing else is asked."""
+    ``page_root`` is the page's URL without a path, if paths under it stay as written, ``roots`` those of other sites:
+    plain paths under them need no further resolution."""
     if not COMPILED:
-        return links_plainly(raw, places, place, pictures, item_index, most, bound)
-    made: tuple[list[Link], bool, bool] = _links(
-        raw, Link, places, place, own, roots, pictures, item_index, most, bound
+        return links_plainly(raw, places, place, split_srcset, item_index, max_links, bound)
+    collected_links: tuple[list[Link], bool, bool] = _links(
+        raw, Link, places, place, page_root, roots, split_srcset, item_index, max_links, bound
     )
-    return made
+    return collected_links
 
 
 def selected(tree: LexborHTMLParser, selection: Selection) -> list[Any]:
-    """The elements of a selection in document order, each a ``Node``, none within scripts; after ``collected``."""
+    """Returns the elements of a selection in document order, each a ``Node``, none in scripts; after ``collected``."""
     if not COMPILED or tree.root is None:
         return tree.css(selection.css)
-    found: list[Any] = _selected(tree.root.mem_id, tree, selection.tags, selection.rules)
-    return found
+    nodes: list[Any] = _selected(tree.root.mem_id, tree, selection.tags, selection.rules)
+    return nodes
 
 
 def body_text(tree: LexborHTMLParser) -> str:
-    """All text of the page, white space collapsed; what it reads is of no use for anything else after it."""
+    """Returns all text of the page, white space collapsed. The tree is unusable afterwards."""
     if not COMPILED:
         return body_text_plainly(tree)
     return "" if tree.body is None else str(_body_text(tree.body.mem_id))
@@ -136,7 +135,7 @@ def _plans() -> list[tuple[str, tuple[str, ...], int] | None]:
     return plans
 
 
-#: What both are compared on when this is imported.
+#: The page on which both scans are compared on import.
 _SAMPLE = (
     "<html lang=en><head><title>T</title><base href=/x><meta name=a content='b'><style>s</style></head><body>"
     "<a href='/y' hidden>one <b>two</b><script type='application/ld+json'>{}</script></a><img src=i srcset='j 2x'>"
@@ -145,20 +144,20 @@ _SAMPLE = (
 
 
 def _check() -> bool:
-    """Makes the compiled scan ready; whether it does what the plain one does with the selectolax that is here."""
+    """Sets up the compiled scan. Returns whether it agrees with the plain one for the installed selectolax."""
     if _set_up is None:
         return False
     try:
         _set_up(_PAGE.known, _plans())
     except ImportError:
         return False
-    ours, plain = LexborHTMLParser(_SAMPLE), LexborHTMLParser(_SAMPLE)
-    most = Most(10, 10, 10, 100, 100)
-    root, body = ours.root, ours.body
+    compiled_tree, plain = LexborHTMLParser(_SAMPLE), LexborHTMLParser(_SAMPLE)
+    limits = Most(10, 10, 10, 100, 100)
+    root, body = compiled_tree.root, compiled_tree.body
     return (
         root is not None
         and body is not None
-        and Collected(*_collected(root.mem_id, *most, dict)) == collected_plainly(plain, most, dict)
+        and Collected(*_collected(root.mem_id, *limits, dict)) == collected_plainly(plain, limits, dict)
         and _body_text(body.mem_id) == body_text_plainly(plain)
     )
 
@@ -167,5 +166,5 @@ _PAGE = Page()
 _set_up, _collected = compiled("documents.html._scan", "set_up"), compiled("documents.html._scan", "collected")
 _selected, _body_text = compiled("documents.html._scan", "selected"), compiled("documents.html._scan", "body_text")
 _links = compiled("documents.html._scan", "links")
-#: Whether the compiled one is in use.
+#: Whether the compiled function is in use.
 COMPILED = _check()

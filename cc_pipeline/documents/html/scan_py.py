@@ -1,5 +1,5 @@
-"""What is asked of every node of a page, by selectolax's own nodes: used where the compiled scan is missing, and to
-test it. It takes scripts and styles out of the tree on the way, and what is no text of the page before reading that."""
+"""The passes over every node of a page, by selectolax's own nodes: used if the compiled scan is missing, and to test
+it. The first pass removes scripts and styles from the tree; before the text is read, hidden texts are removed too."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ LINK_KEYS: dict[str, tuple[str, ...]] = {
 }
 WITH_SRCSET = frozenset({"img", "source"})
 WITH_TEXT = frozenset({"a", "area"})
-#: Elements whose text is no part of the page's: the first are never read, the others only for links within.
+#: Elements whose text is not part of the page's: the first are never read, the others only for links inside them.
 REMOVED = frozenset({"script", "style"})
 UNREAD = frozenset({"noscript", "template", "title", "iframe"})
-#: What a title of the page is in.
+#: The possible parents of a page's title.
 HOLDS_TITLE = frozenset(
     "head body html article aside center div footer form header main nav p section span table tbody td tr".split()
 )
 WANTED = (*LINK_KEYS, "meta", "style", "title", "html", "base")
 
-#: Tag, attribute, its value, the other attributes, text (``None`` beyond the bound); of a srcset no attributes.
+#: Tag, attribute, its value, the other attributes, text (``None`` beyond the limit); a srcset has no attributes.
 RawLink = tuple[str, str, str, dict[str, str] | None, str | None]
-#: Absolute URL, host, domain, and host as it is shown.
+#: Absolute URL, host, domain, and host as browsers show it.
 Place = tuple[str | None, str | None, str | None, str | None]
 Bounded = Callable[[dict[str, Any]], dict[str, str]]
 
 
 class Collected(NamedTuple):
-    """What stands in a page's tags, in document order: links, attributes of ``meta``, the page's title if it has one,
+    """The content of a page's tags, in document order: links, attributes of ``meta``, the page's title if it has one,
     attributes of ``base`` and ``html``, type and text of scripts with a long type, whether there were more links and
-    meta tags than was asked for, and the depth of its elements (the root's is 1; templates' contents are not in it)."""
+    meta tags than the limits, and the depth of its elements (the root's is 1; templates' contents do not count)."""
 
     links: list[RawLink]
     metas: list[dict[str, str]]
@@ -56,8 +56,8 @@ class Collected(NamedTuple):
 
 
 class Most(NamedTuple):
-    """Bounds of ``Collected``: links and meta tags, attributes of a tag and their characters (those of a tag beyond go
-    through ``bounded``), and characters of the texts of links."""
+    """Limits of ``Collected``: links and meta tags, attributes of a tag and their characters (``bounded`` cuts those of
+    a larger tag), and characters of the texts of links."""
 
     links: int
     metas: int
@@ -66,15 +66,15 @@ class Most(NamedTuple):
     text_chars: int
 
 
-#: ``:is`` ends at the first name that fits, and gives an element once.
+#: ``:is`` ends at the first name that fits, and selects an element once.
 _SELECTOR = f":is({','.join(WANTED)})"
-#: A shorter type is not JSON-LD's.
+#: The type of JSON-LD is at least so long.
 _LONG_TYPE = 19
 
 
-def collected_plainly(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> Collected:
-    """``scan.collected`` by the nodes of selectolax."""
-    found = Collected([], [], [], [], [], [], links_cut=False, metas_cut=False, depth=_depth(tree))
+def collected_plainly(tree: LexborHTMLParser, limits: Most, bounded: Bounded) -> Collected:
+    """Does the same as ``scan.collected`` with the nodes of selectolax."""
+    collected = Collected([], [], [], [], [], [], links_cut=False, metas_cut=False, depth=_depth(tree))
     pending: list[tuple[LexborNode, str, str, str, dict[str, str] | None]] = []
     removed = []
     for node in tree.css(_SELECTOR):
@@ -84,39 +84,39 @@ def collected_plainly(tree: LexborHTMLParser, most: Most, bounded: Bounded) -> C
         if tag == "style":
             continue
         if tag == "title":
-            if not found.titles and _is_page_title(node) and (title := node.text(deep=True)):
-                found.titles.append(title)
+            if not collected.titles and _is_page_title(node) and (title := node.text(deep=True)):
+                collected.titles.append(title)
             continue
-        attributes: dict[str, str] = _within(node.attributes, most, bounded)
+        attributes: dict[str, str] = _within(node.attributes, limits, bounded)
         if tag == "meta":
-            if len(found.metas) < most.metas:
-                found.metas.append(attributes)
+            if len(collected.metas) < limits.metas:
+                collected.metas.append(attributes)
             else:
-                found = found._replace(metas_cut=True)
+                collected = collected._replace(metas_cut=True)
         elif tag in ("base", "html"):
-            (found.bases if tag == "base" else found.roots).append(attributes)
+            (collected.bases if tag == "base" else collected.roots).append(attributes)
         else:
             if tag == "script" and len(kind := attributes.get("type", "")) >= _LONG_TYPE:
-                found.scripts.append((kind, node.text()))
+                collected.scripts.append((kind, node.text()))
             for key in LINK_KEYS[tag]:
                 href = attributes.get(key)
                 if href and href[0] != "#":
-                    if len(pending) < most.links:
-                        others = {name: value for name, value in attributes.items() if name != key}
-                        pending.append((node, tag, key, href, others))
+                    if len(pending) < limits.links:
+                        remaining = {name: value for name, value in attributes.items() if name != key}
+                        pending.append((node, tag, key, href, remaining))
                     else:
-                        found = found._replace(links_cut=True)
-            if tag in WITH_SRCSET and "srcset" in attributes and len(pending) < most.links:
+                        collected = collected._replace(links_cut=True)
+            if tag in WITH_SRCSET and "srcset" in attributes and len(pending) < limits.links:
                 pending.append((node, tag, "srcset", attributes["srcset"], None))
     remove(removed)
-    room = most.text_chars
-    for node, tag, key, href, rest in pending:
+    room = limits.text_chars
+    for node, tag, key, href, link_attributes in pending:
         text: str | None = ""
         if tag in WITH_TEXT:
             text = collapsed(node.text(True, " ")) if room >= 0 else None
             room -= len(text or "")
-        found.links.append((tag, key, href, rest, text))
-    return found
+        collected.links.append((tag, key, href, link_attributes, text))
+    return collected
 
 
 def _depth(tree: LexborHTMLParser) -> int:
@@ -136,34 +136,34 @@ def links_plainly(
     raw: list[RawLink],
     places: dict[str, Place],
     place: Callable[[str], Place],
-    pictures: Callable[[str, int], list[str]],
+    split_srcset: Callable[[str, int], list[str]],
     item_index: int | None,
-    most: int,
+    max_links: int,
     bound: int,
 ) -> tuple[list[Link], bool, bool]:
-    """``scan.links_of`` in Python."""
-    made: list[Link] = []
+    """Does the same as ``scan.links_of`` in Python."""
+    links: list[Link] = []
     text_cut = False
     for tag, key, href, attributes, text in raw:
         if attributes is None:
-            for picture in pictures(href, most - len(made)):
-                absolute, host, domain, shown = places.get(picture) or place(picture)
-                made.append(Link(tag, picture, absolute, "", None, {}, host, domain, item_index, key, shown))
+            for image in split_srcset(href, max_links - len(links)):
+                absolute, host, domain, display_host = places.get(image) or place(image)
+                links.append(Link(tag, image, absolute, "", None, {}, host, domain, item_index, key, display_host))
             continue
-        if len(made) >= most:
-            return made, True, text_cut
-        # links can nest by way of other elements, each with the text of all inside it
+        if len(links) >= max_links:
+            return links, True, text_cut
+        # links can nest through other elements, and each has the text of all elements inside it
         text_cut |= text is None or len(text) > bound
-        absolute, host, domain, shown = places.get(href) or place(href)
+        absolute, host, domain, display_host = places.get(href) or place(href)
         cut, rel = (text or "")[:bound], attributes.get("rel")
-        made.append(Link(tag, href, absolute, cut, rel, attributes, host, domain, item_index, key, shown))
-    return made, False, text_cut
+        links.append(Link(tag, href, absolute, cut, rel, attributes, host, domain, item_index, key, display_host))
+    return links, False, text_cut
 
 
-def _within(attributes: dict[str, Any], most: Most, bounded: Bounded) -> dict[str, str]:
-    """Every value a text (lexbor has ``None`` for no value), and within bounds."""
+def _within(attributes: dict[str, Any], limits: Most, bounded: Bounded) -> dict[str, str]:
+    """Returns attributes with every value a text (lexbor has ``None`` for no value), within the limits."""
     values = {name: value or "" for name, value in attributes.items()}
-    if len(values) > most.attributes or len("".join(values.values())) > most.attribute_chars:
+    if len(values) > limits.attributes or len("".join(values.values())) > limits.attribute_chars:
         return bounded(values)
     return values
 
@@ -174,12 +174,12 @@ def _is_page_title(node: LexborNode) -> bool:
 
 
 def remove(nodes: list[LexborNode]) -> None:
-    """Takes nodes out of the tree; the last first, because a node goes with all that is inside it."""
+    """Removes nodes from the tree; the last first, because a node is removed with its descendants."""
     for node in reversed(nodes):
         node.decompose()
 
 
 def body_text_plainly(tree: LexborHTMLParser) -> str:
-    """``scan.body_text`` by the nodes of selectolax."""
+    """Does the same as ``scan.body_text`` with the nodes of selectolax."""
     remove(tree.css(f":is({','.join(UNREAD)})"))
     return "" if tree.body is None else collapsed(tree.body.text(deep=True, separator=" ", skip_empty=True))

@@ -1,7 +1,7 @@
-"""Text with its styles as CommonMark: emphasis, code, links, mathematics, and what has to be escaped.
+"""Text with its styles as CommonMark: emphasis, code, links, mathematics, and escapes.
 
-Styles belong to pieces of text, not to a tree: markup that overlaps or repeats comes out once. Signs that would not be
-read as emphasis where they stand (before a mark, within a Chinese sentence) become tags, which CommonMark allows.
+Styles belong to pieces of text, not to a tree: overlapping or repeated markup is written once. If signs would not be
+read as emphasis at their position (before a mark, inside a Chinese sentence), tags are used, which CommonMark allows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ Kind = Literal["text", "raw", "break"]
 
 
 class Style(NamedTuple):
-    """``link`` is an address and a number of its own, ``code`` the number of its element, 0 for none."""
+    """The style of a text. ``link`` is an address and a number of its own, ``code`` the number of its element, 0 for
+    none."""
 
     link: tuple[str, int] | None = None
     strong: bool = False
@@ -27,7 +28,7 @@ class Style(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """``raw`` is Markdown already: a picture, mathematics. A ``break`` ends a line."""
+    """A piece of text in one style. ``raw`` is Markdown already: an image, mathematics. A ``break`` ends a line."""
 
     text: str
     style: Style
@@ -54,29 +55,30 @@ _LAST_SIGNS = re.compile(r"(^|\s)(#+)$")
 
 
 def written(pieces: Iterable[Piece], *, cell: bool = False, line: bool = False) -> list[str]:
-    """The lines of a paragraph. A ``line`` (a heading) has its breaks as spaces, a ``cell`` of a table as tags, and
-    its bars escaped."""
-    between = " " if line else "<br>" if cell else "\n"
-    text = _joined(_nested(_spaced(pieces)), between)
+    """Returns the lines of a paragraph. In a ``line`` (a heading) breaks become spaces, in a ``cell`` of a table tags;
+    there bars are escaped."""
+    line_break = " " if line else "<br>" if cell else "\n"
+    text = _joined(_nested(_spaced(pieces)), line_break)
     if cell:
         return [text.replace("|", "\\|")]
     if line:
         return [_LAST_SIGNS.sub(r"\1\\\2", text)]
-    lines = [_begun(each) for each in text.split("\n")]
-    return [each + "\\" for each in lines[:-1]] + lines[-1:]
+    lines = [_begun(text_line) for text_line in text.split("\n")]
+    return [text_line + "\\" for text_line in lines[:-1]] + lines[-1:]
 
 
 def _begun(line: str) -> str:
-    found = _BEGINS.match(line)
-    if found is None:
+    beginning = _BEGINS.match(line)
+    if beginning is None:
         return line
-    end = found.end() if found["number"] else 0
+    end = beginning.end() if beginning["number"] else 0
     return f"{line[:end]}\\{line[end:]}"
 
 
 def _spaced(pieces: Iterable[Piece]) -> list[Piece]:
-    """White space collapsed and taken out of styles that end at it; pieces alike made one; breaks only between."""
-    found: list[Piece] = []
+    """Collapses white space and moves it out of styles that end at it; merges pieces of one style; drops breaks at the
+    start and end."""
+    spaced: list[Piece] = []
     space = broken = False
     for piece in pieces:
         if piece.kind == "break":
@@ -89,24 +91,24 @@ def _spaced(pieces: Iterable[Piece]) -> list[Piece]:
                 space = space or bool(text)
                 continue
             space = space or text[0].isspace()
-            after = text[-1].isspace()
+            ends_with_space = text[-1].isspace()
             text = " ".join(words)
         else:
-            after = False
-        if found:
-            last = found[-1]
+            ends_with_space = False
+        if spaced:
+            last = spaced[-1]
             if broken:
-                found.append(Piece("", _common(last.style, style), "break"))
+                spaced.append(Piece("", _common(last.style, style), "break"))
             elif space:
-                found.append(Piece(" ", _common(last.style, style)))
+                spaced.append(Piece(" ", _common(last.style, style)))
             elif last.style.code and style.code:
-                # two spans that touch would be read as one that is not ended
+                # two adjacent spans would be read as one unclosed span
                 style = style._replace(code=last.style.code)
-        found.append(Piece(text, style, piece.kind))
-        space, broken = after, False
+        spaced.append(Piece(text, style, piece.kind))
+        space, broken = ends_with_space, False
     merged: list[Piece] = []
     parts: list[str] = []
-    for piece in found:
+    for piece in spaced:
         if parts and piece.kind == "text" and merged[-1].kind == "text" and merged[-1].style == piece.style:
             parts.append(piece.text)
             continue
@@ -119,22 +121,22 @@ def _spaced(pieces: Iterable[Piece]) -> list[Piece]:
     return merged
 
 
-def _common(one: Style, other: Style) -> Style:
-    if one == other:
-        return one
+def _common(first: Style, second: Style) -> Style:
+    if first == second:
+        return first
     return Style(
-        one.link if one.link == other.link else None,
-        one.strong and other.strong,
-        one.emphasis and other.emphasis,
-        one.struck and other.struck,
-        one.sup and other.sup,
-        one.sub and other.sub,
-        one.code if one.code == other.code else 0,
+        first.link if first.link == second.link else None,
+        first.strong and second.strong,
+        first.emphasis and second.emphasis,
+        first.struck and second.struck,
+        first.sup and second.sup,
+        first.sub and second.sub,
+        first.code if first.code == second.code else 0,
     )
 
 
 class _Sign(NamedTuple):
-    """Where a style begins or ends; ``mate`` is the place of the other."""
+    """The beginning or end of a style; ``mate`` is the index of its partner."""
 
     level: str
     opens: bool
@@ -143,16 +145,16 @@ class _Sign(NamedTuple):
 
 
 def _nested(pieces: Sequence[Piece]) -> list[str | _Sign | None]:
-    """Styles as signs that enclose one another, text between them escaped; ``None`` is a break."""
+    """Returns styles as nested signs with escaped text between them; ``None`` is a break."""
     items: list[str | _Sign | None] = []
     open_signs: list[tuple[str, object, int]] = []
     for piece in pieces:
-        wanted = [(level, value) for level, value in zip(_LEVELS, piece.style, strict=False) if value]
-        same = 0
-        while same < min(len(wanted), len(open_signs)) and wanted[same] == open_signs[same][:2]:
-            same += 1
-        _close(items, open_signs, same)
-        for level, value in wanted[same:]:
+        styles = [(level, value) for level, value in zip(_LEVELS, piece.style, strict=False) if value]
+        shared = 0
+        while shared < min(len(styles), len(open_signs)) and styles[shared] == open_signs[shared][:2]:
+            shared += 1
+        _close(items, open_signs, shared)
+        for level, value in styles[shared:]:
             open_signs.append((level, value, len(items)))
             items.append(_Sign(level, True, -1, value[0] if isinstance(value, tuple) else ""))
         if piece.kind == "break":
@@ -167,22 +169,22 @@ def _nested(pieces: Sequence[Piece]) -> list[str | _Sign | None]:
     return items
 
 
-def _close(items: list[str | _Sign | None], open_signs: list[tuple[str, object, int]], left: int) -> None:
-    while len(open_signs) > left:
-        _, _, at = open_signs.pop()
-        opening = items[at]
+def _close(items: list[str | _Sign | None], open_signs: list[tuple[str, object, int]], depth: int) -> None:
+    while len(open_signs) > depth:
+        _, _, index = open_signs.pop()
+        opening = items[index]
         assert isinstance(opening, _Sign)
-        items[at] = opening._replace(mate=len(items))
-        items.append(opening._replace(opens=False, mate=at))
+        items[index] = opening._replace(mate=len(items))
+        items.append(opening._replace(opens=False, mate=index))
 
 
-def _joined(items: Sequence[str | _Sign | None], between: str) -> str:
+def _joined(items: Sequence[str | _Sign | None], line_break: str) -> str:
     parts: list[str] = []
     last = " "
-    chosen: dict[int, str] = {}
-    for at, item in enumerate(items):
+    closing_signs: dict[int, str] = {}
+    for index, item in enumerate(items):
         if item is None:
-            part = between
+            part = line_break
         elif isinstance(item, str):
             part = item
         elif item.level == "link":
@@ -190,32 +192,34 @@ def _joined(items: Sequence[str | _Sign | None], between: str) -> str:
                 parts[-1] = parts[-1][:-1] + "\\!"
             part = "[" if item.opens else f"]({_address(item.link)})"
         elif item.opens:
-            part, chosen[item.mate] = _signs(items, at, last, chosen)
+            part, closing_signs[item.mate] = _signs(items, index, last, closing_signs)
         else:
-            part = chosen[at]
+            part = closing_signs[index]
         if part:
             parts.append(part)
             last = part[-1]
     return "".join(parts)
 
 
-def _signs(items: Sequence[str | _Sign | None], at: int, last: str, chosen: dict[int, str]) -> tuple[str, str]:
-    """What begins and ends a style here: the first signs that are read as such, else tags. Styles around this one have
-    chosen; those within and behind it go by this choice."""
-    opening = items[at]
+def _signs(
+    items: Sequence[str | _Sign | None], index: int, last: str, closing_signs: dict[int, str]
+) -> tuple[str, str]:
+    """Chooses the beginning and end of a style: the first signs that are read as such, else tags. Outer styles were
+    chosen before; inner and later styles depend on this choice."""
+    opening = items[index]
     assert isinstance(opening, _Sign)
-    inside, within = _first(items, at + 1, chosen), _last(items, opening.mate - 1)
-    after = _first(items, opening.mate + 1, chosen)
+    inside, last_inside = _first(items, index + 1, closing_signs), _last(items, opening.mate - 1)
+    following = _first(items, opening.mate + 1, closing_signs)
     for sign in _SIGNS.get(opening.level, ()):
-        beside = (last, inside, within, after)
-        if sign[0] not in beside and _joins(inside, last, sign) and _joins(within, after, sign):
+        neighbours = (last, inside, last_inside, following)
+        if sign[0] not in neighbours and _joins(inside, last, sign) and _joins(last_inside, following, sign):
             return sign, sign
     tag = _TAGS[opening.level]
     return f"<{tag}>", f"</{tag}>"
 
 
 def _joins(inside: str, outside: str, sign: str) -> bool:
-    """Whether a sign between the two is read as belonging to what is inside."""
+    """Whether a sign between the two characters is read as belonging to the inner one."""
     if inside.isspace():
         return False
     if sign[0] == "_" and not (outside.isspace() or outside in _ASCII_MARKS):
@@ -228,16 +232,16 @@ def _may_be_mark(character: str) -> bool:
     return character in _ASCII_MARKS or unicodedata.category(character)[0] in "PS"
 
 
-def _first(items: Sequence[str | _Sign | None], at: int, chosen: dict[int, str]) -> str:
-    """The character that comes first from here; any mark for a style that has not chosen."""
-    item = items[at] if at < len(items) else None
+def _first(items: Sequence[str | _Sign | None], index: int, closing_signs: dict[int, str]) -> str:
+    """Returns the first character from an index on; any mark for a style without a choice yet."""
+    item = items[index] if index < len(items) else None
     if isinstance(item, _Sign):
-        return "]" if item.level == "link" else chosen.get(at, "<")[0]
+        return "]" if item.level == "link" else closing_signs.get(index, "<")[0]
     return item[0] if item else " "
 
 
-def _last(items: Sequence[str | _Sign | None], at: int) -> str:
-    item = items[at]
+def _last(items: Sequence[str | _Sign | None], index: int) -> str:
+    item = items[index]
     return item[-1] if isinstance(item, str) else "<" if item else " "
 
 
@@ -249,22 +253,22 @@ def _code(text: str) -> str:
 
 
 def fence(text: str) -> str:
-    """What encloses a block of code: longer than any run of ticks in it."""
+    """Returns the fence around a block of code: longer than any run of ticks in it."""
     return "`" * max(3, 1 + max((len(run) for run in _RUN_OF_TICKS.findall(text)), default=0))
 
 
 def picture(alt: str, address: str) -> str:
-    """A picture as Markdown."""
+    """Returns an image as Markdown."""
     return f"![{_escaped(alt, linked=True)}]({_address(address)})"
 
 
 def _address(url: str) -> str:
-    url = _ENTITY.sub(lambda found: "%26" + found[0][1:], url).replace("\\", "%5C")
+    url = _ENTITY.sub(lambda entity: "%26" + entity[0][1:], url).replace("\\", "%5C")
     return url if _balanced(url, "()") else url.replace("(", "%28").replace(")", "%29")
 
 
 def _escaped(text: str, *, linked: bool = False) -> str:
-    """The least that keeps a text from being read as markup, whatever stands before and behind it."""
+    """Escapes as little as possible so that a text is not read as markup, whatever precedes and follows it."""
     if linked:
         text = text.replace("\\", "\\\\")
         if not _balanced(text):
@@ -272,8 +276,8 @@ def _escaped(text: str, *, linked: bool = False) -> str:
     if not _SPECIAL.search(text):
         return text
 
-    def marked(found: re.Match[str]) -> str:
-        sign, before, after = found[0], text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
+    def escape(match: re.Match[str]) -> str:
+        sign, before, after = match[0], text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
         if sign == "\\":
             return sign if linked or (after and after not in _ASCII_MARKS) else "\\\\"
         if sign == "]":
@@ -281,23 +285,23 @@ def _escaped(text: str, *, linked: bool = False) -> str:
         if sign == "<":
             return "\\<" if not after or after.isalpha() or after in "/!?" else sign
         if sign == "&":
-            return "\\&" if _ENTITY.match(text, found.start()) else sign
+            return "\\&" if _ENTITY.match(text, match.start()) else sign
         if sign[0] == "`":
             return "\\" + sign
         if before and after and before.isspace() and after.isspace():
             return sign
         if sign[0] == "_" and before.isalnum() and after.isalnum():
             return sign
-        return "".join("\\" + each for each in sign)
+        return "".join("\\" + character for character in sign)
 
-    return _SPECIAL.sub(marked, text)
+    return _SPECIAL.sub(escape, text)
 
 
 def _balanced(text: str, brackets: str = "[]") -> bool:
-    """Whether each bracket has its other one."""
+    """Whether each bracket has its partner."""
     depth = 0
-    for each in text if brackets[0] in text or brackets[1] in text else "":
-        depth += (each == brackets[0]) - (each == brackets[1])
+    for character in text if brackets[0] in text or brackets[1] in text else "":
+        depth += (character == brackets[0]) - (character == brackets[1])
         if depth < 0:
             break
     return not depth

@@ -15,14 +15,14 @@ AFTER_BREAKS, BEFORE_BREAKS, CLOSED, VERBATIM = 1, 2, 4, 8
 
 
 class Elements(NamedTuple):
-    """The elements in document order, the root first. Those of subtrees that are left out are not among them.
+    """The elements in document order, the root first, without those of skipped subtrees.
 
     ``parent`` is the row of the parent, -1 for the root; ``tag`` a number of ``TAGS``; ``entry`` the characters of text
-    before it; ``finish`` the row behind its last descendant, so that ``[i:finish[i]]`` is its subtree; ``first`` and
+    before it; ``finish`` the row after its last descendant, so that ``[i:finish[i]]`` is its subtree; ``first`` and
     ``last`` the same of blocks: ``[first:last]`` (an inline element begins in the block that is open, which it shares).
-    ``holder`` is the row of the nearest element that stands for itself (a block's ``element``), ``kind`` the tag of the
-    nearest one that says what its text is (p, li, td, h1 …), 0 for none. ``hints`` are bits of ``HINT`` by its class,
-    id, itemprop and role, ``above`` those of it and its ancestors below the root; ``inside`` bits of ``IN`` of both.
+    ``holder`` is the row of the nearest block-level element (a block's ``element``), ``kind`` the tag of the nearest
+    element that classifies its text (p, li, td, h1 …), 0 for none. ``hints`` are bits of ``HINT`` by its class, id,
+    itemprop and role, ``above`` those of it and its ancestors below the root; ``inside`` bits of ``IN`` of both.
     """
 
     parent: Column
@@ -40,11 +40,11 @@ class Elements(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The blocks in document order. ``element`` is the row of the element that holds it, ``start`` and ``chars`` say
-    where its text lies, ``words`` are runs without white space. ``linked`` and ``strong`` count characters in links and
+    """The blocks in document order. ``element`` is the row of the element around it, ``start`` and ``chars`` locate its
+    text, ``words`` are runs without white space. ``linked`` and ``strong`` count characters in links and
     in bold (with the space before), ``links`` links with text in it; ``commas``, ``ends`` (of sentences), ``signs``
-    (``|``, ``©``, bullets, arrows), ``digits`` and ``uppers`` (A to Z) characters of that kind; ``images`` pictures in
-    or right before it. ``kind`` is that of the element it began in, ``flags`` are ``AFTER_BREAKS`` and its sisters.
+    (``|``, ``©``, bullets, arrows), ``digits`` and ``uppers`` (A to Z) characters of that kind; ``images`` images in
+    or right before it. ``kind`` is that of the element it began in, ``flags`` are ``AFTER_BREAKS`` and so on.
     """
 
     element: Column
@@ -65,8 +65,8 @@ class Blocks(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """``text`` is that of all blocks, a line feed between any two. ``path`` is a number for the tags and classes from
-    the root to an element, ``address`` its node's ``mem_id``. ``cut`` says whether a bound was reached."""
+    """The tables of a page. ``text`` is that of all blocks, a line feed between any two. ``path`` is a number for the
+    tags and classes from the root to an element, ``address`` its node's ``mem_id``. ``cut``: a limit was reached."""
 
     text: str
     elements: Elements
@@ -80,5 +80,5 @@ class Walk(NamedTuple):
         return self.text[start : start + int(self.blocks.chars[block])]
 
 
-#: Before columns are made of it: text, columns of elements and of blocks, paths, addresses, whether it was cut.
+#: The raw form of ``Walk``: text, columns of elements and of blocks, paths, addresses, whether it was cut.
 Raw = tuple[str, bytes, bytes, bytes, bytes, bool]

@@ -1,4 +1,4 @@
-"""The tags of HTML, what each is to the walk over a page, and the words of classes that hint at what a part is for."""
+"""The tags of HTML, their roles in the walk over a page, and the words in class names that hint at a part's purpose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAGS: tuple[str, ...] = tuple(
 )
 NUMBER: dict[str, int] = {tag: number for number, tag in enumerate(TAGS)}
 
-# what a tag is to the walk; the same numbers in _walk.c
+# the roles of a tag in the walk; the same numbers in _walk.c
 BLOCK, SKIPPED, LEAF, KIND, LINK, STRONG, PRE, BREAK = 1, 2, 4, 8, 16, 32, 64, 128
 IMAGE, TEMPLATE, SCRIPT, DIALOG, SHOWN, MATH = 256, 512, 1024, 2048, 4096, 8192
 _IS: dict[int, str] = {
@@ -39,9 +39,9 @@ _IS: dict[int, str] = {
     SHOWN: "html body main article",
     MATH: "math",
 }
-CLASSES = array("H", (sum(of for of, tags in _IS.items() if tag in tags.split()) for tag in TAGS))
+CLASSES = array("H", (sum(flag for flag, tags in _IS.items() if tag in tags.split()) for tag in TAGS))
 
-#: Bits of ``Elements.inside``: what an element is in, or is.
+#: Bits of ``Elements.inside``: the kinds of an element and its ancestors.
 INSIDE: tuple[str, ...] = tuple(
     "main article section nav aside header footer form figure table list item quote heading pre code link details "
     "definitions button math caption".split()
@@ -59,8 +59,8 @@ _OF_INSIDE = {
 }
 INSIDES = array("I", (IN[_OF_INSIDE[tag]] if tag in _OF_INSIDE else 0 for tag in TAGS))
 
-#: Words of ``class``, ``id`` and ``itemprop`` by what they hint at. A word counts where one of the page's begins with
-#: it; one with ``=`` only where it is the whole word.
+#: Words of ``class``, ``id`` and ``itemprop`` by hint. They match words of a page that begin with them; those with
+#: ``=`` only the complete word.
 WORDS: dict[str, str] = {
     "nav": "nav navigation menu breadcrumb =crumbs =navi",
     "header": "header masthead =hd",
@@ -103,6 +103,6 @@ _ROLES = {
     "alert": "notice", "feed": "teaser", "tablist": "tool", "toolbar": "tool", "button": "tool",
 }  # fmt: skip
 HINT_WORDS = sorted(
-    (word.lstrip("=").encode(), HINT[name], word[0] == "=") for name, each in WORDS.items() for word in each.split()
+    (word.lstrip("=").encode(), HINT[name], word[0] == "=") for name, words in WORDS.items() for word in words.split()
 )
 ROLE_WORDS = sorted((role.encode(), HINT[name], True) for role, name in _ROLES.items())

@@ -1,4 +1,4 @@
-"""The full text of a page, as in 2012, and its languages, as CLD2 guesses them: for search and for data sets."""
+"""The full text of a page, as in 2012, and its languages by CLD2: for search and for data sets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ta:tam te:tel tg:tgk th:tha ti:tir tk:tuk tl:tgl tn:tsn to:ton tr:tur ts:tso tt:
 uz:uzb ve:ven vi:vie vo:vol wo:wol xh:xho yi:yid yo:yor za:zha zh:zho zh-Hant:zho zu:zul
 """
 
-#: Codes CLD2 already gives with three letters.
+#: Codes that CLD2 already returns with three letters.
 _SAME = """
 ceb chr crs gaa haw hmn kha kri lif loz lua luo mfe new nso pam raj sco syr tlh tum war
 """
@@ -36,23 +36,23 @@ _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-
 
 
 def full_text(title: str | None, description: str | None, body: str) -> str:
-    """The 2012 text of a page: title, meta description and body, white space collapsed."""
+    """Returns the 2012 text of a page: title, meta description and body, white space collapsed."""
     parts = (collapsed(part) for part in (title, description) if part)
     return " ".join(part for part in (*parts, body) if part)
 
 
 class Languages(NamedTuple):
-    """``codes`` as in ``content_languages`` (``None`` where nothing was found), and CLD2's own trust in them."""
+    """``codes`` as in ``content_languages`` (``None`` if nothing was found), and CLD2's own confidence."""
 
     codes: str | None
     reliable: bool
 
 
 def detect_languages(text: str, *, content_language: str | None = None) -> Languages:
-    """Looks at the first 64 Ki characters. ``content_language``, a header, only weighs where the text leaves room.
-    Never raises."""
+    """Detects the languages of the first 64 Ki characters. ``content_language``, a header, counts only if the text is
+    ambiguous. Never raises."""
     sample = text[:_SAMPLE_CHARS]
-    if not sample.isprintable():  # what is refused is not, and asking for that is cheaper
+    if not sample.isprintable():  # refused characters are not printable, and this test is cheaper
         sample = _REFUSED.sub(" ", sample)
     hints: dict[str, str] = {}
     if content_language and content_language.isascii():

@@ -1,5 +1,5 @@
-"""All that is read of HTML comes from one walk over one tree, since making it costs most: title, meta tags, links,
-text. XHTML is brought to HTML before."""
+"""Title, meta tags, links and text of HTML come from one walk over one tree, since building the tree costs most. XHTML
+is converted to HTML first."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_o
 from cc_pipeline.documents.page import Limits, Link
 
 _VOID = "area|base|basefont|bgsound|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr"
-#: What the two ways to read differ in.
+#: Markup that HTML and XML parsers read differently.
 _DIFFERENT = re.compile(rf"<(?!(?:{_VOID})\b)[a-zA-Z][\w.:-]*(?:\s[^<>]*)?/>|<!\[CDATA\[")
 _DOCTYPE_START = re.compile("<!DOCTYPE", re.IGNORECASE)
-#: Behind its start. It is matched once: searched for, each start of a type that nothing ends would be read to the end.
+#: The rest of a document type. It is matched once: a search would read to the end for each start of an unclosed type.
 _DOCTYPE_REST = re.compile(r"[^>\[]*+(?:\[[^\]]*+\]\s*+)?>")
 _ENTITY = re.compile(r"&([a-zA-Z][a-zA-Z0-9]{1,31};)")
 _OF_XML = frozenset(("amp;", "lt;", "gt;", "quot;", "apos;"))
-#: Elements that end themselves and whose text HTML would look for up to an end tag.
+#: Self-closing elements whose text HTML would extend to an end tag.
 _SWALLOWING = re.compile(r"<(script|style|title|textarea|iframe|noscript|noembed|noframes|xmp)((?:\s[^<>]*)?)/>")
-#: Characters of a page beyond which it is not read as XML.
+#: A page of more characters is not read as XML.
 _MOST = 4 * 1024 * 1024
 #: The media types of pages that are XML.
 XML_TYPES = frozenset({"application/xhtml+xml", "application/xml", "text/xml"})
 
-#: Characters of a base element's URL; each link of a page can be as long again.
+#: The maximum length of a base element's URL; each link of a page can be as long again.
 _BASE_CHARS = 2_048
 
 #: An address in a srcset, with the commas around it.
 _CANDIDATE = re.compile(r"[\s,]*+(\S++)")
-#: What stands behind an address, to the comma before the next; commas in brackets are none (HTML, 4.8.4.2.2).
+#: The descriptors after an address, up to the next comma; commas in brackets do not count (HTML, 4.8.4.2.2).
 _DESCRIPTORS = re.compile(r"(?:[^,(]++|\([^)]*+\)?)*+")
 _MOST_CANDIDATES = 64
-#: A scheme and a host, in small letters, and that a path follows.
+#: A scheme and a host in lower case, before a path.
 _ROOT = re.compile(r"https?://[a-z0-9.-]+(?=/)")
-#: Those that pages link to, with what a browser makes of them: pages of a site link to the same.
+#: The resolved roots of linked sites: pages of a site link to the same ones.
 _ROOTS: dict[str, Place] = {}
 _MOST_ROOTS = 65_536
-#: The attributes that can be a meta tag's key, in the order they count.
+#: The attributes that can be a meta tag's key, the most important first.
 META_KEYS = ("name", "property", "http-equiv", "itemprop")
 _JSON_LD = "application/ld+json"
 
 
 def as_html(text: str) -> str | None:
-    """The HTML that an XHTML page means, ``None`` where its markup is the same in both. A page that is not well-formed
-    or was cut off keeps its markup, but for the elements that end themselves and would swallow what follows.
+    """Returns an XHTML page as HTML; ``None`` if its markup is the same in both. A page that is not well-formed or was
+    cut off keeps its markup, except the self-closing elements that would swallow the rest.
 
-    Read without its document type, so there are no entities to expand but HTML's own, and nothing to fetch.
+    The document type is not read, so there are no entities to expand but HTML's own, and nothing to fetch.
     """
     if len(text) > _MOST:
         return _not_swallowing(text)
@@ -74,24 +74,24 @@ def as_html(text: str) -> str | None:
 
 def _without_doctype(text: str) -> str:
     start = _DOCTYPE_START.search(text)
-    rest = start and _DOCTYPE_REST.match(text, start.end())
-    return text[: start.start()] + text[rest.end() :] if start and rest else text
+    doctype = start and _DOCTYPE_REST.match(text, start.end())
+    return text[: start.start()] + text[doctype.end() :] if start and doctype else text
 
 
 def _not_swallowing(text: str) -> str | None:
-    """The markup with ``<script/>`` and its like ended as HTML wants it, ``None`` where it has none of them."""
+    """Returns the markup with ``<script/>`` and the like closed as in HTML; ``None`` if it has none of them."""
     ended, count = _SWALLOWING.subn(r"<\1\2></\1>", text)
     return ended if count else None
 
 
-def _character(found: re.Match[str]) -> str:
-    return found.group(0) if found.group(1) in _OF_XML else html.escape(html.unescape(found.group(0)))
+def _character(reference: re.Match[str]) -> str:
+    return reference.group(0) if reference.group(1) in _OF_XML else html.escape(html.unescape(reference.group(0)))
 
 
 @dataclass(slots=True)
 class HtmlDocument:
-    """What one HTML page holds. ``meta_tags`` are rows of the 2012 document; ``json_ld`` the scripts' texts; ``cut``
-    is the markup within its bounds where that is not all of it, ``work`` the open elements at each tag, summed."""
+    """The content of one HTML page. ``meta_tags`` are rows of the 2012 document; ``json_ld`` the scripts' texts;
+    ``cut`` is the markup within the limits if some was removed, ``work`` the open elements at each tag, summed."""
 
     title: str | None = None
     meta_tags: list[dict[str, object]] = field(default_factory=list)
@@ -104,7 +104,7 @@ class HtmlDocument:
     work: int = 0
 
 
-#: What else is to be read from the tree while it is there.
+#: Another reader of the tree, called while the tree is complete.
 Look = Callable[[LexborHTMLParser, HtmlDocument, Callable[[str], Resolved]], None]
 
 
@@ -122,20 +122,20 @@ def parse_html(
 ) -> HtmlDocument:
     """Reads a page or a fragment of one.
 
-    ``url`` is what relative links are relative to, unless the page has a ``base``. Links become what a browser would
-    ask for (``charset`` is the page's, by the standard's name), or with ``as_written`` what 2012 wrote. ``utf8`` is
-    the text as UTF-8 where the caller has it. What goes beyond ``limits`` is left out, before a tree is made where it
-    would cost the builder too much, and flagged. ``look`` is called once with the tree, as long as only scripts and
-    styles are out of it, what was found until then, and the resolver of the page's references.
+    ``url`` is the base of relative links, unless the page has a ``base``. Links are resolved as browsers do
+    (``charset`` is the page's, by the standard's name), or with ``as_written`` as in 2012. ``utf8`` is the text as
+    UTF-8, if the caller has it. Content beyond ``limits`` is left out and flagged, before the tree is built if it would
+    cost the builder too much. ``look`` is called once with the tree (only scripts and styles are removed by then), the
+    document so far, and the resolver of the page's references.
     """
     document = HtmlDocument()
-    whole = text.encode("utf-8", "replace") if utf8 is None else utf8
-    markup, document.work, is_small = bounded(whole, limits, document.flags)
+    full_markup = text.encode("utf-8", "replace") if utf8 is None else utf8
+    markup, document.work, is_small = bounded(full_markup, limits, document.flags)
     tree, markup, work = build_tree(markup, limits, document.flags, is_small=is_small)
     document.work = max(document.work, work)
-    if markup is not whole:
+    if markup is not full_markup:
         document.cut = markup
-    most = Most(
+    scan_limits = Most(
         limits.links if links else 0,
         limits.meta_tags,
         limits.attributes,
@@ -143,14 +143,14 @@ def parse_html(
         limits.text_chars,
     )
     within_bounds = partial(_bounded, limits=limits, flags=document.flags)
-    found = collected(tree, most, within_bounds)
-    if found.depth > 2 * limits.depth:
+    tags = collected(tree, scan_limits, within_bounds)
+    if tags.depth > 2 * limits.depth:
         tree, document.cut = build_shallow_tree(markup, limits, document.flags, _measure_depth)
-        found = collected(tree, most, within_bounds)
-    _finish_tags(found, document, limits)
-    found_by = resolver if as_written else partial(browser_resolver, charset=charset)
+        tags = collected(tree, scan_limits, within_bounds)
+    _finish_tags(tags, document, limits)
+    make_resolver = resolver if as_written else partial(browser_resolver, charset=charset)
     roots = {} if as_written else _ROOTS
-    resolve = _finish_links(found, document, found_by, roots, url, limits, item_index, links=links)
+    resolve = _finish_links(tags, document, make_resolver, roots, url, limits, item_index, links=links)
     if look is not None:
         look(tree, document, resolve)
     document.body_text = body_text(tree)
@@ -164,45 +164,45 @@ def _measure_depth(tree: LexborHTMLParser) -> int:
     return collected(tree, Most(0, 0, 0, 0, 0), dict).depth
 
 
-def _finish_tags(found: Collected, document: HtmlDocument, limits: Limits) -> None:
-    document.title = found.titles[0] if found.titles else None
+def _finish_tags(tags: Collected, document: HtmlDocument, limits: Limits) -> None:
+    document.title = tags.titles[0] if tags.titles else None
     if len(document.title or "") > limits.text_chars:
         document.flags.add("text_cut")
-        document.title = found.titles[0][: limits.text_chars]
-    for attributes in found.metas:
+        document.title = tags.titles[0][: limits.text_chars]
+    for attributes in tags.metas:
         name = None
         for key in META_KEYS:
             if key in attributes:
                 name = attributes[key]
                 break
         document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
-    if found.metas_cut:
+    if tags.metas_cut:
         document.flags.add("meta_cut")
-    document.html_attributes = next(filter(None, found.roots), {})
-    document.json_ld = [text for kind, text in found.scripts if split_content_type(kind)[0] == _JSON_LD]
+    document.html_attributes = next(filter(None, tags.roots), {})
+    document.json_ld = [text for kind, text in tags.scripts if split_content_type(kind)[0] == _JSON_LD]
 
 
-def _of_srcset(value: str, most: int) -> list[str]:
-    """The pictures of a srcset: an address, then what it is good for up to a comma. Addresses may have commas."""
-    found: list[str] = []
-    at = 0
+def _of_srcset(value: str, max_urls: int) -> list[str]:
+    """Returns the image addresses of a srcset: descriptors follow each, up to a comma. Addresses may have commas."""
+    urls: list[str] = []
+    position = 0
     for _ in range(_MOST_CANDIDATES):
-        candidate = _CANDIDATE.match(value, at)
-        if candidate is None or len(found) >= most:
+        candidate = _CANDIDATE.match(value, position)
+        if candidate is None or len(urls) >= max_urls:
             break
         href = candidate.group(1)
-        at = candidate.end()
+        position = candidate.end()
         if href[-1] == ",":
             href = href.rstrip(",")
-        elif behind := _DESCRIPTORS.match(value, at):
-            at = behind.end()
+        elif descriptors := _DESCRIPTORS.match(value, position):
+            position = descriptors.end()
         if href:
-            found.append(href)
-    return found
+            urls.append(href)
+    return urls
 
 
 def _bounded(attributes: dict[str, str], limits: Limits, flags: set[str]) -> dict[str, str]:
-    """Attributes in number and length within bounds."""
+    """Cuts attributes to the limits on number and length."""
     bound = limits.attribute_chars
     cut = {name: value[:bound] for name, value in list(attributes.items())[: limits.attributes]}
     if cut != attributes:
@@ -211,7 +211,7 @@ def _bounded(attributes: dict[str, str], limits: Limits, flags: set[str]) -> dic
 
 
 def _finish_links(
-    found: Collected,
+    tags: Collected,
     document: HtmlDocument,
     resolver: Callable[[str], Callable[[str], Resolved]],
     roots: dict[str, Place],
@@ -221,9 +221,9 @@ def _finish_links(
     *,
     links: bool,
 ) -> Callable[[str], Resolved]:
-    """Makes the links of what was found; the answer makes other references of the page absolute."""
+    """Makes the links of the collected tags. Returns the resolver of the page's references."""
     resolve = resolver(url)
-    if written := next(filter(None, (attributes.get("href") for attributes in found.bases)), None):
+    if written := next(filter(None, (attributes.get("href") for attributes in tags.bases)), None):
         base, base_host = resolve(written) if len(written) <= _BASE_CHARS else (None, None)
         if base and base_host:
             resolve = resolver(base)
@@ -233,20 +233,22 @@ def _finish_links(
 
     def place(href: str) -> Place:
         absolute, host = resolve(href)
-        domain, shown = (domain_of(host), shown_host(host)) if host else (None, None)
-        places[href] = found = absolute, host, domain, shown
+        domain, display_host = (domain_of(host), shown_host(host)) if host else (None, None)
+        places[href] = resolved = absolute, host, domain, display_host
         if absolute == href and (root := _ROOT.match(href)):
             if len(roots) >= _MOST_ROOTS:
                 roots.clear()
-            roots[root[0]] = found
-        return found
+            roots[root[0]] = resolved
+        return resolved
 
-    top, host, domain, shown = place("/")
-    own = (top.removesuffix("/"), host, domain, shown) if top and _ROOT.match(top) else None
-    most = (limits.links, limits.attribute_chars)
-    document.links, more, text_cut = links_of(found.links, places, place, own, roots, _of_srcset, item_index, *most)
+    top, host, domain, display_host = place("/")
+    page_root = (top.removesuffix("/"), host, domain, display_host) if top and _ROOT.match(top) else None
+    link_limits = (limits.links, limits.attribute_chars)
+    document.links, is_truncated, text_cut = links_of(
+        tags.links, places, place, page_root, roots, _of_srcset, item_index, *link_limits
+    )
     if text_cut:
         document.flags.add("text_cut")
-    if links and (more or found.links_cut):
+    if links and (is_truncated or tags.links_cut):
         document.flags.add("links_cut")
     return resolve

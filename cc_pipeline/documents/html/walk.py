@@ -1,10 +1,10 @@
-"""A page as tables of its elements and blocks, from one look at every node of its tree. What main content, Markdown and
-whoever weighs parts of a page start from.
+"""A page as tables of its elements and blocks, from one pass over every node of its tree. Main content and Markdown are
+built on them.
 
-A block is a run of text that nothing parts: no element that stands for itself, no two line breaks. White space in it
-is collapsed, a single ``<br>`` is a line feed, ``pre`` is kept as it is. Left out are programs and styles, what is not
-shown (``hidden``, ``display:none``, ``aria-hidden``, a closed dialog), what a browser shows only in their absence,
-forms' choices, drawings, and the readings of ruby. A shadow tree that the page declares is read in its place.
+A block is a run of text without a boundary: no block-level element, no two line breaks. White space in it is collapsed,
+a single ``<br>`` is a line feed, ``pre`` stays unchanged. Left out are programs and styles, hidden elements
+(``hidden``, ``display:none``, ``aria-hidden``, a closed dialog), ``noscript``, forms' choices, drawings, and the
+readings of ruby. A shadow tree that the page declares is read in its place.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cc_pipeline.documents.html.walk_py import walked_plainly
 
 
 def walk(root: LexborNode, *, chars: int, elements: int) -> Walk:
-    """The tables of all below ``root``, a page's ``body``; no more than so many characters of text and elements."""
+    """Returns the tables of all nodes below ``root``, a page's ``body``; at most so many ``chars`` and ``elements``."""
     return _as_walk(_compiled(root, chars, elements) if COMPILED else walked_plainly(root, chars, elements))
 
 
 def walk_plainly(root: LexborNode, *, chars: int, elements: int) -> Walk:
-    """``walk`` in Python, for builds without the compiled one: many times slower."""
+    """Does the same as ``walk`` in Python, for builds without the compiled function: many times slower."""
     return _as_walk(walked_plainly(root, chars, elements))
 
 
@@ -47,7 +47,7 @@ def _compiled(root: LexborNode, chars: int, elements: int) -> Raw:
     return _walked(root.mem_id, chars, elements)
 
 
-#: What both are compared on when this is imported: a page with everything that needs Lexbor's own structs.
+#: The page on which both walks are compared on import: it has everything that needs Lexbor's own structs.
 _SAMPLE = (
     "<body class='has-sidebar'><nav id=topMenu><a href=/>Home</a></nav><article><h1>A title of a page</h1><p>One, two."
     "<i class='a editsection'>no</i><br>Three<br><br>four \u6f22<ruby>\u6f22<rt>kan</rt></ruby></p><pre>  a\n\n b "
@@ -57,7 +57,7 @@ _SAMPLE = (
 
 
 def _check() -> bool:
-    """Makes the compiled walk ready; whether it does what the plain one does with the selectolax that is here."""
+    """Sets up the compiled walk. Returns whether it agrees with the plain one for the installed selectolax."""
     if _set_up is None:
         return False
     page = Page()
@@ -77,5 +77,5 @@ def _check() -> bool:
 
 
 _set_up, _walked = compiled("documents.html._walk", "set_up"), compiled("documents.html._walk", "walked")
-#: Whether the compiled one is in use.
+#: Whether the compiled function is in use.
 COMPILED = _check()

@@ -1,4 +1,4 @@
-"""The walk over a page in plain Python: used where the compiled one is missing, and to test the compiled one."""
+"""The walk over a page in plain Python: used if the compiled one is missing, and to test it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cc_pipeline.documents.html.tags import (
     TEMPLATE,
 )
 
-# what a character is
+# classes of characters
 _COMMAS = frozenset(",;\u060c\u061b\u3001\uff0c\uff1b")
 _ENDS = frozenset(".!?\u061f\u2026\u3002\uff01\uff1f\u0964")
 _SIGNS = frozenset("|\u00a9\u2022\u203a\u00b7\u2192\u00bb")
@@ -43,19 +43,19 @@ _VALUE, _LONGEST_WORD = 512, 24
 
 
 class _Element:
-    """A row of the table of elements as it is made, and what its children inherit."""
+    """A row of the table of elements while it is built, and the state that its children inherit."""
 
     __slots__ = ("address", "column", "link", "path", "state")
 
-    def __init__(self, parent: int, above: _Element | None) -> None:
+    def __init__(self, parent: int, parent_element: _Element | None) -> None:
         self.column = dict.fromkeys(Elements._fields, 0)
         self.column["parent"] = parent
         self.link, self.state, self.path, self.address = 0, 0, 14695981039346656037, 0
-        if above is not None:
+        if parent_element is not None:
             for name in ("holder", "kind", "inside", "above"):
-                self.column[name] = above.column[name]
-            self.column["depth"] = above.column["depth"] + 1
-            self.link, self.state, self.path = above.link, above.state, above.path
+                self.column[name] = parent_element.column[name]
+            self.column["depth"] = parent_element.column["depth"] + 1
+            self.link, self.state, self.path = parent_element.link, parent_element.state, parent_element.path
 
 
 #: Classes of links to edit a section, which wikis put into its heading.
@@ -65,7 +65,7 @@ _NOTHING, _A_SPACE, _A_BREAK = range(3)
 
 
 class _Plain:
-    """The walk of ``_walk.c``, by pieces of text in place of characters."""
+    """The walk of ``_walk.c``, by pieces of text instead of characters."""
 
     def __init__(self, chars: int, elements: int) -> None:
         self.most_chars, self.most_elements = chars, elements
@@ -148,9 +148,9 @@ class _Plain:
                 return
             space = piece.isspace()
             if verbatim:
-                shown = piece.lstrip("\n") if space and not self.open else piece
-                if shown:
-                    self.put(element, shown)
+                visible_text = piece.lstrip("\n") if space and not self.open else piece
+                if visible_text:
+                    self.put(element, visible_text)
             elif space:
                 self.pending = self.pending or _A_SPACE
             else:
@@ -160,16 +160,16 @@ class _Plain:
                 if not self.cut:
                     self.put(element, piece)
 
-    def boundary(self, around: _Element) -> None:
-        if not around.state & PRE:
+    def boundary(self, outer: _Element) -> None:
+        if not outer.state & PRE:
             self.end_block()
         elif self.open and not (self.pieces and self.pieces[-1].endswith("\n")):
-            self.put(around, "\n")
+            self.put(outer, "\n")
 
-    def line_break(self, around: _Element) -> None:
-        if around.state & PRE:
+    def line_break(self, outer: _Element) -> None:
+        if outer.state & PRE:
             if self.open:
-                self.put(around, "\n")
+                self.put(outer, "\n")
         elif self.open and self.pending != _A_BREAK:
             self.pending = _A_BREAK
         elif self.open:
@@ -180,16 +180,16 @@ class _Plain:
     def enter(self, node: LexborNode, parent: int, stack: list[tuple[LexborNode | None, int, bool]]) -> None:
         number = NUMBER.get(node.tag or "", 0)
         kind = CLASSES[number]
-        around = self.elements[parent] if parent >= 0 else None
-        if around is not None:
+        outer = self.elements[parent] if parent >= 0 else None
+        if outer is not None:
             if kind & BREAK:
-                self.line_break(around)
+                self.line_break(outer)
             self.block["images"] += bool(kind & IMAGE)
             if kind & SKIPPED:
                 return
         attributes = {name: (value or "").encode()[:_VALUE] for name, value in node.attributes.items()}
-        if around is not None and kind & TEMPLATE:
-            if "shadowrootmode" in attributes and not around.state & MATH:
+        if outer is not None and kind & TEMPLATE:
+            if "shadowrootmode" in attributes and not outer.state & MATH:
                 for content in node.template_fragments()[:1]:
                     stack.append((content.first_child, parent, False))
             return
@@ -201,19 +201,19 @@ class _Plain:
         if len(self.elements) >= self.most_elements:
             self.cut = True
             return
-        if around is not None and kind & BLOCK:
-            self.boundary(around)
+        if outer is not None and kind & BLOCK:
+            self.boundary(outer)
         index = len(self.elements)
-        element = _Element(parent, around)
+        element = _Element(parent, outer)
         column = element.column
         hints = _hints(attributes)
         column |= {"tag": number, "entry": self.chars, "first": len(self.blocks), "hints": hints}
         column["inside"] |= INSIDES[number]
         element.address = node.mem_id
         self.elements.append(element)
-        if around is not None:
+        if outer is not None:
             column["above"] |= hints
-        if around is None or kind & BLOCK:
+        if outer is None or kind & BLOCK:
             column["holder"] = index
         if kind & KIND:
             column["kind"] = number
@@ -243,19 +243,19 @@ _BEFORE_CAPITAL = re.compile(rb"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def _hints(attributes: dict[str, bytes]) -> int:
-    found = 0
+    hints = 0
     for name in ("class", "id", "itemprop"):
         for word in _WORD.findall(_BEFORE_CAPITAL.sub(b" ", attributes.get(name, b""))):
-            found |= _hint_of(word[:_LONGEST_WORD].lower(), HINT_WORDS)
-    return found | _hint_of(attributes.get("role", b""), ROLE_WORDS)
+            hints |= _hint_of(word[:_LONGEST_WORD].lower(), HINT_WORDS)
+    return hints | _hint_of(attributes.get("role", b""), ROLE_WORDS)
 
 
-def _hint_of(word: bytes, among: list[tuple[bytes, int, bool]]) -> int:
-    found = 0
-    for known, hint, whole in among:
-        if word == known or (not whole and word.startswith(known)):
-            found |= hint
-    return found
+def _hint_of(word: bytes, hint_words: list[tuple[bytes, int, bool]]) -> int:
+    hints = 0
+    for hint_word, hint, is_exact in hint_words:
+        if word == hint_word or (not is_exact and word.startswith(hint_word)):
+            hints |= hint
+    return hints
 
 
 def _is_hidden(attributes: dict[str, bytes]) -> bool:
@@ -268,7 +268,7 @@ def _is_hidden(attributes: dict[str, bytes]) -> bool:
 
 
 def walked_plainly(root: LexborNode, chars: int, elements: int) -> Raw:
-    """The tables of all below an element, as ``_walk.c`` makes them."""
+    """Returns the tables of all nodes below an element, as ``_walk.c`` does."""
     state = _Plain(chars, elements)
     stack: list[tuple[LexborNode | None, int, bool]] = []
     state.enter(root, -1, stack)
@@ -283,15 +283,15 @@ def walked_plainly(root: LexborNode, chars: int, elements: int) -> Raw:
             state.read_text(state.elements[element], node.text(deep=False))
         elif node.is_element_node:
             state.enter(node, element, stack)
-    made = state.elements
-    for each in made:  # it may have shared a block that came to nothing
-        each.column["last"] = min(each.column["last"], len(state.blocks))
+    walked_elements = state.elements
+    for row in walked_elements:  # it may share a block that stayed empty
+        row.column["last"] = min(row.column["last"], len(state.blocks))
     return (
         "\n".join(state.texts),
-        b"".join(array("i", _signed([each.column[name] for each in made])) for name in Elements._fields),
-        b"".join(array("i", [each[name] for each in state.blocks]) for name in Blocks._fields),
-        array("Q", [each.path for each in made]).tobytes(),
-        array("Q", [each.address for each in made]).tobytes(),
+        b"".join(array("i", _signed([row.column[name] for row in walked_elements])) for name in Elements._fields),
+        b"".join(array("i", [block[name] for block in state.blocks]) for name in Blocks._fields),
+        array("Q", [row.path for row in walked_elements]).tobytes(),
+        array("Q", [row.address for row in walked_elements]).tobytes(),
         state.cut,
     )
 

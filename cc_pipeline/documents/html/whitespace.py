@@ -1,8 +1,8 @@
-"""White space collapsed, as every text of a page is kept."""
+"""Collapses white space, as in every stored text of a page."""
 
 from __future__ import annotations
 
 
 def collapsed(text: str) -> str:
-    """``text`` with each run of white space (as ``str.isspace`` has it) made one space, and none at either end."""
+    """Returns ``text`` with each run of white space (``str.isspace``) as one space, and none at either end."""
     return " ".join(text.split())

@@ -1,1 +1,1 @@
-"""Figures of a page's main text: fingerprints that find the same article again, and what dataset builders filter by."""
+"""Metrics of a page's main text: fingerprints that identify the same article, and the filters of dataset builders."""

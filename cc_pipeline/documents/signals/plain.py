@@ -1,4 +1,4 @@
-"""What ``_signals.c`` computes, in Python, for builds without a compiler and for who wants to read the definition."""
+"""The functions of ``_signals.c`` in Python: for builds without a compiler, and as their definition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HAS_ALONE = re.compile("[{}]".format("".join(f"{chr(first)}-{chr(last)}" for fi
 
 
 def _mixed(value: int) -> int:
-    """The end of splitmix64."""
+    """Returns the final mix of splitmix64."""
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
     return value ^ (value >> 31)
@@ -38,18 +38,18 @@ _NUMBERS = tuple(_numbers())
 
 
 def _word_hash(word: str) -> int:
-    """FNV-1a over code points, mixed."""
-    found = 0xCBF29CE484222325
+    """Returns FNV-1a over code points, mixed."""
+    hash_value = 0xCBF29CE484222325
     for character in word:
-        found = ((found ^ ord(character)) * 0x100000001B3) & _MASK
-    return _mixed(found)
+        hash_value = ((hash_value ^ ord(character)) * 0x100000001B3) & _MASK
+    return _mixed(hash_value)
 
 
 def _run_hash(words: Iterable[int]) -> int:
-    found = 0
+    hash_value = 0
     for word in words:
-        found = _mixed((found + _GOLDEN + word) & _MASK)
-    return found
+        hash_value = _mixed((hash_value + _GOLDEN + word) & _MASK)
+    return hash_value
 
 
 def _alone(character: str) -> bool:
@@ -57,52 +57,53 @@ def _alone(character: str) -> bool:
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits; in scripts without spaces each character."""
-    found = []
+    """Returns the runs of letters and digits; in scripts without spaces each character."""
+    tokens = []
     for alphanumeric, characters in groupby(text, str.isalnum):
         if alphanumeric:
-            for alone, run in groupby(characters, _alone):
+            for is_spaceless, run in groupby(characters, _alone):
                 word = "".join(run)
-                found += list(word) if alone else [word]
-    return found
+                tokens += list(word) if is_spaceless else [word]
+    return tokens
 
 
 def words(text: str) -> list[str]:
-    """What white space parts; where a part has characters of a script without spaces, ``words_of`` it."""
+    """Splits at white space; a part with characters of a script without spaces is split by ``words_of``."""
     if text.isascii() or not _HAS_ALONE.search(text):
         return text.split()
     return [word for part in text.split() for word in (words_of(part) if _HAS_ALONE.search(part) else (part,))]
 
 
 def minhash(text: str) -> list[int] | None:
-    """The least value of every function over all shingles, as signed 32 bits; ``None`` for a text without words."""
+    """Returns the least value of every hash function over all shingles, as signed 32 bits; ``None`` without words."""
     hashes = [_word_hash(word) for word in words_of(text)]
     if not hashes:
         return None
     size = min(SHINGLE, len(hashes))
-    shingles = {_run_hash(hashes[at : at + size]) for at in range(len(hashes) - size + 1)}
-    least = [min(((run * factor + term) & _MASK) >> 32 for run in shingles) for factor, term in _NUMBERS]
-    return [value - (1 << 32) if value >> 31 else value for value in least]
+    shingles = {_run_hash(hashes[start : start + size]) for start in range(len(hashes) - size + 1)}
+    minima = [min(((run * factor + term) & _MASK) >> 32 for run in shingles) for factor, term in _NUMBERS]
+    return [value - (1 << 32) if value >> 31 else value for value in minima]
 
 
 def repetition(text: str) -> tuple[int, ...]:
-    """How many ``words``, their characters, how many have a letter; then characters of the most frequent run of 2, 3, 4
-    words in all its places (0 where none repeats), and those in runs of 5 to 10 words that occurred before."""
-    found = words(text)
-    letters = sum(any(map(str.isalpha, word)) for word in found)
+    """Returns the numbers of words, of their characters, and of words with a letter; then the characters of all
+    occurrences of the most frequent run of 2, 3, 4 words (0 if none repeats), and those in repeated runs of 5 to 10
+    words."""
+    tokens = words(text)
+    letters = sum(any(map(str.isalpha, word)) for word in tokens)
     return (
-        len(found),
-        sum(map(len, found)),
+        len(tokens),
+        sum(map(len, tokens)),
         letters,
-        *(_top(found, size) for size in TOP),
-        *(_twice(found, size) for size in TWICE),
+        *(_top(tokens, size) for size in TOP),
+        *(_twice(tokens, size) for size in TWICE),
     )
 
 
 def _top(words: list[str], size: int) -> int:
     times: dict[tuple[str, ...], int] = {}
-    for at in range(len(words) - size + 1):
-        run = tuple(words[at : at + size])
+    for start in range(len(words) - size + 1):
+        run = tuple(words[start : start + size])
         times[run] = times.get(run, 0) + 1
     best = max(times.values(), default=0)
     if best <= 1:
@@ -112,13 +113,13 @@ def _top(words: list[str], size: int) -> int:
 
 def _twice(words: list[str], size: int) -> int:
     seen: set[tuple[str, ...]] = set()
-    at = characters = 0
-    while at + size <= len(words):
-        run = tuple(words[at : at + size])
+    start = characters = 0
+    while start + size <= len(words):
+        run = tuple(words[start : start + size])
         if run in seen:
             characters += sum(map(len, run))
-            at += size
+            start += size
         else:
             seen.add(run)
-            at += 1
+            start += 1
     return characters

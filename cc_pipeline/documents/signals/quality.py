@@ -1,10 +1,10 @@
-"""Dataset builders filter main texts by published rules, and want to find the same article again. The figures of
-Gopher's and C4's rules, and fingerprints.
+"""The metrics of Gopher's and C4's rules, by which dataset builders filter main texts, and fingerprints that identify
+the same article.
 
 Gopher: Rae and others 2021, "Scaling Language Models", appendix A. C4: Raffel and others 2020, "Exploring the Limits
 of Transfer Learning", section 2.2. Their thresholds are in docs/documents.md; nothing is decided here. Lines are
-those of ``main_content`` with anything on them, shares are of 0 to 1. Words are what white space parts; in scripts
-without spaces each letter is one, as ``content_minhash`` has it.
+the non-empty ones of ``main_content``, shares are from 0 to 1. Words are separated by white space; in scripts without
+spaces each letter is a word, as for ``content_minhash``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cc_pipeline.documents.signals import plain
 _SIGNALS = "documents.signals._signals"
 _minhash: Callable[[str], list[int] | None] = compiled(_SIGNALS, "minhash") or plain.minhash
 _repetition: Callable[[str], tuple[int, ...]] = compiled(_SIGNALS, "repetition") or plain.repetition
-#: Whether the compiled ones are in use.
+#: Whether the compiled functions are in use.
 COMPILED = _minhash is not plain.minhash
 #: The eight words of Gopher's rule.
 _STOP_WORDS = (" the ", " be ", " to ", " of ", " and ", " that ", " have ", " with ")
@@ -33,31 +33,31 @@ _ELLIPSES = ("...", "\u2026")
 #: C4's end marks, and those of other scripts.
 _END_MARKS = (".", "!", "?", '"', "\u201d", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f", "\u06d4")
 _SHORT_LINE = 5
-#: An end mark before white space, brackets and quotes between them or not, or one of a script that puts no space there.
+#: An end mark, then optional brackets and quotes, before white space; or an end mark of a script without such spaces.
 _SENTENCE_END = re.compile(r"[.!?][\"'\u2019\u201d)\]]*(?=\s|\Z)|[\u3002\uff01\uff1f\u0964\u061f\u06d4]")
 
 
 class Fingerprint(NamedTuple):
-    """The columns; ``None`` where the text has no word."""
+    """The columns; ``None`` if the text has no word."""
 
     content_simhash: int | None
     content_minhash: list[int] | None
 
 
 def fingerprint(text: str | None) -> Fingerprint:
-    """The fingerprints of a main text."""
+    """Returns the fingerprints of a main text."""
     folded = text.casefold() if text else ""
     sketch = _minhash(folded)
     return Fingerprint(None, None) if sketch is None else Fingerprint(text_simhash(collapsed(folded)), sketch)
 
 
-def likeness(one: Sequence[int], other: Sequence[int]) -> float:
-    """The share of five-word runs that two texts have in common, estimated from their ``content_minhash``."""
-    return float(np.mean(np.asarray(one) == np.asarray(other)))
+def likeness(first: Sequence[int], second: Sequence[int]) -> float:
+    """Estimates the share of five-word runs that two texts have in common, from their ``content_minhash``."""
+    return float(np.mean(np.asarray(first) == np.asarray(second)))
 
 
 class Quality(NamedTuple):
-    """The fields of the column ``quality``; what each means is in docs/tables.md."""
+    """The fields of the column ``quality``, described in docs/tables.md."""
 
     lines: int
     words: int
@@ -88,19 +88,19 @@ class Quality(NamedTuple):
 
 
 def quality(text: str | None) -> Quality | None:
-    """The figures of a main text, ``None`` where it has no word."""
+    """Returns the metrics of a main text; ``None`` if it has no word."""
     if not text:
         return None
     words, characters, alphabetic, *repeated = _repetition(text)
-    shares = [min(1.0, each / (characters or 1)) for each in repeated]
+    shares = [min(1.0, run_chars / (characters or 1)) for run_chars in repeated]
     if not words:
         return None
-    lines = [line for each in text.split("\n") if (line := each.strip())]
+    lines = [line for raw_line in text.split("\n") if (line := raw_line.strip())]
     lowered = text.lower()
     spaced = f" {collapsed(lowered)} "
-    once = set(lines)
-    twice = sum(map(len, lines)) - sum(map(len, once))
-    figures = (
+    distinct_lines = set(lines)
+    twice = sum(map(len, lines)) - sum(map(len, distinct_lines))
+    metrics = (
         len(lines),
         words,
         len(text),
@@ -110,7 +110,7 @@ def quality(text: str | None) -> Quality | None:
         sum(line.endswith(_ELLIPSES) for line in lines) / len(lines),
         alphabetic / words,
         sum(map(spaced.__contains__, _STOP_WORDS)),
-        (len(lines) - len(once)) / len(lines),
+        (len(lines) - len(distinct_lines)) / len(lines),
         twice / sum(map(len, lines)),
         *shares,
         len(_SENTENCE_END.findall(text)),
@@ -120,9 +120,9 @@ def quality(text: str | None) -> Quality | None:
         text.count("{") + text.count("}"),
         lowered.count("lorem ipsum"),
     )
-    return Quality._make(figures)
+    return Quality._make(metrics)
 
 
 def _is_short(line: str) -> bool:
-    # a line of many spaces needs no look at its script
+    # the split at spaces decides most lines without a look at their script
     return len(line.split(None, _SHORT_LINE)) < _SHORT_LINE and len(plain.words(line)) < _SHORT_LINE

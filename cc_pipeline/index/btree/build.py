@@ -1,4 +1,4 @@
-"""Builds a URL index of a crawl: items from its columnar index or its ARC files, sorted on disk."""
+"""Builds a URL index of a crawl from its columnar index or its ARC files; items are sorted on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cc_pipeline.transport.client import Transport
 
 _COLUMNS = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
 _EVERYTHING = (KeyRange(b"", None),)
-#: URLs of the common kind, whose key needs no more than a turn of the host; ``btree_key`` gives the same.
+#: URLs of the common kind, whose key only needs the host reversed; ``btree_key`` gives the same.
 _PLAIN = re.compile(r"(https?)://([a-z0-9.-]+)(/[^#\0]*)")
 _SHOWN_FAULTS = 20
 #: Bytes of an ARC file read at a time.
@@ -36,7 +36,8 @@ _WINDOW = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class UrlIndexReport:
-    """What was built. ``skipped`` captures fit no item (``faults`` shows the first reasons); bytes were read."""
+    """The result of a build. ``skipped`` captures fit no item (``faults`` has the first reasons). ``requests`` and
+    ``bytes`` were spent."""
 
     folder: Path
     about: UrlIndexAbout
@@ -49,7 +50,7 @@ class UrlIndexReport:
 
 @dataclass(slots=True)
 class _Files:
-    """Archive files in the order they were met: a file's number is the ``partition`` of its pointers."""
+    """Archive files in the order they were seen: a file's number is the ``partition`` of its pointers."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     heads: list[tuple[int, int]] = field(default_factory=list)
@@ -191,7 +192,7 @@ def _item(url: str, pointer: bytes, block_size: int) -> bytes:
 
 
 def _segment_and_date(file: str) -> tuple[int, int]:
-    """For people and old readers: the segment's digits before its point, and when the file was begun, in ms."""
+    """Returns, for old readers, the segment's digits before its point, and the start time of the file in ms."""
     try:
         warc = WarcFile.from_path(file)
     except DataFault:
@@ -211,7 +212,7 @@ def _write(
     block_size: int,
     faults: _Faults,
 ) -> UrlIndexAbout:
-    """Writes the three files beside the index of before and puts them in its place."""
+    """Writes the three files to a new folder, and replaces the previous index with it."""
     folder = index_folder(root, crawl)
     split = -POINTER.size
     try:
@@ -249,7 +250,7 @@ class _Stream:
         self._buffer = b""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Up to ``size`` bytes, none at the end."""
+        """Returns up to ``size`` bytes, none at the end."""
         if not self._buffer and (self._total is None or self._offset < self._total):
             if self._total is None:
                 object_info = self._transport.head(self._key)

@@ -10,7 +10,7 @@ from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.locator import ArchiveNames, ArcNames, BTreeLocator, ListedNames, unpack_names
 from cc_pipeline.index.btree.source import LocalRanges
 
-#: Of the layout described in docs/finding.md.
+#: The version of the layout in docs/finding.md.
 FORMAT = 1
 TREE = "url-index.pbtree"
 FILES = "url-index.files.gz"
@@ -19,7 +19,7 @@ ABOUT = "url-index.json"
 
 @dataclass(frozen=True, slots=True)
 class UrlIndexAbout:
-    """What ``url-index.json`` says. ``pointers`` is ``listed`` (by line of the file list) or ``arc`` (by name)."""
+    """The content of ``url-index.json``. ``pointers`` is ``listed`` (by line of the file list) or ``arc`` (by name)."""
 
     format: int
     crawl: str
@@ -33,17 +33,17 @@ class UrlIndexAbout:
 
 
 def index_folder(root: Path, crawl: str) -> Path:
-    """The folder of a crawl's index below ``root``, the folder of all indexes."""
+    """Returns the folder of a crawl's index below ``root``, the folder of all indexes."""
     return root / crawl
 
 
 def write_about(folder: Path, metadata: UrlIndexAbout) -> None:
-    """Writes ``url-index.json``; the last file written, so an index that has it is whole."""
+    """Writes ``url-index.json``. It is the last file written, so an index with it is complete."""
     (folder / ABOUT).write_text(json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8")
 
 
 def read_about(folder: Path) -> UrlIndexAbout | None:
-    """What is known of the index in ``folder``, ``None`` where there is none. Raises ``DataFault``."""
+    """Returns the metadata of the index in ``folder``, ``None`` if there is none. Raises ``DataFault``."""
     path = folder / ABOUT
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -62,13 +62,13 @@ def read_about(folder: Path) -> UrlIndexAbout | None:
 
 
 def index_size(root: Path, crawl: str) -> int:
-    """How many archive files the index built for ``crawl`` below ``root`` points into. Raises ``DataFault``."""
+    """Returns the number of archive files that the index of ``crawl`` below ``root`` covers. Raises ``DataFault``."""
     metadata = read_about(index_folder(root, crawl))
     return 0 if metadata is None else metadata.files
 
 
 def open_url_index(root: Path, crawl: str) -> BTreeLocator | None:
-    """The locator of the index built for ``crawl`` below ``root``, if there is one. Raises ``DataFault``."""
+    """Returns the locator of the index built for ``crawl`` below ``root``, if there is one. Raises ``DataFault``."""
     folder = index_folder(root, crawl)
     metadata = read_about(folder)
     if metadata is None:

@@ -1,6 +1,6 @@
 """The prefixed B-tree of the 2012 URL index, byte by byte: header, blocks, items, the 32-byte pointer.
 
-Blocks are decoded one by one; what the writer could not have written is refused.
+Blocks are decoded one by one; bytes that the writer could not have written are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ POINTER = struct.Struct("<QQIQI")
 
 
 class Pointer(NamedTuple):
-    """Where a record lies: the five numbers of the 2012 index. ``offset`` and ``size`` are bytes, ``date`` is ms."""
+    """The location of a record as the five numbers of the 2012 index. ``offset`` and ``size`` are bytes, ``date`` is
+    ms."""
 
     segment: int
     date: int
@@ -37,7 +38,7 @@ class UnfitItem(DataFault):
 
 
 def pack_pointer(segment: int, date: int, partition: int, offset: int, size: int) -> bytes:
-    """The 32 bytes that stand behind a key. Raises ``UnfitItem`` where a number does not fit its field."""
+    """Returns the 32 bytes that follow a key. Raises ``UnfitItem`` if a number does not fit its field."""
     try:
         return POINTER.pack(segment, date, partition, offset, size)
     except struct.error as error:
@@ -48,14 +49,14 @@ def pack_pointer(segment: int, date: int, partition: int, offset: int, size: int
 
 
 def unpack_pointer(value: bytes) -> Pointer:
-    """The five numbers of a 32-byte value. Raises ``DataFault`` for any other length."""
+    """Returns the five numbers of a 32-byte value. Raises ``DataFault`` for any other length."""
     if len(value) != POINTER.size:
         raise DataFault(DataKind.MALFORMED, "pointer", None, f"{len(value)} bytes where {POINTER.size} were expected")
     return Pointer(*POINTER.unpack(value))
 
 
 def separator(previous: bytes, following: bytes) -> bytes:
-    """The shortest prefix of ``following`` that differs from ``previous``; the whole key where both are equal."""
+    """Returns the shortest prefix of ``following`` that differs from ``previous``; the whole key if both are equal."""
     length = min(len(previous), len(following))
     if previous[:length] == following[:length]:
         return following[: length + 1]
@@ -71,7 +72,7 @@ def separator(previous: bytes, following: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a file is cut into blocks. Blocks below ``index_blocks`` are index, the others up to ``blocks`` data."""
+    """The division of a file into blocks. Blocks below ``index_blocks`` are index, the others up to ``blocks`` data."""
 
     block_size: int
     index_blocks: int
@@ -79,7 +80,7 @@ class Layout:
 
     @property
     def empty(self) -> bool:
-        """Whether this is a tree without items as the writer of 2012 makes it: a root, and no data block behind it."""
+        """Whether the tree has no items, as the writer of 2012 makes it: a root, and no data block after it."""
         return self.index_blocks == self.blocks == 1
 
     def offset(self, block: int) -> int:
@@ -88,9 +89,9 @@ class Layout:
 
 
 def read_header(data: bytes, size: int, source: str) -> Layout:
-    """The layout of a file of ``size`` bytes from its first bytes. Raises ``DataFault`` where they disagree.
+    """Returns the layout of a file of ``size`` bytes from its first bytes. Raises ``DataFault`` if they disagree.
 
-    A tree of one data block that lost it looks like an empty one of 2012. Trees written here have a block even then.
+    A tree that lost its only data block looks like an empty one of 2012. Empty trees written here have a data block.
     """
     if len(data) < HEADER.size or size < HEADER.size:
         raise DataFault(DataKind.TRUNCATED, source, 0, f"{size} bytes are too few for a header")
@@ -120,7 +121,8 @@ class IndexBlock:
     children: tuple[int, ...]
 
     def find(self, key: bytes) -> int:
-        """Which child may hold the first key that is not below ``key``: a key that equals a separator goes left."""
+        """Returns the child that may hold the first key that is not below ``key``: a key that equals a separator goes
+        left."""
         return bisect_left(self.separators, key)
 
 

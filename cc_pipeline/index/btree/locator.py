@@ -1,6 +1,6 @@
 """Finds captures in a prefixed B-tree: the 2012 URL index, or one built for any other crawl.
 
-A pointer names its archive file by the 2012 layout, or by a list of files beside the index.
+A pointer names its archive file by the 2012 layout, or by its line in a list of files beside the index.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from cc_pipeline.index.btree.source import RangeReader
 from cc_pipeline.index.btree.tree import BTree, Item
 from cc_pipeline.index.locator import Into, LookupPrice, LookupResult, Takers
 
-#: Bytes a list of files may have when unpacked; 90,000 names of a crawl are about 13 MB.
+#: Maximum bytes of an unpacked list of files; 90,000 names of a crawl are about 13 MB.
 _MOST_BYTES = 512 << 20
 
 
 class ArchiveNames(Protocol):
-    """``key_of`` gives the key of the archive file a pointer means; ``archive_format`` is ``arc`` or ``warc``."""
+    """Resolves pointers: ``key_of`` returns the key of the archive file; ``archive_format`` is ``arc`` or ``warc``."""
 
     archive_format: str
 
@@ -71,12 +71,12 @@ class ListedNames:
 
 
 def pack_names(files: Iterable[str]) -> bytes:
-    """A list of files as it is stored: UTF-8 lines, gzip, the same bytes for the same list."""
+    """Returns a list of files as stored: UTF-8 lines, gzip, the same bytes for the same list."""
     return gzip.compress("".join(f"{name}\n" for name in files).encode(), mtime=0)
 
 
 def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
-    """The files of a stored list. Raises ``DataFault`` for anything else."""
+    """Returns the files of a stored list. Raises ``DataFault`` for anything else."""
     try:
         inflater = zlib.decompressobj(wbits=31)
         text = inflater.decompress(data, _MOST_BYTES)
@@ -90,11 +90,11 @@ def unpack_names(data: bytes, source: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-#: Ranges looked up side by side.
+#: Ranges looked up concurrently.
 _SIDE_BY_SIDE = 8
-#: Neighbouring ranges that one of them reads, one after the other.
+#: Neighbouring ranges that one thread reads, one after the other.
 _NEIGHBOURS = 64
-#: Items of such a stretch that are read ahead.
+#: Items of such neighbours that are read ahead.
 _AHEAD = 16_384
 #: Rows turned into a table at a time.
 _ROWS = 50_000
@@ -108,8 +108,8 @@ class BTreeLocator:
     """Looks targets up in the B-tree ``key`` of ``crawl``. ``names`` turns a pointer into its archive file.
 
     An item has a key and a pointer only, so ``fetch_time``, status and the like are null. ``url:`` and ``prefix:``
-    targets are found in the spellings of ``Target.btree_prefixes``. ``trusted=False`` looks one block further left
-    where the index does not prove itself right. Faults raise.
+    targets are found in the spellings of ``Target.btree_prefixes``. ``trusted=False`` also reads the block to the left
+    if the index does not prove itself right. Faults are raised.
     """
 
     name = "btree"
@@ -131,7 +131,7 @@ class BTreeLocator:
         self._names = names or ArcNames(crawl)
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
-        """Data blocks that may be read, from the index blocks alone (which are read for it and kept)."""
+        """Estimates the data blocks to read from the index blocks, which are read and cached for it."""
         self._check(crawl)
         if not set(subsets) & set(self.subsets):
             return LookupPrice(0, 0, 0, 0, self._notes(subsets))
@@ -142,7 +142,7 @@ class BTreeLocator:
     def locate(
         self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
     ) -> LookupResult:
-        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
+        """Returns every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         self._check(crawl)
         source = self.tree.source
@@ -168,8 +168,8 @@ class BTreeLocator:
         return (f"the B-tree does not cover {', '.join(missing)}",) if missing else ()
 
     def _items(self, pool: ThreadPoolExecutor, ranges: Sequence[KeyRange]) -> Iterator[Item]:
-        """Items of all ranges in the order of the index, so that neighbours find their blocks read; a few ranges at
-        a time, each a stretch of neighbours to one thread."""
+        """Yields the items of all ranges in the order of the index, so that neighbours share cached blocks. A few
+        groups are read at a time; one thread reads a group of neighbouring ranges."""
         step = max(1, min(_NEIGHBOURS, -(-len(ranges) // _SIDE_BY_SIDE)))
         neighbourhoods = [ranges[first : first + step] for first in range(0, len(ranges), step)]
         for first in range(0, len(neighbourhoods), _SIDE_BY_SIDE):
@@ -180,7 +180,7 @@ class BTreeLocator:
                 yield from scan.result()
 
     def _scan(self, ranges: Sequence[KeyRange]) -> Iterator[Item]:
-        """Items of ``ranges``: the first ones are read now, those beyond as they are drawn."""
+        """Yields the items of ``ranges``: the first ones are read now, the others as they are drawn."""
         items = chain.from_iterable(map(self.tree.scan, ranges))
         return chain(list(islice(items, _AHEAD)), items)
 
@@ -229,19 +229,19 @@ class BTreeLocator:
 
 
 def _ranges_of(target: Target) -> tuple[KeyRange, ...]:
-    """Where the keys of a target are. A URL with an empty query is the page without one, whose key has no ``?``."""
+    """Returns the key ranges of a target. A URL with an empty query is the page without one, whose key has no ``?``."""
     prefixes = target.btree_prefixes()
     return merge_ranges(prefix_range(prefix.removesuffix(b"?")) for prefix in prefixes)
 
 
 def subset_of(file: str) -> str:
-    """``crawldiagnostics`` and ``robotstxt`` for archive files below such folders, ``warc`` for all others."""
+    """Returns ``crawldiagnostics`` or ``robotstxt`` for archive files below such folders, ``warc`` for all others."""
     folder = file.rpartition("/")[0].rpartition("/")[2]
     return folder if folder in ("crawldiagnostics", "robotstxt") else "warc"
 
 
 def segment_of(file: str) -> str | None:
-    """The segment in the path of an archive file of any year, if it has one."""
+    """Returns the segment in the path of an archive file of any year, if it has one."""
     parts = file.split("/")
     for name in ("segments", "segment"):
         if name in parts[:-2]:

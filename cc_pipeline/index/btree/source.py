@@ -1,4 +1,4 @@
-"""Where a B-tree's bytes come from: anything that reads ranges, behind a cache of decoded blocks."""
+"""The block source of a B-tree: any reader of ranges, behind a cache of decoded blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cc_pipeline.index.btree.format import (
     read_header,
 )
 
-#: Blocks the first read asks for: the root and a second level of up to three blocks.
+#: Blocks in the first read: the root and a second level of up to three blocks.
 FIRST_BLOCKS = 4
 #: Most data blocks one read takes while scanning onward.
 MOST_AHEAD = 16
@@ -38,7 +38,8 @@ class RangeAnswer(Protocol):
 
 
 class RangeReader(Protocol):
-    """``read`` gives the bytes from ``offset``; fewer than ``length`` only at the object's end. Transport fits."""
+    """Reads ranges: ``read`` returns the bytes from ``offset``; fewer than ``length`` only at the object's end.
+    ``Transport`` fits."""
 
     def read(self, key: str, offset: int, length: int) -> RangeAnswer: ...
 
@@ -58,7 +59,7 @@ class LocalRanges:
         self.root = root
 
     def read(self, key: str, offset: int, length: int) -> LocalRange:
-        """Raises ``EnvironmentFault`` where the file cannot be read."""
+        """Reads a range. Raises ``EnvironmentFault`` if the file cannot be read."""
         path = self.root / key
         try:
             with path.open("rb") as file:
@@ -94,14 +95,14 @@ class BlockSource:
         self._turns: dict[int, threading.Lock] = {}
 
     def layout(self) -> Layout:
-        """The file's layout; the first call reads it together with the top of the tree."""
+        """Returns the file's layout; the first call reads it together with the top of the tree."""
         with self._lock:
             if self._layout is None:
                 self._layout = self._open()
             return self._layout
 
     def index_block(self, number: int) -> IndexBlock:
-        """Raises ``DataFault`` for a block that is not a sound index block."""
+        """Returns an index block. Raises ``DataFault`` for a malformed one."""
         layout = self.layout()
         with self._turn(number):
             block = self._index.get(number)
@@ -138,7 +139,7 @@ class BlockSource:
             return block
 
     def _turn(self, number: int) -> threading.Lock:
-        """A lock per data block: threads that want the same block wait for one read of it, other threads go on."""
+        """Returns the lock of a block: threads that need the same block wait for one read of it."""
         with self._lock:
             return self._turns.setdefault(number, threading.Lock())
 

@@ -1,10 +1,10 @@
-"""Looks keys up in a prefixed B-tree: points, prefixes, ranges, and reading onward.
+"""Looks keys up in a prefixed B-tree: points, prefixes, ranges, and scans.
 
-In the published 2012 file some index pointers lead to a block behind the right one. So the reader compares the block
-it reached with the separators that led there. Where they disagree, it searches the first keys of the data blocks for
-the right block (galloping) and notes the drift. Only pointers can have drifted: first keys that fall from one block to
-a later one, or separators that fit no block, are a ``DataFault``, because then nothing says where a key is. An answer
-is complete or an error.
+In the published 2012 file some index pointers lead to a block after the right one. So the reader compares the block it
+reached with the separators that led there. If they disagree, it searches the first keys of the data blocks for the
+right block (galloping) and notes the drift. Only pointers can have drifted. If first keys fall from one block to a
+later one, or separators fit no block, a ``DataFault`` is raised, because the position of a key is then unknown. An
+answer is complete or an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Item(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """The index led to block ``pointed`` for ``wanted``, while its keys begin in block ``found``."""
+    """A wrong pointer: the index led to block ``pointed`` for ``wanted``, but its keys begin in block ``found``."""
 
     wanted: bytes
     pointed: int
@@ -47,9 +47,9 @@ class _Arrival(NamedTuple):
 class BTree:
     """One B-tree file, local or remote.
 
-    ``trusted`` is for files whose index is known to fit: a block whose first key is not below the wanted key is
-    believed where the separators around it agree. Otherwise the block before it is looked at too, at one read.
-    ``drifts`` collects where the index led astray.
+    ``trusted`` is for files whose index is known to fit: a block whose first key is not below the requested key is
+    believed if the separators around it agree. Otherwise the block before it is read too. ``drifts`` collects wrong
+    pointers.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class BTree:
         return self.source.layout()
 
     def get(self, key: bytes) -> list[bytes]:
-        """The values of exactly ``key``, in file order; empty where there is none."""
+        """Returns the values of exactly ``key``, in file order; empty if there is none."""
         return [item.value for item in self.scan(KeyRange(key, key + b"\0"))]
 
     def prefix(self, prefix: bytes) -> Iterator[Item]:
-        """All items whose key starts with ``prefix``, in order."""
+        """Yields all items whose key starts with ``prefix``, in order."""
         return self.scan(prefix_range(prefix))
 
     def scan(self, keys: KeyRange) -> Iterator[Item]:
-        """All items with a key in ``keys``, in order. ``KeyRange(key, None)`` reads onward to the index's end.
+        """Yields all items with a key in ``keys``, in order. ``KeyRange(key, None)`` reads to the index's end.
 
-        Raises ``DataFault`` where a block cannot be what the format says, or does not go on where the last ended.
+        Raises ``DataFault`` if a block breaks the format, or does not continue the previous one.
         """
         layout = self.layout
         if layout.empty:
@@ -108,7 +108,8 @@ class BTree:
         self._check_end()
 
     def blocks_of(self, keys: KeyRange) -> int:
-        """How many data blocks a scan of ``keys`` reads where the index is right; reads index blocks only."""
+        """Returns the number of data blocks that a scan of ``keys`` reads if the index is right; reads index blocks
+        only."""
         first = self._descend(keys.start).block
         if self.layout.empty:
             return 0
@@ -116,7 +117,7 @@ class BTree:
         return max(last - first, 0) + 1
 
     def _check_end(self) -> None:
-        """Follows the last pointers: where they lead behind the last block, the file has lost its end."""
+        """Follows the last pointers: if they lead beyond the last block, the file has lost its end."""
         number = 0
         while number < self.layout.index_blocks:
             number = self.source.index_block(number).children[-1]
@@ -138,16 +139,16 @@ class BTree:
         return _Arrival(number, low, high)
 
     def _check_separators(self, number: int, block: IndexBlock, low: bytes | None, high: bytes | None) -> None:
-        """Separators of a block lie between those around the pointer to it; an untrusted pointer may be another's."""
+        """Checks that the separators of a block lie between those around the pointer to it, if pointers are trusted."""
         if not self.trusted or not block.separators:
             return
         if (low is not None and block.separators[0] < low) or (high is not None and block.separators[-1] > high):
             raise self._fault(number, f"index block {number} has prefixes outside those that lead to it")
 
     def _first_block(self, key: bytes) -> tuple[int, bytes | None]:
-        """The data block to start reading at for ``key``, and a lower bound of all keys behind that block, if known.
+        """Returns the data block to start reading at for ``key``, and a lower bound of all keys after it, if known.
 
-        The bound is the next separator, where the index is trusted and the block is the one it was written for.
+        The bound is the next separator, if the index is trusted and the block is the one it was written for.
         """
         arrival = self._descend(key)
         number = arrival.block
@@ -172,7 +173,7 @@ class BTree:
         return actual_block, None
 
     def _fits(self, arrival: _Arrival, first: bytes) -> bool:
-        """Whether a block that starts with ``first`` is the one its separators were written for."""
+        """Whether a block that starts with ``first`` is the block that its separators were written for."""
         if arrival.high is not None and first >= arrival.high:
             return False
         if arrival.low is None:
@@ -200,7 +201,8 @@ class BTree:
         return DataFault(DataKind.MALFORMED, self.source.key, self.layout.offset(number), reason)
 
     def _gallop(self, key: bytes, start: int, *, ahead: bool) -> int:
-        """The last data block whose first key is below ``key`` (else the first one), searched from ``start``."""
+        """Returns the last data block whose first key is below ``key`` (else the first one), searched from
+        ``start``."""
         low, high = self.layout.index_blocks, self.layout.blocks
         step = 1
         if ahead:

@@ -1,7 +1,7 @@
 """Writes a prefixed B-tree from sorted items, byte for byte as the 2012 writer did, in bounded memory.
 
-One difference: of no items at all that writer made a root alone, here an empty data block follows it, so that a file
-which lost its end is not taken for one.
+One difference: without items that writer made only a root. Here an empty data block follows it, so that a file which
+lost its end does not look like an empty one.
 
 The file starts with the index, whose size is known only at the end: data blocks and index levels are spilled
 to temporary files and put together when the last item has been seen.
@@ -24,7 +24,7 @@ SPILL_MEMORY = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class BTreeSummary:
-    """What was written: counts, and the file's size in bytes."""
+    """The counts of a written file, and its size in bytes."""
 
     items: int
     data_blocks: int
@@ -59,7 +59,7 @@ class _Level:
         self.last = 0
 
     def add(self, prefix: bytes) -> bool:
-        """Notes that the next child starts with ``prefix``; says whether that opened a new block here."""
+        """Adds the next child, which starts with ``prefix``; returns whether that opened a new block here."""
         entry = prefix + b"\0" + BLOCK_NUMBER.pack(self.last + 1)
         opened = len(self.block) + len(entry) > self.spill.block_size
         if opened:
@@ -78,7 +78,7 @@ class _Tree:
         self.levels = [_Level(block_size, folder)]  # the level above the data first, the root last
 
     def separate(self, prefix: bytes) -> None:
-        """A data block that starts with ``prefix`` follows; an overflow carries the same prefix one level up."""
+        """Adds a data block that starts with ``prefix``; an overflow carries the same prefix one level up."""
         depth = 0
         while self.levels[depth].add(prefix):
             depth += 1
@@ -108,7 +108,7 @@ class _Tree:
 
 
 def _shifted(block: bytes, base: int) -> bytes:
-    """The index block with ``base`` added to each of its pointers."""
+    """Returns the index block with ``base`` added to each of its pointers."""
     moved = bytearray(block)
     position = 0
     while True:
@@ -179,7 +179,7 @@ def _fill(tree: _Tree, items: Iterable[tuple[bytes, bytes]], name: str) -> int:
 
 
 def _shown(key: bytes) -> str:
-    """A key as a person reads it in a message: text in quotes, with other bytes escaped."""
+    """Returns a key for a message: text in quotes, with other bytes escaped."""
     return repr(key.decode("utf-8", "backslashreplace"))
 
 

@@ -1,1 +1,1 @@
-"""The row-group catalog: built from footers, a DuckDB file a crawl, merged ones beside them."""
+"""The row-group catalog: built from footers, queried, exported."""

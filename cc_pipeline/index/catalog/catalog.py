@@ -1,7 +1,7 @@
-"""A crawl's index has hundreds of files, and a target is in a few row groups of them. Which ones is answered from the
-Parquet files of the catalog, with no network where they lie on this machine.
+"""Finds the row groups of a target in the Parquet files of the catalog, without the network if they are on this
+machine. A crawl's index has hundreds of files, and a target is in a few row groups of them.
 
-A crawl's rows are read once and pruned in memory. A question about many crawls is one query of DuckDB over their files.
+A crawl's rows are read once and pruned in memory. A question about many crawls is one DuckDB query over their files.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.rows import SHOWN, show, table_query
 from cc_pipeline.index.catalog.schemas import ANSWER_SCHEMA, CATALOG_SCHEMA, KEY_COLUMN
 
-#: What queries may take; a person's own query spills beyond it.
+#: Memory of queries; a user's own query spills to disk beyond it.
 _MEMORY: Final = "1GB"
-#: Crawls whose rows stay in memory: some 5 MB each, and three times that where column chunks were asked for.
+#: Crawls whose rows stay in memory: some 5 MB each, and three times that if column chunks were read.
 _KEPT_CRAWLS: Final = 4
-#: Ranges that are compared one by one with all rows; of more, each row is compared with them.
+#: Up to so many ranges, each is compared with all rows; with more, each row is compared with the ranges.
 _FEW_RANGES: Final = 40
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _ANSWER: Final = ", ".join(ANSWER_SCHEMA.names)
@@ -44,7 +44,7 @@ _COLUMNS: Final = {
 
 @dataclass(frozen=True)
 class _Crawl:
-    """The rows of one crawl in its files, which never change under their names. Columns are read when needed."""
+    """The rows of one crawl in its files, which are never overwritten. Columns are read when needed."""
 
     name: str
     files: tuple[str, ...]
@@ -60,7 +60,7 @@ class _Crawl:
         )
 
     def read(self, columns: Iterable[str]) -> pa.Table:
-        """Columns of all stored rows. Raises ``EnvironmentFault``."""
+        """Reads columns of all stored rows. Raises ``EnvironmentFault``."""
         names = [name for name in columns if name != "crawl"]
         schema = pa.schema([CATALOG_SCHEMA.field(name) for name in names])
         tables = [schema.empty_table()]
@@ -82,7 +82,7 @@ _keeping = threading.Lock()
 
 
 def _kept_crawl(name: str, files: tuple[str, ...], system: FileSystem) -> _Crawl:
-    """A crawl, with what was read of it, if it was among the last that were asked for."""
+    """Returns a crawl, from the cache if it was used recently."""
     with _keeping:
         cached_crawl = _kept.pop((name, *files), None) or _Crawl(name, files, system)
         _kept[name, *files] = cached_crawl
@@ -93,7 +93,7 @@ def _kept_crawl(name: str, files: tuple[str, ...], system: FileSystem) -> _Crawl
 
 class Catalog:
     """The catalog at one moment: ``files`` of each crawl, in folders ``crawl=…``. A context manager, safe to use from
-    threads. What is committed later does not disturb it."""
+    threads. Later commits do not change it."""
 
     def __init__(self, files: Mapping[str, Sequence[str]], system: FileSystem | None = None) -> None:
         self._files = {crawl: tuple(crawl_files) for crawl, crawl_files in sorted(files.items())}
@@ -113,13 +113,13 @@ class Catalog:
         self._con.close()
 
     def crawls(self) -> tuple[str, ...]:
-        """The crawls that were harvested, in order of their names."""
+        """Returns the crawls that were harvested, in order of their names."""
         return tuple(self._files)
 
     def row_groups_for(
         self, crawls: str | Sequence[str] | None, subsets: Sequence[str] | None, ranges: Sequence[KeyRange]
     ) -> pa.Table:
-        """Every row group that may hold a key of ``ranges`` (``ANSWER_SCHEMA``), each once, in no set order.
+        """Returns every row group that may hold a key of ``ranges`` (``ANSWER_SCHEMA``), each once, in any order.
 
         ``None`` for ``crawls`` or ``subsets`` means all of them.
         """
@@ -132,11 +132,11 @@ class Catalog:
         return row_groups.filter(_may_hold(row_groups, ranges))
 
     def unbounded(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> int:
-        """How many row groups may hold a key of ``ranges`` only because nobody knows the bounds of theirs."""
+        """Returns the number of row groups that may hold a key of ``ranges`` only because their bounds are unknown."""
         return int(self.row_groups_for(crawl, subsets, ranges)[f"{KEY_COLUMN}_source"].null_count)
 
     def column_chunks(self, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
-        """Positions of look-up columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
+        """Returns the positions of look-up columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
         asked = row_groups.select(["crawl", "path", "row_group"])
         chunk_tables = [SHOWN["column_chunks"].empty_table()]
         for crawl in sorted(pc.unique(asked["crawl"]).to_pylist()):
@@ -153,22 +153,22 @@ class Catalog:
         return table if columns is None else table.filter(pc.is_in(table["column"], pa.array([*columns], pa.string())))
 
     def coverage(self, crawl: str | None = None) -> pa.Table:
-        """Files expected, harvested and failed of each subset (``COVERAGE_SCHEMA``)."""
+        """Returns the files expected, harvested and failed of each subset (``COVERAGE_SCHEMA``)."""
         return self._shown("coverage", crawl)
 
     def index_files(self, crawl: str | None = None) -> pa.Table:
-        """The index files (``INDEX_FILES_SCHEMA``) of a crawl, or all."""
+        """Returns the index files (``INDEX_FILES_SCHEMA``) of a crawl, or all."""
         return self._shown("index_files", crawl)
 
     def sql(self, query: str, params: Sequence[object] = ()) -> pa.Table:
-        """Any query; its tables are named ``catalog.row_groups`` and so on."""
+        """Runs any query; its tables are named ``catalog.row_groups`` and so on."""
         con = self.connection()
         with self._lock:
             return con.sql(query, params=list(params)).to_arrow_table()
 
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """A connection in which ``row_groups``, ``index_files``, ``column_chunks`` and ``coverage`` are all rows, as
-        views in the schema ``catalog``. It is for one thread, and ends with the catalog."""
+        """Returns a connection with all rows as the views ``row_groups``, ``index_files``, ``column_chunks`` and
+        ``coverage`` in the schema ``catalog``. It is for one thread, and ends with the catalog."""
         with self._lock:
             if self._views is None:
                 self._views = self._con.cursor()
@@ -191,7 +191,7 @@ class Catalog:
         return stored.shown[table]
 
     def _of_many(self, crawls: Sequence[str], subsets: Sequence[str] | None, ranges: Sequence[KeyRange]) -> pa.Table:
-        """Row groups between the lowest and the highest key of ``ranges``, and those of unknown bounds."""
+        """Returns the row groups between the lowest and the highest key of ``ranges``, and those of unknown bounds."""
         row_groups = self._without_bounds.filter(pc.is_in(self._without_bounds["crawl"], pa.array(crawls, pa.string())))
         if ranges:
             condition, values = f"{_HIGH} >= $start", {"start": min(keys.start for keys in ranges)}
@@ -210,14 +210,14 @@ class Catalog:
 
     @cached_property
     def _without_bounds(self) -> pa.Table:
-        """The row groups of unknown bounds: every question about many crawls has them in its answer."""
+        """The row groups of unknown bounds: every answer about many crawls includes them."""
         unbounded_condition = f"row_group IS NOT NULL AND ({_LOW} IS NULL OR {_HIGH} IS NULL)"
         cursor = self._con.cursor()
         query = f"SELECT {_ANSWER} FROM {self._scan(cursor, self.crawls())} WHERE {unbounded_condition}"
         return cursor.sql(query).to_arrow_table().cast(ANSWER_SCHEMA)
 
     def _scan(self, cursor: duckdb.DuckDBPyConnection, crawls: Iterable[str]) -> str:
-        """What SQL reads the files of ``crawls`` by."""
+        """Returns the SQL name or function that reads the files of ``crawls``."""
         files = [file for crawl in crawls for file in self._files.get(crawl, ())]
         if files and isinstance(self._system, LocalFileSystem):
             quoted_files = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
@@ -233,7 +233,7 @@ class Catalog:
 
 
 def _may_hold(rows: pa.Table, ranges: Sequence[KeyRange]) -> pa.Array | pa.ChunkedArray:
-    """Which rows may have a key of ``ranges``. Unknown bounds may have any."""
+    """Returns a mask of the rows that may have a key of ``ranges``. Rows with unknown bounds may have any."""
     low, high = rows[_LOW], rows[_HIGH]
     is_unbounded = pc.or_(pc.is_null(low), pc.is_null(high))
     if len(ranges) > _FEW_RANGES:

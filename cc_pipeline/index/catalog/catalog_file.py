@@ -1,6 +1,6 @@
-"""The catalog of a crawl as one Parquet file, to hand on: the rows that the lake has of it, as they are stored.
+"""The catalog of a crawl as one Parquet file for export: the rows of the lake, as they are stored.
 
-All of it is a stranger's claim until it was compared with the source (``harvesting/imported_catalog.py``).
+Its content is untrusted until it was compared with the source (``harvesting/imported_catalog.py``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cc_pipeline.index.catalog.schemas import (
 from cc_pipeline.index.footers.decode import place
 
 _NOTE: Final = b"cc_pipeline.catalog"
-#: Raised when an older program would read a newer file wrongly.
+#: Increased when an older program would read a newer file wrongly.
 FORMAT: Final = 1
 #: Real crawls have some 15,000 row groups in 900 files.
 _MOST_ROWS: Final = 1_000_000
@@ -42,14 +42,14 @@ SCHEMA: Final = pa.schema([field for field in CATALOG_SCHEMA if field.name != "c
 
 @dataclass(frozen=True, slots=True)
 class CatalogFile:
-    """The stored rows of one crawl (``CATALOG_SCHEMA``), and of what they were made: a digest by subset."""
+    """The stored rows of one crawl (``CATALOG_SCHEMA``), and the digest of their footers by subset."""
 
     crawl: str
     rows: pa.Table
     made_from: Mapping[str, str]
 
     def tables(self) -> FooterTables:
-        """What the rows say, in three tables. Raises ``ValueError`` where something is missing in a row."""
+        """Returns the rows as three tables. Raises ``ValueError`` if a row has a missing value."""
         with connect() as connection:
             view_tables = [show(connection, name, self.rows) for name in ("index_files", "row_groups", "column_chunks")]
         return FooterTables(view_tables[0], view_tables[1].select(ROW_GROUPS_SCHEMA.names), view_tables[2])
@@ -65,19 +65,19 @@ class CatalogFile:
 
 
 def write_catalog_file(path: Path, content: CatalogFile) -> None:
-    """Writes the file. Raises ``OSError`` as it comes."""
+    """Writes the file. Raises ``OSError``."""
     note = {"format": FORMAT, "decoder": DECODER, "crawl": content.crawl, "made_from": dict(content.made_from)}
     table = content.rows.select(SCHEMA.names).replace_schema_metadata({_NOTE: json.dumps(note, sort_keys=True)})
     pq.write_table(table, path, compression="zstd", compression_level=9, row_group_size=CATALOG_ROW_GROUP)
 
 
 def read_catalog_file(path: Path) -> CatalogFile:
-    """Reads such a file, and believes none of its sums: row groups are numbered without holes, as many and with as many
-    rows as their files have, each within its file.
+    """Reads such a file and checks its counts: row groups are numbered without gaps, in the numbers and with the rows
+    of their files, each within its file.
 
-    Raises ``DataFault`` for any other file, ``UserInputError`` for one of a later version, ``OSError`` as it comes.
+    Raises ``DataFault`` for any other file, ``UserInputError`` for one of another version, and ``OSError``.
     """
-    path.open("rb").close()  # what is wrong with the place, and not with the bytes
+    path.open("rb").close()  # raises an error of the path itself, and not of the bytes
     try:
         with pq.ParquetFile(path) as file:
             crawl, footer_digests = _note(path, (file.schema_arrow.metadata or {}).get(_NOTE))
@@ -110,7 +110,7 @@ def _note(path: Path, raw: bytes | None) -> tuple[str, dict[str, str]]:
         if not isinstance(note, dict) or not isinstance(note["made_from"], dict):
             raise ValueError("nothing says what it is of")
         if (note["format"], note["decoder"]) != (FORMAT, DECODER):
-            raise UserInputError(f"{path.name} was written by another version of cc_pipeline: export it anew")
+            raise UserInputError(f"{path.name} was written by another version of cc_pipeline: export it again")
         crawl, footer_digests = note["crawl"], {str(key): str(value) for key, value in note["made_from"].items()}
         validate_crawl_id(crawl)
     except (ValueError, KeyError, TypeError) as error:
@@ -119,7 +119,7 @@ def _note(path: Path, raw: bytes | None) -> tuple[str, dict[str, str]]:
 
 
 def _check_kinds(path: Path, content: CatalogFile) -> None:
-    """Raises ``DataFault`` where a row is of no kind or of two, or where two rows are of the same thing."""
+    """Raises ``DataFault`` if a row is of no kind or of two, or if two rows are of the same object."""
     kinds = {name: pc.is_valid(content.rows[name]) for name in ("coverage", "file", "row_group")}
     # one of three, or all three
     has_odd_count = pc.xor(pc.xor(kinds["coverage"], kinds["file"]), kinds["row_group"])
@@ -134,13 +134,13 @@ def _check_kinds(path: Path, content: CatalogFile) -> None:
 
 
 def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
-    """Raises ``DataFault`` where counts do not add up, or something lies outside of its file."""
+    """Raises ``DataFault`` if counts do not add up, or a chunk lies outside of its file."""
     files, groups, chunks = tables.index_files, tables.row_groups, tables.column_chunks
     for row in files.select(["subset", "path", "part"]).to_pylist():
         if place(row["path"]) != (content.crawl, row["subset"], row["part"]):
             raise _no(path, f"{row['path']} is no index file of {content.crawl}, {row['subset']}")
     if {*content.made_from} != {*files["subset"].to_pylist()}:
-        raise _no(path, "its files are not of the subsets that it is said to be of")
+        raise _no(path, "the subsets of its files are not those in its note")
     group_counts = groups.group_by("path").aggregate([("rows", "sum"), ("row_group", "count"), ("row_group", "max")])
     counts_by_path = {row["path"]: row for row in group_counts.to_pylist()}
     for row in files.select(["path", "outcome", "rows", "row_groups"]).to_pylist():
@@ -157,7 +157,7 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
     places = {(row["path"], row["subset"], row["part"]) for row in files.select(["path", "subset", "part"]).to_pylist()}
     group_places = groups.select(["path", "subset", "part"]).group_by(["path", "subset", "part"]).aggregate([])
     if not {(row["path"], row["subset"], row["part"]) for row in group_places.to_pylist()} <= places:
-        raise _no(path, "a row group is said to be of another subset or part than its file")
+        raise _no(path, "a row group has another subset or part than its file")
     sizes = dict(zip(files["path"].to_pylist(), files["file_size"].to_pylist(), strict=True))
     ends = pc.add(chunks["chunk_offset"], chunks["compressed_bytes"])
     limits = pa.array([sizes[name] for name in chunks["path"].to_pylist()], pa.int64())

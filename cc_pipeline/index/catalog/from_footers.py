@@ -1,4 +1,4 @@
-"""From stored footers to the catalog's tables, with no network."""
+"""Makes the catalog's tables from stored footers, without the network."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _POSITIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FooterTables:
-    """Rows for ``index_files``, ``row_groups`` and ``column_chunks`` of one crawl."""
+    """The rows of ``index_files``, ``row_groups`` and ``column_chunks`` of one crawl."""
 
     index_files: pa.Table
     row_groups: pa.Table
@@ -59,7 +59,7 @@ class FooterTables:
 
 
 class FooterTableBuilder:
-    """Takes decoded footers and failures one by one; ``tables`` gives the rows of all of them.
+    """Collects decoded footers and failures one by one; ``tables`` returns the rows of all of them.
 
     All rows belong to ``crawl``.
     """
@@ -101,7 +101,7 @@ class FooterTableBuilder:
         self._schemas.append(None)
 
     def tables(self) -> FooterTables:
-        """The tables of everything added so far."""
+        """Returns the tables of all footers added so far."""
         cells = _matrix([rows.walk.chunks for rows in self._rows], len(self._names) * len(CHUNK_FIELDS))
         chunks = cells.reshape(-1, len(self._names), len(CHUNK_FIELDS))
         return FooterTables(self._index_files(), self._row_groups(chunks), self._column_chunks(chunks))
@@ -177,7 +177,7 @@ class FooterTableBuilder:
 
 
 def join_tables(tables: Iterable[FooterTables], columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> FooterTables:
-    """Several builders' tables as one; none give empty tables."""
+    """Joins several builders' tables; without any, the tables are empty."""
     parts = list(tables)
     return FooterTables(
         pa.concat_tables([INDEX_FILES_SCHEMA.empty_table(), *(part.index_files for part in parts)]),
@@ -227,7 +227,7 @@ def _numbered(counts: Sequence[int]) -> Cells:
 
 
 _FILES_A_BATCH = 500
-#: What packing may take; real crawls need less.
+#: The memory limit of packing; real crawls need less.
 _PACKING_MEMORY = "256MB"
 
 
@@ -241,7 +241,7 @@ class CrawlTables:
     coverage: pa.Table
 
     def packed(self) -> pa.Table:
-        """The rows to store (``CATALOG_SCHEMA``)."""
+        """Returns the rows to store (``CATALOG_SCHEMA``)."""
         with connect(memory_limit=_PACKING_MEMORY, threads="1") as connection:
             return pack_rows(
                 connection,
@@ -264,9 +264,9 @@ def crawl_tables(
 ) -> CrawlTables:
     """Decodes the stored footers of ``index_files`` (of the crawl's path list).
 
-    ``columns`` get bounds besides those the catalog always has (``DEFAULT_STAT_COLUMNS``).
-    Key bounds that a repair has read are put in. ``reason`` says why there are no files of some of the ``subsets``. A
-    stored footer that cannot be decoded gives a ``failed`` row.
+    ``columns`` get bounds in addition to those the catalog always has (``DEFAULT_STAT_COLUMNS``). Key bounds from a
+    repair are added. ``reason`` says why some of the ``subsets`` have no files. A stored footer that cannot be decoded
+    gives a ``failed`` row.
     """
     footers = store.read(crawl)
     columns = tuple(dict.fromkeys((*DEFAULT_STAT_COLUMNS, *columns)))
@@ -277,15 +277,15 @@ def crawl_tables(
     return CrawlTables(tables.index_files, row_groups, tables.column_chunks, covered)
 
 
-#: Raised when the same footers give other tables.
+#: Increased when the same footers give other tables.
 DECODER = "1"
 
 
 def footers_digest(crawl: str, index_files: Sequence[str], store: FooterStore) -> str:
-    """A digest of what ``crawl_tables`` would be made from, without decoding anything.
+    """Returns a digest of the input of ``crawl_tables``, without decoding it.
 
-    It is of content alone: each file's path, length and footer (or why there is none), and the key bounds that a
-    repair has read of that file. Two mirrors give the same one, where nothing was repaired.
+    It covers only content: each file's path, length and footer (or the reason why there is none), and its key bounds
+    from a repair. Two mirrors give the same digest if nothing was repaired.
     """
     footers = store.read(crawl)
     repaired = known_bounds(footers)
@@ -317,14 +317,14 @@ def coverage_table(
     subsets: Sequence[str] = (),
     reason: str | None = None,
 ) -> pa.Table:
-    """Files expected, harvested, failed and missing for each of ``subsets`` and of those that ``paths`` are of; with
-    the reason where none are expected."""
+    """Counts the files expected, harvested, failed and missing, for each of ``subsets`` and of the subsets in
+    ``paths``; with the reason if none are expected."""
     expected = Counter(place(path)[1] or "" for path in paths)
     rows = []
     for subset in sorted({*subsets, *expected} or SUBSETS[:1], key=_in_order):
         files = index_files.filter(pc.equal(index_files["subset"], subset))
         groups = row_groups.filter(pc.equal(row_groups["subset"], subset))
-        # whatever else an imported catalog says of a file, it was not harvested
+        # an imported catalog may have other outcomes; only this one counts as harvested
         harvested = pc.sum(pc.equal(files["outcome"], DECODED)).as_py() or 0
         is_unbounded = pc.or_(pc.is_null(groups[f"{KEY_COLUMN}_min"]), pc.is_null(groups[f"{KEY_COLUMN}_max"]))
         rows.append(

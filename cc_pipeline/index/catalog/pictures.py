@@ -1,4 +1,4 @@
-"""A picture of a catalog: which keys each row group spans."""
+"""Draws the keys of each row group of a catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _SORTED, _OVERLAPPING = "#1f77b4", "#ff7f0e"
 _MOST_FILES: Final = 60
 _TICKS: Final = 9
-#: Pixels: of the whole, around the bars, and of the line of a file.
+#: Pixels: the total width, the margins around the bars, and the height of a file's line.
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _LINE = 960, 90, 24, 36, 90, 22
 _SVG: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
@@ -28,9 +28,9 @@ _SVG: Final = (
 
 
 def plot_key_ranges(row_groups: pa.Table, *, title: str = "Keys of each row group") -> str:
-    """An SVG with one line for each file (at most ``_MOST_FILES``) and one bar for each row group: where its keys begin
-    and end, in the order of all keys shown. A line's first row group is its topmost: those of a sorted file go down
-    like stairs, overlapping ones (orange) lie above each other.
+    """Returns an SVG with one line for each file (at most ``_MOST_FILES``) and one bar for each row group: from its
+    first to its last key, in the order of all keys shown. The first row group of a line is on top: those of a sorted
+    file go down like stairs, overlapping ones (orange) lie above each other.
     """
     bounded_groups = row_groups.filter(pc.and_(pc.is_valid(row_groups[_LOW]), pc.is_valid(row_groups[_HIGH])))
     paths = _spread(sorted(pc.unique(bounded_groups["path"]).to_pylist()), _MOST_FILES)
@@ -55,7 +55,7 @@ def plot_key_ranges(row_groups: pa.Table, *, title: str = "Keys of each row grou
 
 
 def _bars(bounded_groups: pa.Table, paths: Sequence[str], keys: Sequence[bytes]) -> list[str]:
-    """A path of each colour with a bar for each row group."""
+    """Returns one SVG path per colour, with a bar for each row group."""
     rank = {key: number for number, key in enumerate(keys)}
     line = {path: number for number, path in enumerate(paths)}
     owners = bounded_groups["path"].to_pylist()
@@ -100,7 +100,7 @@ def _text(x: float, y: float, words: str, anchor: str, attributes: str = "") -> 
 
 
 def _spread(ordered: Sequence[_T], count: int) -> Sequence[_T]:
-    """At most ``count`` of them, from the first to the last at even distances."""
+    """Returns at most ``count`` elements, from the first to the last at even distances."""
     if len(ordered) <= count:
         return ordered
     return [ordered[round(place * (len(ordered) - 1) / (count - 1))] for place in range(count)]

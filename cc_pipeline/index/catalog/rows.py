@@ -1,6 +1,6 @@
-"""The catalog's rows as they are stored, packed from the four tables that people see, and those tables shown again.
+"""Packs the four tables that users see into the catalog's stored rows, and unpacks them again.
 
-Each fact is stored once: what a table shows besides is counted, or taken out of the column chunks.
+Each fact is stored once; other columns of the tables are counted, or taken from the column chunks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _IN_CHUNK: Final = dict(
     )
 )
 
-#: The tables that people see, with their schemas.
+#: The tables that users see, with their schemas.
 SHOWN: Final = {
     "index_files": INDEX_FILES_SCHEMA,
     "row_groups": SHOWN_ROW_GROUPS_SCHEMA,
@@ -47,7 +47,7 @@ SHOWN: Final = {
 
 
 def table_query(table: str, stored: str) -> str:
-    """The query for one of the tables ``SHOWN`` over the rows that SQL knows as ``stored``."""
+    """Returns the query for one of the tables ``SHOWN`` over the rows that SQL names ``stored``."""
     if table == "coverage":
         return f"""SELECT crawl, subset, any_value(coverage.expected) AS expected,
             count(*) FILTER (file.outcome = '{DECODED}') AS harvested,
@@ -71,7 +71,7 @@ def table_query(table: str, stored: str) -> str:
 
 
 def show(con: duckdb.DuckDBPyConnection, table: str, stored: pa.Table) -> pa.Table:
-    """One of the tables ``SHOWN`` of ``stored`` rows, which need the columns alone that the table is made of."""
+    """Returns one of the tables ``SHOWN`` of ``stored`` rows, which need only the columns of that table."""
     cursor = con.cursor()
     cursor.register("stored_rows", stored)
     return cursor.sql(table_query(table, "stored_rows")).to_arrow_table().cast(SHOWN[table])
@@ -85,8 +85,8 @@ def pack_rows(
     column_chunks: pa.Table,
     coverage: pa.Table,
 ) -> pa.Table:
-    """The rows to store of these tables, in the order in which a question for keys passes over most of them: row groups
-    by their lowest key, those of unknown bounds behind all others."""
+    """Returns the rows to store of these tables, sorted so that a search for keys skips most of them: row groups by
+    their lowest key, those of unknown bounds last."""
     cursor = con.cursor()
     for name, table in {"f": index_files, "g": row_groups, "c": column_chunks, "s": coverage}.items():
         cursor.register(name, table)
@@ -103,7 +103,7 @@ def pack_rows(
 
 
 def sort_rows(stored: pa.Table) -> pa.Table:
-    """``stored`` rows in their order: subsets, index files, row groups of known bounds by the lowest key, others."""
+    """Sorts ``stored`` rows: subsets, index files, row groups of known bounds by the lowest key, other row groups."""
     group = pc.is_valid(stored["row_group"])
     is_unbounded = pc.and_(group, pc.or_(pc.is_null(stored[_LOW]), pc.is_null(stored[_HIGH])))
     order = pa.table(

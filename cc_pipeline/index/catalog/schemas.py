@@ -1,8 +1,8 @@
-"""The catalog as Arrow schemas: the one table that is stored, and the four tables that people see in it.
+"""The catalog as Arrow schemas: the one table that is stored, and the four tables that users see.
 
-One row of ``index_files`` for each file that a harvest asked for, whatever became of it; one of ``row_groups`` for each
-row group; one of ``column_chunks`` for each (row group, look-up column); one of ``coverage`` for each subset. The
-stored table has a row for each of the first two, with its column chunks in it, and one for each subset.
+``index_files`` has one row for each file that a harvest requested, whatever its outcome; ``row_groups`` one for each
+row group; ``column_chunks`` one for each (row group, look-up column); ``coverage`` one for each subset. The stored
+table has a row for each index file, row group (with its column chunks) and subset.
 """
 
 from __future__ import annotations
@@ -120,11 +120,11 @@ _KEY_CHUNK: Final = (
     ),
     Column("key_column_index_length", pa.int64(), "Bytes of that chunk's column index; null where there is none"),
 )
-#: Where the key column of a row group is: what a look-up reads first. Shown in ``row_groups``, stored among the chunks.
+#: The location of a row group's key column, which a look-up reads first. Shown in ``row_groups``, stored in the chunks.
 KEY_CHUNK_FIELDS: Final = tuple(column.name for column in _KEY_CHUNK)
 
 _FROM_STATISTICS: Final = "Where the bounds came from: statistics or deprecated_statistics"
-#: Of a column with bounds: what its least and greatest value are, and where they came from.
+#: Descriptions of a column's bounds: its smallest and largest value, and their source.
 _BOUND_NOTES: Final = {
     KEY_COLUMN: (
         "Lowest key of the row group; null means unknown, and unknown is never pruned",
@@ -156,7 +156,7 @@ def _bounds(column: str) -> tuple[Column, ...]:
 
 
 def row_groups_schema(columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> pa.Schema:
-    """The schema of ``row_groups`` for a choice of statistics columns.
+    """Returns the schema of ``row_groups`` for a choice of statistics columns.
 
     ``<column>_min`` and ``_max`` are bytes for strings (compared as bytes, maybe cut within a character),
     int64 or a timestamp; ``_source`` says where they came from; ``_truncated`` is true where a bound is known
@@ -166,13 +166,13 @@ def row_groups_schema(columns: Sequence[str] = DEFAULT_STAT_COLUMNS) -> pa.Schem
 
 
 def bound_type(column: str) -> pa.DataType:
-    """The Arrow type of a column's bounds in the catalog."""
+    """Returns the Arrow type of a column's bounds in the catalog."""
     return {"bytes": pa.binary(), "integer": pa.int64(), "time": TIMESTAMP}[stat_kind(column)]
 
 
 ROW_GROUPS_SCHEMA: Final = row_groups_schema()
 
-#: ``row_groups`` as people see it.
+#: ``row_groups`` as users see it.
 SHOWN_ROW_GROUPS_COLUMNS: Final = (
     *_ROW_GROUPS,
     *_KEY_CHUNK,
@@ -196,15 +196,16 @@ PLACE_FIELDS: Final = ("crawl", "subset", "path", "part")
 
 
 def _stored(field: pa.Field) -> pa.Field:
-    """A field of a struct: what is in no row of its kind is null, and tables of the lake count time in microseconds."""
+    """Returns a field of a struct: nullable, for rows of other kinds, and with times in microseconds, as in the
+    lake."""
     return pa.field(field.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(field.type) else field.type)
 
 
-#: Rows of a row group of the catalog's files: small ones let DuckDB pass over most of a crawl for one domain.
+#: Rows per row group of the catalog's files: with small ones DuckDB skips most of a crawl for one domain.
 CATALOG_ROW_GROUP: Final = 2_048
 
-#: The table that is stored, and handed on. A row is of a subset (``coverage`` is set: the files that its path list
-#: names, and the reason of ``COVERAGE_SCHEMA``), of an index file (``file``) or of a row group (``row_group``, with the
+#: The table that is stored and exported. A row is of a subset (``coverage`` is set: the number of files in its path
+#: list, and the reason of ``COVERAGE_SCHEMA``), of an index file (``file``) or of a row group (``row_group``, with the
 #: look-up columns in ``chunks``). Columns of the other kinds are null.
 CATALOG_SCHEMA: Final = pa.schema(
     [

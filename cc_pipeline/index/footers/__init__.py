@@ -1,1 +1,1 @@
-"""Footers of Parquet index files: fetched, kept, decoded."""
+"""Footers of Parquet index files: fetched, stored, decoded."""

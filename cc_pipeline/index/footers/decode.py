@@ -1,6 +1,6 @@
-"""A footer says where each row group lies and which keys it holds; decoded, it is one row for each row group.
+"""Decodes a footer into one row for each row group: its location and its keys.
 
-This module checks all of a footer before any library reads it: Arrow ends the whole process on some files.
+This module checks all of a footer before any library reads it: Arrow crashes the process on some files.
 Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, ``PAR1``).
 """
 
@@ -47,7 +47,7 @@ SMALLEST_FILE: Final = 12
 MAX_FOOTER_BYTES: Final = 16 * 2**20
 
 DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
-#: What a look-up reads first: the key to find rows, then the pointer into the archive.
+#: The columns that a look-up reads first: the key to find rows, then the pointer into the archive.
 DEFAULT_LOOKUP_COLUMNS: Final = tuple(
     """
 url_surtkey url url_host_name fetch_time fetch_status warc_filename warc_record_offset warc_record_length
@@ -74,14 +74,14 @@ COMPILED: Final = _walk_c is not None
 
 
 def walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int) -> FooterWalk:
-    """See ``walk_py.walk``; raises ``FooterFault``."""
+    """Walks as ``walk_py.walk``; raises ``FooterFault``."""
     if _walk_c is None:
         return walk_py.walk(metadata, names, stat_count, limit)
     return compiled_walk(metadata, names, stat_count, limit)
 
 
 def compiled_walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int) -> FooterWalk:
-    """The compiled body alone, for the tests that compare the two."""
+    """Runs the compiled body only, for the tests that compare the two."""
     if _walk_c is None:
         raise ImportError("the compiled footer walk was not built")
     try:
@@ -153,15 +153,15 @@ class FooterRows:
 
     @property
     def row_groups(self) -> tuple[RowGroup, ...]:
-        """Every row group as an object; for one file. Tables of many files come from ``catalog.from_footers``."""
+        """Every row group as an object, for one file. Tables of many files come from ``catalog.from_footers``."""
         return tuple(self.chosen_groups(range(len(self.row_counts()))))
 
     def row_counts(self) -> list[int]:
-        """Rows of each row group."""
+        """Returns the number of rows of each row group."""
         return array("q", self.walk.row_groups)[ROW_GROUP_FIELDS.index("rows") :: len(ROW_GROUP_FIELDS)].tolist()
 
     def chosen_groups(self, numbers: Iterable[int]) -> Iterator[RowGroup]:
-        """Some row groups as objects: of a long footer, making all of them takes longer than finding the few."""
+        """Yields some row groups as objects: creating all those of a long footer would take too long."""
         counts = array("q", self.walk.row_groups)
         chunks = array("q", self.walk.chunks)
         statistics = [self.statistics(index) for index in range(len(self.stat_columns))]
@@ -183,12 +183,12 @@ class FooterRows:
             )
 
     def statistics(self, index: int) -> StatisticsColumn:
-        """Statistics of ``stat_columns[index]`` in every row group."""
+        """Returns the statistics of ``stat_columns[index]`` in every row group."""
         return column_statistics([self], index)
 
 
 def column_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
-    """Statistics of ``stat_columns[index]`` in every row group of files decoded alike, file by file.
+    """Returns the statistics of ``stat_columns[index]`` in every row group of files decoded alike, file by file.
 
     Neighbouring files of the same schema and writer are interpreted in one go.
     """
@@ -201,7 +201,7 @@ def column_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColu
 
 
 def chunk_cells(file: FooterRows) -> Cells:
-    """The walk's chunks as numbers: row groups x ``names`` x ``CHUNK_FIELDS``."""
+    """Returns the walk's chunks as numbers: row groups x ``names`` x ``CHUNK_FIELDS``."""
     return np.frombuffer(file.walk.chunks, dtype=np.int64).reshape(-1, len(file.names), len(CHUNK_FIELDS))
 
 
@@ -216,7 +216,7 @@ def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn
     missing = bool(np.any((flags & (PRESENT | ELSEWHERE)) != PRESENT))
     uneven = bool(np.any(ordinals != ordinals[0]))
     if len(files) > 1 and (missing or uneven):
-        # what is odd in one file must not cost the others their statistics
+        # a flaw of one file must not cost the others their statistics
         combined = no_statistics(0)
         for file in files:
             combined.extend(_run_statistics([file], index))
@@ -243,14 +243,15 @@ def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn
 
 
 def _order(orders: bytes, ordinal: int) -> int:
-    """A column's declared order: -1 where the file declares none, 0 where it forgets this column."""
+    """Returns a column's declared order: -1 if the file declares none, 0 if it leaves out this column."""
     if not orders:
         return -1
     return orders[ordinal] if ordinal < len(orders) else 0
 
 
 def stat_kind(column: str) -> Kind:
-    """How the catalog stores a column's bounds: ``time``, ``integer`` or ``bytes`` (also for unknown columns)."""
+    """Returns the form of a column's bounds in the catalog: ``time``, ``integer`` or ``bytes`` (also for unknown
+    columns)."""
     kind = _COLUMN_TYPES.get(column)
     if kind is not None and pa.types.is_timestamp(kind):
         return "time"
@@ -258,7 +259,7 @@ def stat_kind(column: str) -> Kind:
 
 
 def footer_length(tail: bytes, file_size: int, path: str) -> int:
-    """Length of the metadata in front of the last 8 bytes, believed only if it fits; raises ``DataFault``."""
+    """Returns the length of the metadata before the last 8 bytes. Raises ``DataFault`` if it does not fit the file."""
     if file_size < SMALLEST_FILE:
         raise DataFault(DataKind.TRUNCATED, path, None, f"a file of {file_size} bytes is too short to be Parquet")
     if len(tail) < TRAILER_BYTES:
@@ -340,23 +341,23 @@ def _asked(columns: tuple[str, ...], lookup_columns: tuple[str, ...]) -> _Asked:
 
 
 def place(path: str) -> tuple[str | None, str | None, int | None]:
-    """Crawl, subset and part number an index file's path says, all ``None`` for any other path."""
+    """Returns crawl, subset and part number from an index file's path, all ``None`` for any other path."""
     match = _PLACE.search(path)
     return (match[1], match[2], int(match[3])) if match else (None, None, None)
 
 
 def codec_name(number: int) -> str:
-    """Name of a compression codec, ``UNKNOWN`` for numbers no version of the format has."""
+    """Returns the name of a compression codec, ``UNKNOWN`` for numbers that no version of the format has."""
     return _CODECS[number] if 0 <= number < len(_CODECS) else "UNKNOWN"
 
 
 def codec_number(name: str) -> int:
-    """The number of a codec in the format, -1 for ``UNKNOWN``."""
+    """Returns the number of a codec in the format, -1 for ``UNKNOWN``."""
     return _CODECS.index(name) if name in _CODECS else -1
 
 
 def encoding_names(bits: int) -> tuple[str, ...]:
-    """Names of the encodings in a set of bits."""
+    """Returns the names of the encodings in a set of bits."""
     return tuple(name for number, name in _ENCODINGS.items() if bits >= 0 and bits >> number & 1)
 
 

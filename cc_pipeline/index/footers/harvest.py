@@ -1,9 +1,9 @@
-"""Harvest: the footer of every index file of a crawl, fetched once and kept.
+"""Harvest: fetches the footer of every index file of a crawl once and stores it.
 
-A harvest sends one suffix request per file. It learns from the footers already seen how many bytes to ask for. A
-longer footer costs one more request, for exactly the bytes that are missing. The transport retries single requests by
-kind of fault. This module decides what the outcomes mean: a file that stays bad is recorded and left, and when the
-source itself fails, the harvest stops and keeps everything it has so far.
+A harvest sends one suffix request per file. It learns the number of bytes to request from earlier footers. A longer
+footer costs one more request, for exactly the missing bytes. The transport retries single requests by kind of fault.
+This module decides on the outcomes: a file that stays bad is recorded and skipped, and if the source itself fails, the
+harvest stops and keeps all footers so far.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Before anything is known: real footers are 30 to 66 KB.
 FIRST_GUESS: Final = 64 * 1024
-#: Footers that the guess remembers, and how many it needs before it replaces ``FIRST_GUESS``.
+#: Footers that the guess is based on, and how many it needs before it replaces ``FIRST_GUESS``.
 _MEMORY: Final = 512
 _ENOUGH: Final = 16
-#: Share of footers that one request is to bring whole; each of the others costs a second request.
+#: Share of footers that one request should bring whole; each of the others costs a second request.
 _PERCENTILE: Final = 0.98
 _STEP: Final = 1024
 _LEAST, _MOST = 1024, 2**20
@@ -59,7 +59,7 @@ class FooterGuess:
 
     @property
     def length(self) -> int:
-        """What to ask for now: the 98th percentile of what was seen, rounded up to a whole KiB."""
+        """The bytes to request: the 98th percentile of recent footers, rounded up to a whole KiB."""
         if len(self._ordered) < _ENOUGH:
             return FIRST_GUESS
         expected = self._ordered[int(_PERCENTILE * (len(self._ordered) - 1))]
@@ -76,7 +76,7 @@ class FooterGuess:
 
 #: Kinds after which no other request will succeed either.
 _STOPPING: Final = frozenset({FaultKind.BREAKER_OPEN})
-#: Files that came whole instead of their ends, while no end came, after which the source is known to have no ranges.
+#: Files that came whole instead of their ends, while no end came, after which the source counts as without ranges.
 _WHOLE_FILES: Final = 3
 #: Seconds between two syncs: a power cut loses the footers of about that time.
 _SYNC_SECONDS: Final = 1.0
@@ -84,7 +84,7 @@ _SYNC_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class HarvestPolicy:
-    """``tries`` of a file before it is recorded as bad (each with the transport's own retries inside).
+    """Options of a harvest: ``tries`` of a file before it is recorded as bad (each with the transport's own retries).
 
     The harvest stops when more than ``sick_share`` of the last ``batch`` outcomes are failed files, or when nothing
     succeeded at all. ``concurrency`` is requests at the same time (``None``: the transport's own number). ``refresh``
@@ -102,7 +102,7 @@ class HarvestPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HarvestReport:
-    """What a harvest did. Every file of the path list is in exactly one of ``fetched``, ``kept`` and ``failed``.
+    """The result of a harvest. Every file of the path list is in exactly one of ``fetched``, ``kept`` and ``failed``.
 
     ``requests`` were made through the transport (its retries are not counted), and brought ``bytes``.
     """
@@ -121,8 +121,8 @@ class HarvestReport:
 
 @dataclass(slots=True)
 class _Job:
-    """One file under way; ``tail`` is the end already fetched when its footer was longer than the guess. ``length`` is
-    that of its footer where it has to come in one piece: two may be of different objects, or under different ETags."""
+    """One file in flight. ``tail`` is its end if the footer was longer than the guess. ``length`` is that of its footer
+    if it has to come in one piece, since two pieces may be of different objects or have different ETags."""
 
     path: str
     tries: int = 0
@@ -132,7 +132,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why a file was given up: the kind to decide by, the words to record."""
+    """The failure of a file: the kind for decisions, the reason to record."""
 
     kind: Kind
     reason: str
@@ -165,7 +165,7 @@ class _Run:
     def run(self) -> None:
         self.wanted = len(self.waiting)
         while self.waiting:
-            # What is added while the transport has nothing left to do comes in another round.
+            # files added after the transport has finished come in another round
             for outcome in self.reader.read_many(self._requests(), self.policy.concurrency):
                 self._take(outcome)
                 progress.report("footers", self.fetched + len(self.failed), self.wanted, self.writer.folder.name)
@@ -201,7 +201,7 @@ class _Run:
         self._count(None)
 
     def _keep(self, tail: RangeBytes, start: int) -> None:
-        """Decodes before it stores: what is stored can be decoded."""
+        """Decodes a footer and then stores it, so that every stored footer can be decoded."""
         footer = tail.data[start - tail.offset :]
         rows = decode_footer(footer, tail.size, tail.key, self.columns, self.lookup_columns)
         entry = self.writer.put(tail.key, tail.size, tail.etag, footer)
@@ -222,12 +222,13 @@ class _Run:
         final = fault.kind in PERMANENT_KINDS and not changed
         length = job.tail.size - _start(job.tail) if changed and job.tail is not None else 0
         failure = _Failure(fault.kind, f"{fault.kind.value}: {fault.detail}")
-        # what the source says is not there is asked for once more, after all others: the answer may have been passing
+        # a file that was not found is requested once more, after all others: the answer may be temporary
         tries = max(job.tries, self.policy.tries - 2) if final else job.tries
         self._bad(_Job(job.path, tries, length=length), failure)
 
     def _whole(self, path: str, fault: RangeFault) -> None:
-        """A file came whole. Where the first ones do, so do all others; one that failed before tells of itself."""
+        """Notes a file that came whole. If the first ones do, all others will; a file that failed before is no
+        proof."""
         if path not in self.writer.entries:
             self.whole.add(path)
         if not self.fetched and len(self.whole) >= min(_WHOLE_FILES, self.wanted):
@@ -240,7 +241,7 @@ class _Run:
             return
         self._count(job.path)
         if job.tries + 1 < self.policy.tries:
-            # From the start: what was fetched may be what is wrong.
+            # from the start, since the fetched tail may be wrong
             self.waiting.append(_Job(job.path, job.tries + 1, length=job.length))
         else:
             self.failed[job.path] = failure
@@ -252,7 +253,7 @@ class _Run:
             raise self.sick(problem, failure.kind)
 
     def _count(self, failed: str | None) -> None:
-        """Remembers the last outcomes; a file that fails again and again counts once."""
+        """Records the last outcomes; a file that fails repeatedly counts once."""
         self.recent.append(failed)
         if failed is not None:
             self.sick_files[failed] += 1
@@ -266,14 +267,14 @@ class _Run:
         self.writer.sync()
         return NotNow(
             f"{problem}: {fault.kind.value}, {fault.detail}",
-            "What was harvested is kept; run again after that time, or with --wait, and it goes on from there.",
+            "Stored footers stay. Run it again after that time, or with --wait; it continues from there.",
         )
 
     def sick(self, problem: str, kind: Kind) -> EnvironmentFault:
         self.writer.sync()
         return (NotNow if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
             f"the harvest stopped because {problem}",
-            "Check the source and the network. What was harvested is kept; run again and it goes on from there.",
+            "Check the source and the network. Stored footers stay; run it again, and it continues from there.",
         )
 
 
@@ -291,10 +292,10 @@ def harvest_crawl(
 ) -> HarvestReport:
     """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet.
 
-    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``doubt`` is told of a file whose
-    end is no footer, and says whether ``transport`` will ask another place for it. Raises ``EnvironmentFault`` when
-    the source or the disk fails, and ``Incomplete`` at the end where of a stored file it could not be told whether it
-    changed. Footers stored until then stay, and the next call goes on from there.
+    ``on_footer`` gets every newly stored footer decoded, with its entry in the store. ``doubt`` gets the path of a file
+    whose end is no footer, and returns whether ``transport`` will try another place. Raises ``EnvironmentFault`` if the
+    source or the disk fails, and ``Incomplete`` at the end if a stored file could not be checked for changes. Footers
+    stored until then stay, and the next call continues from there.
     """
     policy = policy or HarvestPolicy()
     started = time.monotonic()
@@ -308,7 +309,7 @@ def harvest_crawl(
             entry = writer.entries.get(path)
             if entry is None or path in changed or (entry.failed and policy.retry_failed):
                 run.waiting.append(_Job(path))
-        # a few files that failed before, and fail again where others were read, tell of themselves, not of the source
+        # files that failed before and fail again, while others were read, do not mean that the source fails
         entries = writer.entries
         all_failed_before = all(job.path in entries and entries[job.path].failed for job in run.waiting) and any(
             path in entries and not entries[path].failed for path in paths
@@ -343,7 +344,7 @@ def harvest_crawl(
 
 
 def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
-    """Stored files that have another size or footer now; that of one is read whose ETag is not known."""
+    """Returns the stored files that have another size or footer now; the footer is read only for an unknown ETag."""
     changed = set()
     suspect_files: dict[str, Known] = {}
     files = same_files(run.reader, store)
@@ -370,7 +371,7 @@ def _changed(run: _Run, store: FooterStore, paths: Sequence[str]) -> set[str]:
 
 
 def _start(tail: RangeBytes) -> int:
-    """The offset in the file at which its footer starts. Raises ``DataFault``."""
+    """Returns the offset in the file at which its footer starts. Raises ``DataFault``."""
     return tail.size - TRAILER_BYTES - footer_length(tail.data, tail.size, tail.key)
 
 

@@ -1,13 +1,13 @@
-"""Which figures of a column chunk's statistics can be believed, and what they say.
+"""Interprets a column chunk's statistics, and drops values that are unreliable.
 
 Rules, from ``parquet.thrift`` and the writers' known bugs:
 
 - ``min_value``/``max_value`` count where the file declares the type's own order for the column.
 - The old ``min``/``max`` of byte strings were written comparing *signed* bytes, and older parquet-mr wrote
   nonsense (PARQUET-251, fixed in 1.8.0). From a sound writer, bounds in unsigned order follow from them only
-  if the first differing byte is below 0x80 in both: see ``bounds_from_signed``. Other writers than parquet-mr do not
-  have that fault, as parquet-mr's own readers take it too; which order they compared in nobody says, nor whether they
-  cut long values. So the bounds hold for extremes in either order, and where both are alike, for what begins so.
+  if the first differing byte is below 0x80 in both: see ``bounds_from_signed``. Writers other than parquet-mr do not
+  have that fault, and parquet-mr's own readers assume so too. Their order is not documented, nor whether they truncate
+  long values. So the bounds allow for either order, and equal bounds for any value with that prefix.
 - INT96 has no order at all.
 """
 
@@ -43,7 +43,7 @@ _PARQUET_MR_FIXED: Final = (1, 8)
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """What is known of one column in one row group.
+    """The statistics of one column in one row group.
 
     ``minimum``/``maximum`` bound every value (both inclusive): bytes for strings, plain numbers for integers,
     milliseconds since 1970 for times. ``None`` means unknown, and unknown is never pruned.
@@ -78,7 +78,7 @@ class StatisticsColumn:
         self.sources += addition.sources
 
     def at(self, row_group: int, nulls: int | None) -> ColumnStatistics:
-        """One row group's statistics as an object."""
+        """Returns one row group's statistics as an object."""
         return ColumnStatistics(
             self.minimums[row_group],
             self.maximums[row_group],
@@ -91,7 +91,7 @@ class StatisticsColumn:
 
 @dataclass(frozen=True, slots=True)
 class StoredStatistics:
-    """What a file stores for one column, a list item for each row group.
+    """The stored statistics of one column, a list item for each row group.
 
     ``order`` is the column's declared order: 1 the type's own, -1 none declared, anything else unknown.
     The four lists are the fields of the format; ``flags`` are those of the walk.
@@ -109,7 +109,7 @@ class StoredStatistics:
 
 
 def no_statistics(count: int) -> StatisticsColumn:
-    """A column of which nothing is known."""
+    """Returns the statistics of a column without any known value."""
     nothing: list[None] = [None] * count
     return StatisticsColumn([*nothing], [*nothing], [*nothing], [*nothing], [*nothing])
 
@@ -128,7 +128,7 @@ def read_statistics(kind: Kind, stored: StoredStatistics) -> StatisticsColumn:
 
 
 def _plain_bytes(stored: StoredStatistics) -> StatisticsColumn | None:
-    """The usual case in one go: every row group has both bounds, in order and not said to be cut."""
+    """Interprets the usual case in one go: every row group has both bounds, in order."""
     count = len(stored.flags)
     low = [value for value in stored.new_min if value is not None]
     high = [value for value in stored.new_max if value is not None]
@@ -198,12 +198,12 @@ def _read_integers(stored: StoredStatistics, width: int, factor: int) -> Statist
 
 
 def bounds_from_signed(low: bytes, high: bytes) -> tuple[bytes | None, bytes | None]:
-    """Bounds in unsigned order of any byte strings whose extremes in *signed* byte order are ``low`` and ``high``.
+    """Returns bounds in unsigned order of byte strings whose extremes in *signed* byte order are ``low`` and ``high``.
 
-    All of them share the prefix the two share. An ASCII ``low`` stays the lowest: whatever is below it unsigned
-    is below it signed. An ASCII ``high`` may be exceeded all the same (``a\\xc3`` is below ``ab`` signed, above
-    it unsigned), but where the two first differ every value's byte lies between theirs if both are below 0x80:
-    the bound is the prefix with that byte of ``high`` raised by one. ``None`` where nothing can be shown.
+    All values share the common prefix of the two. An ASCII ``low`` stays the lowest: any value below it unsigned is
+    also below it signed. An ASCII ``high`` may still be exceeded (``a\\xc3`` is below ``ab`` signed, above it
+    unsigned). But at the first difference every value's byte lies between the two if both are below 0x80: the bound is
+    the prefix with that byte of ``high`` raised by one. ``None`` if no bound can be proved.
     """
     if low == high:
         return low, high
@@ -227,7 +227,7 @@ def _deprecated(
         return None
     bounds = bounds_from_signed(low, high)
     if low == high and not _is_parquet_mr(created_by):
-        # cut by the writer, they would be alike too
+        # values that the writer truncated would be equal too
         bounds = low, prefix_range(high).end
     return None if bounds == (None, None) else bounds
 
@@ -247,7 +247,7 @@ def _is_parquet_mr(created_by: bytes | None) -> bool:
 
 
 def _signed(value: bytes) -> bytes:
-    """A key that sorts as signed bytes do."""
+    """Returns a key that sorts in the order of signed bytes."""
     return bytes(octet ^ 0x80 for octet in value)
 
 

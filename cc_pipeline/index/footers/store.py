@@ -1,8 +1,8 @@
-"""Raw footers kept on disk, so that no footer is fetched twice and decoding again needs no network.
+"""Stores raw footers on disk, so that no footer is fetched twice and decoding again needs no network.
 
-A crawl has a folder of append-only segments. An entry is a fixed head, a little JSON, and the footer compressed
-with zstd; one ``write`` puts it there, so a killed process loses at most the entry it was writing. The index
-is read from the heads when a crawl is opened; a torn end is cut off by the next writer.
+A crawl has a folder of append-only segments. An entry is a fixed head, a little JSON, and the footer compressed with
+zstd. It is written with one ``write``, so a killed process loses at most that entry. The index is read from the heads
+when a crawl is opened; the next writer cuts off an incomplete entry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cc_pipeline.locks import LockHeld, locked
 #: magic, length of the JSON, stored and plain length of the footer, CRC-32 of JSON and stored footer
 _HEAD: Final = struct.Struct("<4sIIII")
 _MAGIC: Final = b"CCF1"
-#: A segment that would become larger is closed, and a new one begun.
+#: A segment that would become larger is closed, and a new one is started.
 _SEGMENT_BYTES: Final = 256 * 2**20
 #: A head that claims more bytes of JSON than this is damaged.
 _MAX_NOTE: Final = 1 << 16
@@ -38,10 +38,10 @@ _CODEC: Final = pa.Codec("zstd", compression_level=-3)
 
 @dataclass(frozen=True, slots=True)
 class FooterEntry:
-    """What is known of one index file without reading its footer.
+    """The facts about one index file, known without reading its footer.
 
-    ``footer_bytes`` is the length of the metadata, without the 8-byte trailer. ``reason`` is why there is no
-    footer (then the other figures may be ``None``), ``fault_offset`` where in the file reading failed.
+    ``footer_bytes`` is the length of the metadata, without the 8-byte trailer. ``reason`` says why there is no footer
+    (then the other numbers may be ``None``), ``fault_offset`` is the position in the file at which reading failed.
     """
 
     path: str
@@ -58,7 +58,7 @@ class FooterEntry:
 
 
 def footer_digest(footer: bytes) -> str:
-    """What says that a file is the very one: together with its size."""
+    """Returns the digest that identifies a file, together with its size."""
     return hashlib.sha256(footer).hexdigest()
 
 
@@ -77,21 +77,21 @@ class FooterStore:
         self.folder = folder
 
     def read(self, crawl: str) -> CrawlFooters:
-        """The footers of a crawl, for reading; empty if there are none."""
+        """Opens the footers of a crawl for reading; empty if there are none."""
         return CrawlFooters(self.crawl_folder(crawl))
 
     def write(self, crawl: str) -> FooterWriter:
-        """The footers of a crawl, for one writer at a time. Raises ``EnvironmentFault`` if there is another."""
+        """Opens the footers of a crawl for one writer at a time. Raises ``EnvironmentFault`` if there is another."""
         return FooterWriter(self.crawl_folder(crawl))
 
     def crawl_folder(self, crawl: str) -> Path:
-        """Where a crawl's footers lie. Raises ``UserInputError`` for a name that leads elsewhere."""
+        """Returns the folder of a crawl's footers. Raises ``UserInputError`` for a name that leads out of the store."""
         if not crawl or crawl.startswith(".") or "/" in crawl or "\0" in crawl:
             raise UserInputError(f"{crawl!r} is no name of a crawl")
         return self.folder / crawl
 
     def crawls(self) -> tuple[str, ...]:
-        """The crawls that have a folder."""
+        """Returns the crawls that have a folder."""
         if not self.folder.is_dir():
             return ()
         return tuple(sorted(child.name for child in self.folder.iterdir() if child.is_dir()))
@@ -113,7 +113,8 @@ class CrawlFooters:
         return entry is not None and not entry.failed
 
     def footer(self, path: str) -> bytes:
-        """Metadata and trailer of a harvested file. Raises ``KeyError`` for others, ``DataFault`` for rotten bytes."""
+        """Returns metadata and trailer of a harvested file. Raises ``KeyError`` for others, ``DataFault`` for damaged
+        bytes."""
         entry, place = self.entries[path], self._places[path]
         if entry.failed:
             raise KeyError(path)
@@ -137,14 +138,14 @@ class CrawlFooters:
         return footer
 
     def footers(self) -> Iterator[tuple[FooterEntry, bytes]]:
-        """Every harvested file with its footer, in the order they were stored."""
+        """Yields every harvested file with its footer, in the order they were stored."""
         for path, place in sorted(self._places.items(), key=lambda item: (item[1].segment, item[1].offset)):
             if not self.entries[path].failed:
                 del place
                 yield self.entries[path], self.footer(path)
 
     def _scan(self, number: int, segment: Path) -> int:
-        """Reads the heads of a segment and gives the end of its last whole entry."""
+        """Reads the heads of a segment and returns the end of its last complete entry."""
         size = segment.stat().st_size
         offset = 0
         with segment.open("rb") as handle:
@@ -163,7 +164,7 @@ class CrawlFooters:
 
     def _remember(self, entry: FooterEntry, place: _Place) -> None:
         stored = self.entries.get(entry.path)
-        # A failure after a success says that the file changed into something bad: it counts.
+        # a failure after a success counts: the file has become bad
         if stored is None or entry.harvested_at >= stored.harvested_at:
             self.entries[entry.path] = entry
             self._places[entry.path] = place
@@ -200,7 +201,7 @@ class FooterWriter(CrawlFooters):
         self.close()
 
     def close(self) -> None:
-        """Makes everything durable and lets others write, also where the disk refuses."""
+        """Makes everything durable and releases the lock, also if the disk refuses."""
         with self._held:
             try:
                 self.sync()
@@ -222,13 +223,13 @@ class FooterWriter(CrawlFooters):
         etag: str | None = None,
         offset: int | None = None,
     ) -> FooterEntry:
-        """Stores that a file has no usable footer, and why."""
+        """Records that a file has no usable footer, and why."""
         entry = FooterEntry(path, file_size, etag, 0, datetime.now(UTC), reason[:2000], offset)
         self._append(entry, 0, b"")
         return entry
 
     def sync(self) -> None:
-        """Returns when everything written so far survives a power cut."""
+        """Makes everything written so far survive a power cut."""
         sync(self._file)
 
     def _append(self, entry: FooterEntry, plain: int, stored: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Parquet's metadata: a reader of Thrift's compact protocol that trusts no length, and the columns of the file."""
+"""Parses Parquet's metadata: a reader of Thrift's compact protocol that checks every length, and the file's columns."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ BOOLEANS: Final = (TRUE, FALSE)
 MAX_DEPTH: Final = 32
 MAX_FIELD: Final = 32767
 VARINT_BYTES: Final = 10
-#: Elements of a schema, and columns of a row group. The index has 30; the compiled walk looks for 256 names at most.
+#: Maximum elements of a schema, and columns of a row group. The index has 30; the compiled walk takes 256 names at
+#: most.
 MAX_COLUMNS: Final = 256
-#: The schema of the index takes 1.5 KB; more than a few hundred bytes an element are no names and types.
+#: The schema of the index takes 1.5 KB; names and types never need more than a few hundred bytes per element.
 MAX_SCHEMA_BYTES: Final = 1 << 17
 
 Value: TypeAlias = bool | int | bytes | list["Value"] | dict[int, "Value"] | None
@@ -38,7 +39,7 @@ Value: TypeAlias = bool | int | bytes | list["Value"] | dict[int, "Value"] | Non
 class FooterFault(ValueError):
     """Bytes that break the protocol; ``args`` are the offset into the metadata and the reason.
 
-    A third, true, is there where the bytes may be sound but are more than a bound allows.
+    A third, true, is set if the bytes may be valid but exceed a bound.
     """
 
     @property
@@ -80,7 +81,7 @@ class CompactReader:
         return value
 
     def varint(self) -> int:
-        """An unsigned number of at most 64 bits."""
+        """Reads an unsigned number of at most 64 bits."""
         start, value = self.pos, 0
         for index in range(VARINT_BYTES):
             if start + index >= self.end:
@@ -95,12 +96,12 @@ class CompactReader:
         fault(start, "a number is longer than 64 bits")
 
     def zigzag(self) -> int:
-        """A signed number of at most 64 bits."""
+        """Reads a signed number of at most 64 bits."""
         raw = self.varint()
         return (raw >> 1) ^ -(raw & 1)
 
     def span(self) -> tuple[int, int]:
-        """Start and end of a string of bytes, skipped."""
+        """Skips a string of bytes and returns its start and end."""
         start = self.pos
         length = self.varint()
         if length > self.end - self.pos:
@@ -115,7 +116,7 @@ class CompactReader:
         return self.data[first:end]
 
     def field(self, last: int) -> tuple[int, int]:
-        """The next field's id and type; type ``STOP`` ends the structure."""
+        """Reads the next field's id and type; type ``STOP`` ends the structure."""
         start = self.pos
         octet = self.byte()
         if octet == STOP:
@@ -130,7 +131,7 @@ class CompactReader:
         return number, kind
 
     def collection(self) -> tuple[int, int]:
-        """Count and element type of a list or set; the count is at most the bytes that are left."""
+        """Reads count and element type of a list or set; the count is at most the number of remaining bytes."""
         start = self.pos
         octet = self.byte()
         count, kind = octet >> 4, octet & 15
@@ -143,7 +144,7 @@ class CompactReader:
         return count, kind
 
     def column_list(self) -> tuple[int, int]:
-        """The same for a list with an element for each column, which has no more than ``MAX_COLUMNS``."""
+        """Reads the same for a list with an element for each column, of which there are at most ``MAX_COLUMNS``."""
         start = self.pos
         count, kind = self.collection()
         if count > MAX_COLUMNS:
@@ -206,7 +207,7 @@ class CompactReader:
             self.skip(kind, depth + 1)
 
     def value(self, kind: int, depth: int = 0) -> Value:
-        """One field's value as Python has it: for small parts where the schema is not known in advance."""
+        """Reads one field's value as a Python object, for small parts whose schema is not known in advance."""
         if kind in BOOLEANS:
             return kind == TRUE
         return self._element(kind, depth)
@@ -229,7 +230,7 @@ class CompactReader:
         return None
 
     def struct(self, depth: int = 0) -> dict[int, Value]:
-        """A structure as field number to value."""
+        """Reads a structure as field number to value."""
         fields: dict[int, Value] = {}
         last = 0
         while True:
@@ -332,7 +333,7 @@ def _leaf(name: str, element: dict[int, Value]) -> SchemaColumn:
 
 
 def _meaning(element: dict[int, Value]) -> str:
-    """The logical type in the old names where there is one, so that old and new writers compare equal."""
+    """Returns the logical type in the old names if there is one, so that old and new writers compare equal."""
     converted = element.get(6)
     if isinstance(converted, int) and 0 <= converted < len(_CONVERTED):
         name = _CONVERTED[converted]

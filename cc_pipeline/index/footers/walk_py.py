@@ -1,9 +1,9 @@
-"""The footer walk in plain Python: used where the compiled one is missing, and to test the compiled one.
+"""The footer walk in plain Python: used if the compiled one is missing, and to test the compiled one.
 
-``walk(metadata, names, stat_count, limit)`` is one function with two bodies, here and in ``_footerwalk.c``:
-same results, same faults, for every input. It goes once over a file's metadata and keeps only what look-ups
-need. A field of another type than the format gives it is skipped, as every reader does (writers have used
-numbers before the format did). Field numbers are those of ``parquet.thrift`` of apache/parquet-format.
+``walk(metadata, names, stat_count, limit)`` is one function with two bodies, here and in ``_footerwalk.c``: same
+results, same faults, for every input. It reads a file's metadata once and keeps only the values that look-ups need. A
+field of another type than in the format is skipped, as every reader does (writers used some numbers before the format
+did). Field numbers are those of ``parquet.thrift`` of apache/parquet-format.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _CHUNK_INTEGERS: Final = {4: 9, 5: 10, 6: 11, 7: 12}
 
 
 class FooterWalk(NamedTuple):
-    """What one pass over a footer's metadata found.
+    """The result of one pass over a footer's metadata.
 
     ``schema`` is the span of the schema list in the metadata, ``orders`` one byte per leaf column (the field
     number of its ``ColumnOrder``, 0 when it has none; empty when the file declares no orders).
@@ -210,7 +210,7 @@ class _Walk:
         self.values.extend(values)
 
     def _columns(self, chunks: array[int], values: list[bytes | None]) -> tuple[int, int, int, int]:
-        """Fills ``chunks`` and ``values``; gives column count, sum of sizes, first and last byte of the data."""
+        """Fills ``chunks`` and ``values``; returns column count, sum of sizes, first and last byte of the data."""
         reader = self.reader
         start = reader.pos
         count, kind = reader.column_list()
@@ -242,7 +242,7 @@ class _Walk:
         return count, total, first, end
 
     def _keep_inside(self, chunk: array[int], offset_field: int, length_field: int) -> None:
-        """Forgets an index or filter that cannot be where it is said to be (filters may come without a length)."""
+        """Drops an index or filter at an impossible position (filters may have no length)."""
         offset, length = chunk[offset_field], chunk[length_field]
         known_length = max(length, 0)
         if offset < 0 or offset > self.limit or known_length > self.limit - offset:
@@ -294,7 +294,7 @@ class _Walk:
                 reader.skip(kind, 4)
 
     def _encodings(self) -> int:
-        """The encodings as a set of bits."""
+        """Reads the encodings as a set of bits."""
         reader = self.reader
         start = reader.pos
         count, kind = reader.collection()
@@ -335,13 +335,13 @@ class _Walk:
 
 
 def chunk_start(chunk: array[int]) -> int:
-    """The first byte of a column chunk: its dictionary page where there is one before the data pages."""
+    """Returns the first byte of a column chunk: its dictionary page if there is one before the data pages."""
     data, dictionary = chunk[_DATA], chunk[_DICTIONARY]
     return dictionary if 0 < dictionary < data else data
 
 
 def _tidy(chunk: array[int]) -> None:
-    """Makes figures that mean nothing absent: negative counts, types and codecs no version of the format has."""
+    """Marks impossible numbers as absent: negative counts, types and codecs that no version of the format has."""
     for index in (_TYPE, _CODEC):
         if not 0 <= chunk[index] <= _LARGEST_ENUM:
             chunk[index] = -1
@@ -350,10 +350,9 @@ def _tidy(chunk: array[int]) -> None:
 
 
 def walk(metadata: bytes, names: tuple[bytes, ...], stat_count: int, limit: int) -> FooterWalk:
-    """Goes over the metadata of one Parquet file.
+    """Walks over the metadata of one Parquet file.
 
-    ``names`` are the columns asked for (nested ones joined by dots), the first ``stat_count`` of them with
-    statistics; ``limit`` is the offset at which the file's footer starts: no data lies beyond it. Raises
-    ``FooterFault``.
+    ``names`` are the requested columns (nested ones joined by dots), the first ``stat_count`` of them with statistics.
+    ``limit`` is the offset at which the file's footer starts: no data lies beyond it. Raises ``FooterFault``.
     """
     return _Walk(metadata, names, stat_count, limit).file()

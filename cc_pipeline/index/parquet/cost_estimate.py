@@ -1,4 +1,4 @@
-"""How many requests and bytes the reading of a row group takes, from its footer alone."""
+"""Estimates the requests and bytes for reading a row group, from its footer alone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ _PAGE_ROWS = 20_000
 
 
 def index_pieces(path: str, column: ColumnPlace, rows: int) -> list[Piece]:
-    """The parts of a column's page index that a look-up reads: where pages lie, and their bounds where they matter."""
+    """Returns the parts of a column's page index that a look-up reads: page locations, and bounds if they matter."""
     needs_bounds = column.layout.name == KEY or may_repeat(column, rows)
     positions = (column.offset_index, column.column_index if needs_bounds else None)
     return [Piece(path, *position) for position in positions if position is not None]
 
 
 def most_requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
-    """Of a large chunk with a page index the dictionary and the pages; of others as many as gaps fit between them."""
+    """Returns the maximum requests: two for a large chunk with a page index (dictionary and pages), and for the others
+    as many as there can be gaps between them."""
     path = place.file.path
     large = [column for column in columns if column.offset_index is not None and column.size > GAP]
     small_pieces = [Piece(path, column.offset, column.size) for column in columns if column not in large]
@@ -30,14 +31,15 @@ def most_requests(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
 
 
 def index_bytes(column: ColumnPlace, rows: int) -> int:
-    """Bytes of the page indexes that a look-up reads of one column."""
+    """Returns the bytes of the page indexes that a look-up reads of one column."""
     return sum(piece.length for piece in index_pieces("", column, rows))
 
 
 def likely_bytes(place: RowGroupPlace, columns: Sequence[ColumnPlace]) -> int:
-    """Of a column with a page index two pages and the index, else all of it; with the gaps that are read over.
+    """Returns the likely bytes: two pages and the index of a column with a page index, else the whole column; with the
+    gaps between them.
 
-    Where the pages lie is not known yet: in the middle of each chunk is as good a guess as any.
+    The locations of the pages are not known yet, so the middle of each chunk is assumed.
     """
     path = place.file.path
     pieces = []

@@ -1,4 +1,4 @@
-"""Pages fetched one by one decoded, within the bounds of ``page_walk``."""
+"""Decodes pages that were fetched one by one, within the bounds of ``page_walk``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIXED = "FIXED_LEN_BYTE_ARRAY"
 #: Codecs of ``CompressionCodec`` that pyarrow decodes (UNCOMPRESSED, SNAPPY, GZIP, BROTLI, LZ4, ZSTD, LZ4_RAW).
 _KNOWN_CODECS = (0, 1, 2, 4, 5, 6, 7)
 
-#: Values of a dictionary are decoded so many bytes at a time, counted as if each were the longest.
+#: Bytes of dictionary values that are decoded at a time, counted as if each value were the longest.
 _STEP_BYTES = 64 << 20
 
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
@@ -27,7 +27,7 @@ _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
 
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
-    """How one flat column is stored: name, physical type, ``required`` or ``optional``, codec number."""
+    """The storage of one flat column: name, physical type, ``required`` or ``optional``, codec number."""
 
     name: str
     physical: str
@@ -38,12 +38,11 @@ class ColumnLayout:
 def decode_pages(
     column: ColumnLayout, pieces: Sequence[tuple[int, bytes]], rows: int, *, source: str
 ) -> pa.ChunkedArray:
-    """The ``rows`` values of whole data pages, in the physical type.
+    """Returns the ``rows`` values of whole data pages, in the physical type.
 
-    ``pieces`` are one or more pages each, with their offsets in ``source``; a dictionary page may be the first.
-    INT96 comes as timestamps in milliseconds. The pages are walked and bounded before they are decoded. Raises
-    ``DataFault`` with the offset of a page that is none, and ``TOO_LARGE`` for values that take more than
-    ``column_bound`` bytes.
+    ``pieces`` are one or more pages each, with their offsets in ``source``; a dictionary page may be the first. INT96
+    comes as timestamps in milliseconds. The pages are walked and bounded before they are decoded. Raises ``DataFault``
+    with the offset of a malformed page, and ``TOO_LARGE`` for values of more than ``column_bound`` bytes.
     """
     offset = _start(pieces)
     claims = _walked(column, pieces, rows, source)
@@ -66,7 +65,7 @@ def decode_pages(
 
 
 def _decoded_numbers(column: ColumnLayout, pages: bytes, rows: int, source: str, offset: int | None) -> list[pa.Array]:
-    """Values of pages that all use the dictionary: numbers first, which take little, then the entries they mean."""
+    """Returns the values of pages that all use the dictionary: first the numbers, which are small, then the entries."""
     file = _as_file(column, pages, rows, source, offset)
     batches = list(_decoded(column, file, rows, rows, source, offset, numbers=True))
     sizes = (pc.sum(pc.binary_length(batch.dictionary).take(batch.indices)).as_py() or 0 for batch in batches)
@@ -77,7 +76,8 @@ def _decoded_numbers(column: ColumnLayout, pages: bytes, rows: int, source: str,
 def decode_batches(
     column: ColumnLayout, pages: bytes, rows: int, batch: int, *, source: str, offset: int
 ) -> Iterator[pa.Array]:
-    """The same, ``batch`` values at a time, for columns too large to be held decoded; ``pages`` is copied at once.
+    """Yields the same, ``batch`` values at a time, for columns too large to decode at once; ``pages`` is copied at
+    once.
 
     ``pages`` is a whole chunk with its dictionary. The bound is that of one batch.
     """
@@ -91,7 +91,7 @@ def decode_batches(
 def _joined(
     column: ColumnLayout, parts: Iterator[pa.Array], batch: int, source: str, offset: int
 ) -> Iterator[pa.Array]:
-    """Parts put together to ``batch`` values each, and what is left."""
+    """Joins parts into arrays of ``batch`` values, and a last one with the remaining values."""
     pending: list[pa.Array] = []
     count = size = 0
     for part in parts:
@@ -109,7 +109,7 @@ def _joined(
 
 
 def _walked(column: ColumnLayout, pieces: Sequence[tuple[int, bytes]], rows: int, source: str) -> PageClaims:
-    """What the pages claim, where it can be. Raises ``DataFault`` where it cannot, or the column is not read here."""
+    """Returns the claims of the pages. Raises ``DataFault`` if they are impossible, or the column is unsupported."""
     offset = _start(pieces)
     if column.repetition not in _REPETITIONS:
         raise DataFault(
@@ -132,7 +132,7 @@ def _walked(column: ColumnLayout, pieces: Sequence[tuple[int, bytes]], rows: int
 
 
 def _step(column: ColumnLayout, claims: PageClaims, source: str, offset: int | None) -> int:
-    """How many values may be decoded in one go."""
+    """Returns the number of values that may be decoded at a time."""
     longest = _longest_value(column, claims, source, offset) if _is_text(column) else 0
     return max(1, _STEP_BYTES // max(longest, 1))
 
@@ -142,7 +142,7 @@ def _is_text(column: ColumnLayout) -> bool:
 
 
 def _is_large(claims: PageClaims) -> bool:
-    """Whether values could take much if all of them were as long as the dictionary."""
+    """Whether the values could be too large if all of them were as long as the dictionary."""
     return claims.dictionary is not None and claims.dictionary.plain * claims.numbered > _STEP_BYTES
 
 
@@ -161,14 +161,14 @@ def _check_size(column: ColumnLayout, size: int, rows: int, source: str, offset:
 
 
 def _longest_value(column: ColumnLayout, claims: PageClaims, source: str, offset: int | None) -> int:
-    """Bytes that a value can take which is in its page as a number, or as a difference; 0 where that is no matter.
+    """Returns the maximum bytes of a value that its page stores as a number or a difference; 0 if it does not matter.
 
-    Values that stand in their pages take no more than these do.
+    Values that are stored directly take no more bytes than their pages.
     """
     dictionary = claims.dictionary
     if dictionary is None or not _is_large(claims):
         return claims.delta
-    # the entries of a dictionary are stored as the values of a page of a required column are
+    # the entries of a dictionary are stored like the values of a page of a required column
     header = _struct(
         (1, _I32, _zigzag(0)),
         (2, _I32, _zigzag(dictionary.plain)),
@@ -200,7 +200,7 @@ def _decoded(
     *,
     numbers: bool = False,
 ) -> Iterator[pa.Array]:
-    """``batch`` values at a time; ``numbers`` leaves entries of the dictionary as what they are in the pages."""
+    """Yields ``batch`` values at a time; ``numbers`` leaves values of the dictionary as their numbers."""
     decoded = 0
     try:
         file = pq.ParquetFile(

@@ -1,4 +1,4 @@
-"""Many small ranges of many files in few requests, and page indexes that were read once."""
+"""Fetches many small ranges of many files in few requests, and caches page indexes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from cc_pipeline.errors import CcPipelineError, DataFault
 from cc_pipeline.transport.faults import FaultKind, RangeDataFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-#: Unwanted bytes read to save a request. The public mirror gets at most ten requests a second
+#: Unneeded bytes that are read to save a request. The public mirror gets at most ten requests a second
 #: (``transport/budget.py``), so a request costs 100 ms. A link of 42 Mbit/s brings this many bytes in that time.
 GAP = 512 << 10
-#: Common Crawl's front serves some objects whole, whatever is asked: one index file in ten of CC-MAIN-2026-30. A piece
-#: in the first bytes of such a file is taken out of it. Beyond these another index costs less: a file has 700 MB.
+#: Common Crawl's front serves some objects whole despite a range: one index file in ten of CC-MAIN-2026-30. A piece in
+#: the first bytes of such a file is taken out of it. Beyond these another index costs less: a file has 700 MB.
 MOST_WHOLE = 32 << 20
-#: A request asks for no more than this, so that one lost connection costs little.
+#: Maximum bytes of a request, so that one lost connection costs little.
 SPAN = 16 << 20
 
 
 class Piece(NamedTuple):
-    """Bytes wanted: ``length`` bytes from ``offset`` of ``key``."""
+    """Requested bytes: ``length`` bytes from ``offset`` of ``key``."""
 
     key: str
     offset: int
@@ -34,14 +34,14 @@ class Piece(NamedTuple):
 
 
 class ManyReader(Protocol):
-    """The part of ``Transport`` that is needed here: answers or faults as they complete."""
+    """The part of ``Transport`` that this module needs: answers or faults as they complete."""
 
     def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | CcPipelineError]: ...
 
 
 @dataclass(slots=True)
 class Cost:
-    """Requests and bytes counted by the side that asked."""
+    """Requests and bytes, counted by the requester."""
 
     requests: int = 0
     bytes: int = 0
@@ -57,12 +57,12 @@ def fetch_pieces(
     whole_up_to: int = 0,
     lacking: dict[Piece, DataFault] | None = None,
 ) -> dict[Piece, bytes]:
-    """The bytes of every piece, neighbours read together. Raises the first fault: there is no partial answer, unless
-    pieces that the source has not, or not as they should be, may be ``lacking``: they are put there with their faults,
-    each read alone before.
+    """Returns the bytes of every piece; neighbours are read together. Raises the first fault, so there is no partial
+    answer. With ``lacking``, pieces that are missing or corrupt at the source, also when read alone, are put there with
+    their faults instead.
 
-    ``etags`` and ``sizes`` are those of the files that the pieces' places are known of. Files of another size, be it at
-    one of several places, are not read: the places would be others there. ``whole_up_to`` is as of ``ByteRange``.
+    ``etags`` and ``sizes`` are those of the files for which the pieces were planned. A file of another size, even at
+    one of several places, is not read, since its pieces lie elsewhere. ``whole_up_to`` is as in ``ByteRange``.
     """
     sizes = sizes or {}
     ranges = [
@@ -107,13 +107,13 @@ def fetch_pieces(
 
 
 def _is_of_the_object(fault: CcPipelineError) -> TypeGuard[RangeDataFault]:
-    """Whether a fault is of this object alone; one that comes whole may be how the source is."""
+    """Whether a fault concerns only this object; an object that comes whole may be a property of the source."""
     return isinstance(fault, RangeDataFault) and fault.kind is not FaultKind.WHOLE_OBJECT
 
 
 def coalesce(pieces: Iterable[Piece], gap: int | None = None, span: int = SPAN) -> list[list[Piece]]:
-    """Pieces in runs that one request serves: at most ``gap`` bytes (``GAP``) apart, ``span`` bytes long unless one
-    piece is."""
+    """Groups pieces into runs for one request each: at most ``gap`` bytes (``GAP``) apart, and at most ``span`` bytes
+    long unless a single piece is longer."""
     gap = GAP if gap is None else gap
     runs: list[list[Piece]] = []
     end = 0
@@ -135,7 +135,7 @@ def coalesce(pieces: Iterable[Piece], gap: int | None = None, span: int = SPAN) 
 
 
 def run_end(run: list[Piece]) -> int:
-    """The byte behind the last one of a run."""
+    """Returns the byte after the last one of a run."""
     return max(piece.offset + piece.length for piece in run)
 
 
@@ -144,11 +144,10 @@ _MEMORY = 64 << 20
 
 
 class PageIndexes:
-    """Page indexes that look-ups have read, in memory and in ``folder``. A second look-up in a row group need not
-    request them.
+    """A cache of page indexes, in memory and in ``folder``. A second look-up in a row group need not request them.
 
-    ``folder`` may be deleted at any time. When it cannot be written, only memory is used. Entries have checksums. Page
-    indexes of a file without an ETag are not kept on disk, because nothing would tell that the file was replaced.
+    ``folder`` may be deleted at any time. If it cannot be written, only memory is used. Entries have checksums. Page
+    indexes of a file without an ETag are not stored on disk, because a replaced file could not be detected.
     """
 
     def __init__(self, folder: Path | None = None, memory: int = _MEMORY) -> None:
@@ -159,7 +158,7 @@ class PageIndexes:
         self._lock = threading.Lock()
 
     def known(self, pieces: Iterable[Piece], etags: Mapping[str, str | None]) -> dict[Piece, bytes]:
-        """Those of ``pieces`` that are here."""
+        """Returns the cached ones of ``pieces``."""
         data_by_piece = {}
         for piece in pieces:
             etag = etags.get(piece.key)
@@ -170,7 +169,7 @@ class PageIndexes:
         return data_by_piece
 
     def forget(self, path: str) -> None:
-        """Forgets what was read of a file: it turned out not to be what it should."""
+        """Drops the cached pieces of a file that turned out to be wrong."""
         with self._lock:
             for piece, etag in [cached for cached in self._pieces if cached[0].key == path]:
                 self._held -= len(self._pieces.pop((piece, etag)))
@@ -179,7 +178,7 @@ class PageIndexes:
                     stored.unlink(missing_ok=True)
 
     def keep(self, data_by_piece: Mapping[Piece, bytes], etags: Mapping[str, str | None]) -> None:
-        """Remembers what was read."""
+        """Caches pieces that were read."""
         for piece, data in data_by_piece.items():
             etag = etags.get(piece.key)
             self._hold(piece, etag, data)

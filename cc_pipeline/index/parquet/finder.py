@@ -41,10 +41,10 @@ class SuffixReader(Protocol):
 
 
 class RowGroupFinder(Protocol):
-    """Gives the row groups that may hold keys of ``ranges``, with the places of the columns asked for.
+    """Finds the row groups that may hold keys of ``ranges``, with the places of the requested columns.
 
-    ``columns`` of ``None`` means all columns the file has. A row group without statistics may hold any key.
-    ``cost`` is what it had to read itself. ``gaps`` says in words which parts of the index it does not know.
+    ``columns`` of ``None`` means all columns of the file. A row group without statistics may hold any key. ``cost``
+    counts its own reads. ``gaps`` returns sentences about unknown parts of the index.
     """
 
     @property
@@ -58,9 +58,9 @@ class RowGroupFinder(Protocol):
 
 
 class Footers:
-    """Footers read from the files themselves, each once; the finder for a few files without a catalog.
+    """A finder for a few files without a catalog: it reads the footers from the files themselves, each once.
 
-    ``stored`` gives the end of a file of the given size and ETag where that is kept here already: footer and trailer.
+    ``stored`` returns the end of a file with the given ETag if it is stored already: footer and trailer.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Footers:
         return row_groups
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
-        """None: a file that cannot be read raises."""
+        """Returns no gaps: a file that cannot be read raises an error."""
         return ()
 
     def file(self, path: str, catalog_file: FilePlace | None = None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
@@ -114,7 +114,7 @@ class Footers:
         return self._files[path]
 
     def row_group(self, path: str, number: int, columns: Sequence[str] | None) -> RowGroupPlace:
-        """One row group with the columns asked for that it has."""
+        """Returns one row group with those requested columns that it has."""
         file, groups = self.file(path)
         if number >= len(groups):
             raise DataFault(DataKind.MISMATCH, path, None, f"row group {number} is not among the file's {len(groups)}")
@@ -142,7 +142,7 @@ def _as_bytes(bound: object) -> bytes | None:
 
 
 def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[FilePlace, tuple[RowGroup, ...]]:
-    """A file's place and row groups with every flat column, from its footer. Raises ``DataFault``."""
+    """Returns a file's place and row groups with every flat column, from its footer. Raises ``DataFault``."""
     first = decode_footer(tail, size, path)
     flat, unread = split_columns(
         {column.name: (column.physical, column.repetition, column.meaning) for column in first.schema.columns}
@@ -168,9 +168,9 @@ class CatalogTables(Protocol):
 
 
 class CatalogFinder:
-    """Finds row groups in a catalog. Columns whose places it does not hold come from the file's footer, read once.
+    """Finds row groups in a catalog. Places of other columns come from the file's footer, which is read once.
 
-    ``footers`` is where harvested footers are kept; without it, or for a file that is not there, it is requested.
+    ``footers`` has the harvested footers; without it, or for a missing file, the footer is requested.
     """
 
     def __init__(self, catalog: CatalogTables, reader: SuffixReader, footers: FooterStore | None = None) -> None:
@@ -181,13 +181,14 @@ class CatalogFinder:
 
     @property
     def cost(self) -> Cost:
-        """What footers had to be read for columns the catalog does not keep."""
+        """The cost of footers that were read for columns outside the catalog."""
         return self._footers.cost
 
     def find(
         self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange], columns: Sequence[str] | None
     ) -> list[RowGroupPlace]:
-        """Raises ``EnvironmentFault`` where the catalog holds nothing of a subset, ``DataFault`` for bad places."""
+        """Finds row groups. Raises ``EnvironmentFault`` if the catalog has no rows of a subset, ``DataFault`` for
+        impossible places."""
         self._check(crawl, subsets)
         groups = self._catalog.row_groups_for(crawl, list(subsets), ranges)
         groups = groups.filter(pc.not_equal(groups["rows"], 0))
@@ -211,7 +212,7 @@ class CatalogFinder:
         return row_groups
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
-        """A sentence about files that are missing from the catalog, if there are any."""
+        """Returns a sentence about files that are missing from the catalog, if there are any."""
         gaps = find_gaps(self._catalog, crawl, subsets)
         return () if gaps is None else (gaps.note,)
 
@@ -226,7 +227,7 @@ class CatalogFinder:
     def _stored(self, path: str, etag: str | None) -> bytes | None:
         crawl, _, _ = place(path)
         footers = self._crawl_footers(crawl) if crawl is not None else None
-        # without an ETag nothing says that the file of the catalog is the one whose footer is kept
+        # without an ETag it is not certain that the stored footer is of the catalog's file
         if footers is None or path not in footers or etag is None or footers.entries[path].etag != etag:
             return None
         return footers.footer(path)

@@ -1,4 +1,4 @@
-"""Finds captures in the columnar index: a finder gives the row groups, and only the pages that can match are read.
+"""Finds captures in the columnar index: a finder returns the row groups, and only pages that can match are read.
 
 Rows of every era become capture rows: types widened, missing columns null, unknown ones kept as text.
 """
@@ -32,17 +32,17 @@ from cc_pipeline.index.parquet.places import KEY, RowGroupPlace, unread_notes, w
 from cc_pipeline.index.parquet.read import Found, Rows, Wanted, read_rows
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
-#: What an object says that is not the one asked for: its ETag or its length is another.
+#: Faults of an object that is not the expected one: its ETag or its length differs.
 _ANOTHER = frozenset({FaultKind.CHANGED_OBJECT, FaultKind.RANGE_NOT_SATISFIABLE})
 KNOWN = frozenset((*INDEX_COLUMN_NAMES, *(field.name for field in LATER_COLUMNS)))
 _EXTRA = CAPTURE_SCHEMA.field("extra_columns").type
 
 
 def capture_rows(row_group_rows: Found, located_by: str) -> tuple[pa.Table, list[str]]:
-    """``CAPTURE_SCHEMA`` rows of what was read from one row group, and the host of each row.
+    """Returns the ``CAPTURE_SCHEMA`` rows of one row group, and the host of each row.
 
-    A host comes from the URL where the index's column was not stored or not read. Raises ``DataFault`` for a column
-    whose stored type cannot be what the schema says.
+    A host comes from the URL if the index's column was not stored or not read. Raises ``DataFault`` for a column whose
+    stored type does not fit the schema.
     """
     place, file = row_group_rows.place, row_group_rows.place.file
     count = len(row_group_rows.rows)
@@ -86,7 +86,7 @@ def _may_be(condition: Condition, column: str, crawl: str, values: pa.Array) -> 
 
 
 def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
-    """``value`` so many times. Pieces of a row group share one array: a long one costs as much as all URLs."""
+    """Repeats ``value``. Pieces of a row group share one array, since a long one costs as much as all URLs."""
     if count > _PIECE_ROWS:
         return pa.repeat(pa.scalar(value, kind), count)
     return _one_repeated(value, kind, 1 << (count - 1).bit_length() if count else 1).slice(0, count)
@@ -98,7 +98,7 @@ def _one_repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def as_text(values: pa.Array) -> pa.Array:
-    """Stored bytes as strings; bytes that are no UTF-8 are written as ``\\xNN``."""
+    """Returns stored bytes as strings; bytes that are no UTF-8 are written as ``\\xNN``."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -154,7 +154,7 @@ def _extra(unknown_columns: Mapping[str, pa.Array], count: int) -> pa.Array:
 
 #: Rows that are decoded, and become capture rows, at a time.
 _PIECE_ROWS = 1 << 14
-#: Bytes of column chunks that one round may have to hold in memory, and rows whose keys it may.
+#: Maximum bytes of column chunks in memory per round, and maximum rows whose keys are.
 _ROUND_BYTES = 192 << 20
 _ROUND_ROWS = 1 << 19
 
@@ -162,9 +162,9 @@ _ROUND_ROWS = 1 << 19
 class ParquetLocator:
     """Looks targets up in the columnar index of one source.
 
-    ``finder`` says which row groups may hold them, ``columns`` limits what is read (``None``: all, the key always),
-    ``indexes`` keeps page indexes from one look-up to the next.
-    Row groups that several targets need are read once. Faults raise: an answer is complete or an error.
+    ``finder`` returns the row groups that may hold them, ``columns`` are the columns to read (``None``: all, the key
+    always), ``indexes`` caches page indexes from one look-up to the next. Row groups that several targets need are read
+    once. Faults are raised: an answer is complete or an error.
     """
 
     name = "parquet"
@@ -178,8 +178,8 @@ class ParquetLocator:
         indexes: PageIndexes | None = None,
         doubt: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """``doubt`` is told of a file that holds something else than it should, and says whether ``reader`` will ask
-        another place for it."""
+        """``doubt`` gets the path of a file with wrong content, and returns whether ``reader`` will try another
+        place."""
         self.columns = columns
         self._reader = reader
         self._finder = finder
@@ -187,13 +187,13 @@ class ParquetLocator:
         self._indexes = indexes or PageIndexes()
 
     def places(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> list[RowGroupPlace]:
-        """The row groups that may have keys in ``ranges``."""
+        """Returns the row groups that may have keys in ``ranges``."""
         return self._finder.find(crawl, subsets, ranges, self.columns)
 
     def price(
         self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], key_filter: RangeSet | None = None
     ) -> LookupPrice:
-        """An upper bound without any read of the index: whole chunks, although pages are read where they can be."""
+        """Estimates an upper bound without reading the index: whole chunks, although often only pages are read."""
         ranges = Takers(targets, self._ranges_of(crawl, key_filter)).ranges
         places = self._finder.find(crawl, subsets, ranges, self.columns)
         requests = size = likely = 0
@@ -220,7 +220,7 @@ class ParquetLocator:
         cost = Cost()
         spent_before = (self._finder.cost.requests, self._finder.cost.bytes)
         router = Takers(targets, self._ranges_of(crawl, key_filter), sink)
-        # a row group without key bounds may hold any key, but none that nobody asks for
+        # without ranges no row group is read, not even those without key bounds
         places = self._finder.find(crawl, subsets, router.ranges, self.columns) if router.ranges else []
         for batch in self._batches(places):
             queries = [Wanted(place, router.ranges, wanted_columns(self.columns, place.file)) for place in batch]
@@ -239,15 +239,16 @@ class ParquetLocator:
         return ranges_of if key_filter is None else lambda target: common_ranges(ranges_of(target), key_filter)
 
     def scan_price(self, places: Sequence[RowGroupPlace], key: str) -> tuple[int, int]:
-        """Requests, and bytes of the column that is read whole, of a scan; of the others, pages with rows are read."""
+        """Estimates the requests of a scan, and the bytes of the column that is read whole. Of the other columns only
+        pages with matching rows are read."""
         sizes = [place.columns[key].size for place in places if key in place.columns]
         names = (list(place.columns.values()) for place in places)
         return sum(most_requests(place, columns) for place, columns in zip(places, names, strict=True)), sum(sizes)
 
     def scan(self, places: Sequence[RowGroupPlace], key: str, condition: Condition) -> Iterator[pa.Table]:
-        """The captures of whole row groups of which the index says that a condition is so: one column is read whole,
-        and of the others the pages that have rows which it does not rule out; a null rules nothing out by itself.
-        Raises as :meth:`locate` does."""
+        """Yields the captures of whole row groups that match a condition by the index. One column is read whole, and of
+        the others the pages with rows that it does not rule out; a null value rules nothing out. Raises as
+        :meth:`locate`."""
         for batch in self._batches(places):
             queries = [
                 Wanted(
@@ -263,8 +264,8 @@ class ParquetLocator:
                 yield rows.filter(pc.equal(rows["meant"], YES))
 
     def _read(self, queries: Sequence[Wanted], cost: Cost) -> Iterator[Found]:
-        """The matching rows, each once. After a fault in a file another mirror is read, if there is one. Rows that were
-        given before are not given again, and the other mirror's file has to have all of them."""
+        """Yields the matching rows, each once. After a fault in a file another mirror is read, if there is one. Rows
+        from before are not repeated, and the other mirror's file must have all of them."""
         rows_by_group: dict[tuple[str, int], list[Rows]] = {}
         while True:
             rows_before = {group_key: np.concatenate(rows) for group_key, rows in rows_by_group.items()}
@@ -294,16 +295,16 @@ class ParquetLocator:
                     file = next(query.place.file for query in queries if query.place.file.path == fault.source)
                     raise EnvironmentFault(
                         f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
-                        "It was published anew, or this home lacks its footer. Harvest it again: "
+                        "It was published again, or this home does not have its footer. Harvest it again: "
                         f"cc-pipeline index harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
                     ) from fault
-                # what was asked for did come, and another place may have it as it should be
+                # the range was read, but its content is wrong: another place may have it right
                 if isinstance(fault, RangeFault) or not self._doubt(fault.source):
                     raise
                 self._indexes.forget(fault.source)
 
     def _batches(self, places: Sequence[RowGroupPlace]) -> Iterator[list[RowGroupPlace]]:
-        """Row groups in rounds whose chunks fit the memory bound together; a larger one makes a round of its own."""
+        """Groups row groups into rounds whose chunks fit the memory bound; a larger one has its own round."""
         batch: list[RowGroupPlace] = []
         batch_bytes = rows = 0
         for place in places:

@@ -1,7 +1,7 @@
-"""From page header to page header of a column chunk, before any library sees it: what its pages claim, bounded.
+"""Walks from page header to page header of a column chunk, before any library reads it, and bounds its claims.
 
-Arrow allocates what a header says: an inflated size, a number of dictionary entries, a value for each row. A chunk of
-a few kilobytes can say gigabytes. Format: ``PageHeader`` in ``parquet.thrift`` of apache/parquet-format.
+Arrow allocates memory by the headers: an inflated size, a number of dictionary entries, a value for each row. A chunk
+of a few kilobytes can claim gigabytes. Format: ``PageHeader`` in ``parquet.thrift`` of apache/parquet-format.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from cc_pipeline.index.footers.thrift import CompactReader, FooterFault, Value
 
 #: No page of the index is larger when inflated (the writer cuts them at 1 MB, dictionaries too).
 MAX_PAGE_BYTES: Final = 64 * 2**20
-#: A chunk of the index has some 120 pages; so many may have one value each and still be walked in a second.
+#: A chunk of the index has some 120 pages; this many pages can be walked in a second.
 MAX_PAGES: Final = 1 << 16
-#: A header has 20 bytes and perhaps the page's bounds, keys of some kilobytes. All headers of a chunk have so much.
+#: A header has 20 bytes and perhaps the page's bounds, keys of some kilobytes. The second limit is for a whole chunk.
 MAX_HEADER_BYTES: Final = 1 << 18
 MAX_HEADERS_BYTES: Final = 1 << 23
 #: A column chunk of the index is decoded to at most 270 MB: file names of 140 bytes in 1.9 million rows.
 MAX_COLUMN_BYTES: Final = 384 * 2**20
-#: What a value of the index takes on average is below 256 bytes in every column; few rows may have long ones.
+#: A value of the index takes less than 256 bytes on average in every column; few rows may have longer ones.
 _ROW_BYTES: Final = 256
 _FEW_ROWS_BYTES: Final = 64 * 2**20
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
-#: The field of a header that says more, by the page's type, and the field of that with the encoding.
+#: The field of a header with its details, by the page's type, and the field of these with the encoding.
 _DETAILS: Final = {_DATA: (5, 2), _DICTIONARY: (7, 2), _DATA_V2: (8, 4)}
 #: ``PLAIN_DICTIONARY`` and ``RLE_DICTIONARY``.
 _DICTIONARY_ENCODINGS: Final = (2, 8)
@@ -45,11 +45,11 @@ class DictionaryPage:
 
 @dataclass(frozen=True, slots=True)
 class PageClaims:
-    """What the pages of a chunk claim together: ``values``, and ``plain``, the inflated bytes of its data pages.
+    """The claims of a chunk's pages together: ``values``, and ``plain``, the inflated bytes of its data pages.
 
-    ``numbered`` of the values are numbers of entries of the dictionary. ``delta`` is the inflated size of the largest
-    page whose values are built from the ones before (0: there is none). ``led`` is where, in all pieces joined, the
-    pages that need the dictionary end, if no other comes before one of them: writers that leave it never come back.
+    ``numbered`` of the values are numbers of dictionary entries. ``delta`` is the inflated size of the largest page
+    with delta-encoded values (0: there is none). ``led`` is the position, in all pieces joined, at which the pages with
+    a dictionary end; ``None`` if other pages come between them, which writers never do.
     """
 
     values: int
@@ -70,15 +70,15 @@ class _Page:
 
 
 def column_bound(rows: int) -> int:
-    """Bytes that ``rows`` values of one column may take decoded."""
+    """Returns the maximum bytes of ``rows`` decoded values of one column."""
     return min(MAX_COLUMN_BYTES, _FEW_ROWS_BYTES + _ROW_BYTES * rows)
 
 
 def walk_pages(pieces: Sequence[tuple[int, bytes]], *, source: str) -> PageClaims:
-    """Goes over the pages of one column chunk, or some of them: ``pieces`` of whole pages, each with its offset.
+    """Walks over the pages of one column chunk, or some of them: ``pieces`` of whole pages, each with its offset.
 
-    Raises ``DataFault`` with ``source`` and the offset of the page: ``MALFORMED`` where headers do not lead exactly
-    to a piece's end or contradict each other, ``TOO_LARGE`` for more than the bounds of this module.
+    Raises ``DataFault`` with ``source`` and the offset of the page: ``MALFORMED`` if headers do not lead exactly to a
+    piece's end or contradict each other, ``TOO_LARGE`` for more than the bounds of this module.
     """
     walk = _Walk(source)
     for offset, data in pieces:
@@ -166,7 +166,7 @@ class _Walk:
 
 
 def _read_header(reader: CompactReader, source: str, offset: int) -> _Page:
-    """The header at the reader's place; sizes and counts of it can be."""
+    """Reads the header at the reader's position, with plausible sizes and counts."""
     start, data_end = reader.pos, reader.end
     reader.end = min(data_end, start + MAX_HEADER_BYTES)
     try:

@@ -1,4 +1,4 @@
-"""The page index of a Parquet file: where pages lie, which rows and keys they hold, which hold one value."""
+"""Reads the page index of a Parquet file: the locations, rows and keys of pages, and pages with a single value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ASCENDING = 1
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Data pages of one column chunk in order: ``offsets`` and ``sizes`` in the file, and each page's first row."""
+    """The data pages of one column chunk in order: ``offsets`` and ``sizes`` in the file, and each page's first row."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -30,27 +30,27 @@ class Pages:
         return len(self.offsets)
 
     def row_count(self, page: int) -> int:
-        """Rows of one page."""
+        """Returns the number of rows of one page."""
         end = self.first_rows[page + 1] if page + 1 < len(self.first_rows) else self.rows
         return end - self.first_rows[page]
 
 
 @dataclass(frozen=True, slots=True)
 class PageBounds:
-    """Smallest and largest value of each page, perhaps cut outward; ``None`` where nothing is known."""
+    """Bounds of the values of each page, perhaps wider than its values; ``None`` if not known."""
 
     low: tuple[bytes | None, ...]
     high: tuple[bytes | None, ...]
     empty: tuple[bool, ...]
 
     def may_hold(self, page: int, ranges: Sequence[KeyRange]) -> bool:
-        """Whether a key of ``ranges`` can be in ``page``; pages of nulls only hold none."""
+        """Whether a key of ``ranges`` can be in ``page``; pages with only nulls hold none."""
         if self.empty[page]:
             return False
         return range_set(ranges).meets(self.low[page], self.high[page])
 
     def allow(self, page: int, smallest: bytes, largest: bytes) -> bool:
-        """Whether a page with keys from ``smallest`` to ``largest`` keeps its bounds."""
+        """Whether keys from ``smallest`` to ``largest`` lie within the bounds of ``page``."""
         low, high = self.low[page], self.high[page]
         return not self.empty[page] and (low is None or low <= smallest) and (high is None or largest <= high)
 
@@ -90,10 +90,10 @@ def read_offset_index(data: bytes, rows: int, first: int, end: int, source: str,
 
 
 def read_column_index(data: bytes, pages: int, source: str, index_offset: int) -> PageBounds:
-    """Bounds of each of ``pages`` pages.
+    """Returns the bounds of each of ``pages`` pages.
 
-    Raises ``DataFault`` where the lists do not have that length, a page's bounds are the wrong way round, or an index
-    that calls itself ascending is not: pages would be passed over that hold what is sought.
+    Raises ``DataFault`` if the lists have another length, a page's bounds are reversed, or an index that claims to be
+    ascending is not: matching pages would be skipped.
     """
     empty, low, high, _ = index_lists(data, pages, source, index_offset)
     ascending = _struct(data, source, index_offset).get(4) == _ASCENDING
@@ -118,8 +118,8 @@ def read_column_index(data: bytes, pages: int, source: str, index_offset: int) -
 def index_lists(
     data: bytes, pages: int, source: str, index_offset: int
 ) -> tuple[list[Value], list[Value], list[Value], list[Value] | None]:
-    """What a column index says of each of ``pages`` pages: whether it is all null, bounds below and above in plain
-    encoding, and how many nulls (``None`` where that is not said). Raises ``DataFault`` for lists of other lengths."""
+    """Returns the lists of a column index for ``pages`` pages: whether a page is all null, its lower and upper bounds
+    in plain encoding, and its nulls (``None`` if not given). Raises ``DataFault`` for lists of other lengths."""
     fields = _struct(data, source, index_offset)
     empty, low, high = (_list(fields, number, source, index_offset) for number in (1, 2, 3))
     nulls = fields.get(5)
@@ -149,7 +149,7 @@ def _list(fields: dict[int, Value], number: int, source: str, index_offset: int)
     return elements
 
 
-#: A chunk of fewer bits than this a row is made of repetitions; only of such chunks the column index is looked at.
+#: A chunk with fewer bits per row than this consists of repetitions; the column index is read only for such chunks.
 REPEATING_BITS = 1
 
 _TYPES: dict[str, tuple[pa.DataType, str | None]] = {
@@ -161,16 +161,16 @@ _TYPES: dict[str, tuple[pa.DataType, str | None]] = {
 
 
 def may_repeat(column: ColumnPlace, rows: int) -> bool:
-    """Whether the column index is worth its bytes: pages of one value are likely, and of a type it can tell."""
+    """Whether the column index is worth its bytes: pages with a single value are likely, of a type that it can give."""
     indexed = column.column_index is not None and column.offset_index is not None
     return indexed and column.layout.physical in _TYPES and column.size * 8 < rows * REPEATING_BITS
 
 
 def single_values(data: bytes, column: ColumnPlace, pages: Pages, source: str) -> list[pa.Scalar | None]:
-    """For each page the value that all its rows have (perhaps null); ``None`` where they differ or it is unknown.
+    """Returns for each page the value of all its rows (perhaps null); ``None`` if they differ or it is unknown.
 
-    The counts of nulls must agree with what is said of the values. Raises ``DataFault`` with ``source`` for bytes
-    that are no column index of these pages.
+    The counts of nulls must agree with the bounds. Raises ``DataFault`` with ``source`` for bytes that are no column
+    index of these pages.
     """
     index_offset = column.column_index[0] if column.column_index is not None else 0
     empty, low, high, nulls = index_lists(data, len(pages), source, index_offset)

@@ -1,4 +1,4 @@
-"""Where the columns of a row group lie."""
+"""The locations of a row group's columns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, ColumnChunk
 from cc_pipeline.index.parquet.decoding import ColumnLayout
 
-#: The column that every look-up goes by.
+#: The column that every look-up searches.
 KEY = "url_surtkey"
-#: Row groups have up to two million rows; a count far beyond is not believed: a value of a number takes 8 to 12 bytes.
+#: Row groups have up to two million rows; a much larger count is an error, since each value takes 8 to 12 bytes.
 MOST_ROWS = 1 << 24
 #: Names of ``CompressionCodec`` in its order; the catalog has names, a footer for pyarrow needs numbers.
 _CODEC_NAMES = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
@@ -66,7 +66,7 @@ class RowGroupPlace:
 
 
 def described_columns(lines: list[str]) -> dict[str, tuple[str, str, str]]:
-    """The catalog's ``name PHYSICAL repetition MEANING`` lines taken apart."""
+    """Parses the catalog's ``name PHYSICAL repetition MEANING`` lines."""
     described: dict[str, tuple[str, str, str]] = {}
     for line in lines:
         name, physical, repetition, *meaning = line.split(" ", 3)
@@ -77,13 +77,14 @@ def described_columns(lines: list[str]) -> dict[str, tuple[str, str, str]]:
 def split_columns(
     columns: Mapping[str, tuple[str, str, str]],
 ) -> tuple[dict[str, tuple[str, str, str]], tuple[str, ...]]:
-    """The flat columns that are read, and the names of the others; a dot is where a nested name is joined."""
+    """Returns the flat columns, which are read, and the names of the others; a dot marks a nested name."""
     flat = {name: column for name, column in columns.items() if column[1] != "repeated" and "." not in name}
     return flat, tuple(name for name in columns if name not in flat)
 
 
 def unread_notes(files: Sequence[FilePlace], columns: Sequence[str] | None) -> tuple[str, ...]:
-    """A sentence on columns of ``files`` that an answer of ``columns`` (``None``: all) lacks because of their form."""
+    """Returns a sentence on columns of ``files`` that an answer of ``columns`` (``None``: all) misses because of their
+    form."""
     paths_by_column: dict[str, set[str]] = {}
     for file in files:
         for name in file.unread:
@@ -101,7 +102,8 @@ def unread_notes(files: Sequence[FilePlace], columns: Sequence[str] | None) -> t
 
 
 def column_place(file: FilePlace, chunk: ColumnChunk) -> ColumnPlace:
-    """The place a decoded footer gives a column. Raises ``DataFault`` where it is not in this file or encrypted."""
+    """Returns the place of a column from a decoded footer. Raises ``DataFault`` if it is in another file or
+    encrypted."""
     return checked_place(
         file,
         chunk.column,
@@ -125,7 +127,7 @@ def checked_place(
     *,
     elsewhere: bool = False,
 ) -> ColumnPlace:
-    """A column's place from its chunk's offset and size, checked against the file's size."""
+    """Returns a column's place from its chunk's offset and size, after checking it against the file's size."""
     offset, size = span
     if elsewhere:
         raise DataFault(DataKind.UNSUPPORTED, file.path, offset, f"column {name} is encrypted or in another file")
@@ -145,7 +147,8 @@ def checked_place(
 def checked_row_group(
     file: FilePlace, number: int, rows: int, columns: Mapping[str, ColumnPlace], key: str = KEY
 ) -> RowGroupPlace:
-    """A row group whose row count can be believed. Raises ``DataFault`` where it, or the key column, cannot."""
+    """Returns a row group with a plausible row count. Raises ``DataFault`` for an impossible one, or without the key
+    column."""
     if not 0 <= rows <= MOST_ROWS:
         raise DataFault(DataKind.MALFORMED, file.path, None, f"row group {number} claims {rows} rows")
     if key not in columns:
@@ -154,14 +157,15 @@ def checked_row_group(
 
 
 def wanted_columns(columns: Sequence[str] | None, file: FilePlace) -> tuple[str, ...]:
-    """The columns to read of ``file``: those asked for that it has, in the published order, unknown ones last."""
+    """Returns the columns to read of ``file``: the requested ones that it has, in the published order, unknown ones
+    last."""
     order = [name for name in INDEX_COLUMN_NAMES if name in file.columns]
     order += [name for name in file.columns if name not in order]
     return tuple(order if columns is None else [name for name in order if name in columns or name == KEY])
 
 
 def _inside(position: tuple[int, int] | None, end: int) -> tuple[int, int] | None:
-    """An index position that can be: page indexes are optional, an impossible one is as good as none."""
+    """Returns an index position if it is possible; page indexes are optional, so an impossible one is dropped."""
     if position is None:
         return None
     offset, length = position

@@ -1,6 +1,6 @@
 """Reads the rows of some key ranges from row groups: the key column first, the others only where rows match.
 
-``scan_columns`` goes over whole row groups instead, a batch of rows at a time.
+``scan_columns`` reads whole row groups instead, a batch of rows at a time.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from cc_pipeline.index.parquet.pages import (
 )
 from cc_pipeline.index.parquet.places import KEY, MOST_ROWS, ColumnPlace, RowGroupPlace
 
-#: Up to so many ranges, comparing whole columns is cheaper than looking at keys one by one.
+#: Up to so many ranges, comparing whole columns is cheaper than comparing keys one by one.
 _FEW = 24
 
 
 def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np.int64]:
-    """Positions, ascending, of the binary ``keys`` that lie in one of ``ranges``; nulls lie in none."""
+    """Returns the positions, ascending, of the binary ``keys`` that lie in one of ``ranges``; nulls lie in none."""
     merged = _near(keys, range_set(ranges))
     if not len(keys) or not merged:
         return np.empty(0, dtype=np.int64)
@@ -59,7 +59,7 @@ def rows_in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> npt.NDArray[np
 
 
 def _near(keys: pa.Array, ranges: RangeSet) -> Sequence[KeyRange]:
-    """Those of many ranges that can hold one of ``keys``."""
+    """Returns the ranges that can hold one of ``keys``."""
     if len(ranges) <= _FEW:
         return ranges
     bounds = pc.min_max(keys)
@@ -85,18 +85,18 @@ def _mask(keys: pa.Array, key_range: KeyRange) -> npt.NDArray[np.bool_]:
 Rows = npt.NDArray[np.int64]
 Bytes = dict[Piece, bytes]
 
-#: Dictionaries up to this many bytes are read along with the pages, needed or not.
+#: Dictionaries up to this many bytes are read together with the pages, needed or not.
 _SMALL_DICTIONARY = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A row group, the key ranges asked of it (``None``: all rows, also those without a key), and the columns to return
-    (the key column is always read).
+    """A query of one row group: its key ranges (``None``: all rows, also those without a key), and the columns to
+    return (the key column is always read).
 
-    ``key`` is the column that the ranges are about. ``keep`` decides about keys within them (a mask for an array of
-    keys, which has nulls where all rows are asked for). ``bounds`` are what the file's footer says of its keys: a key
-    outside them raises.
+    ``key`` is the column of the ranges. ``keep`` returns a mask for an array of keys within them (the array has nulls
+    if all rows are requested). ``bounds`` are those of the keys in the file's footer: a key outside them raises an
+    error.
     """
 
     place: RowGroupPlace
@@ -109,14 +109,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Rows of one row group: their numbers in it, and one array a column in its physical type."""
+    """Rows of one row group: their numbers in it, and one array per column in its physical type."""
 
     place: RowGroupPlace
     rows: Rows
     columns: dict[str, pa.Array]
 
     def filtered(self, is_selected: npt.NDArray[np.bool_]) -> Found:
-        """The same with the ``is_selected`` rows alone."""
+        """Returns only the selected rows."""
         mask = pa.array(is_selected)
         columns = {name: values.filter(mask) for name, values in self.columns.items()}
         return Found(self.place, self.rows[is_selected], columns)
@@ -124,7 +124,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """Pages of a chunk to read; ``pages`` is ``None`` where the whole chunk is one piece."""
+    """The pages of a chunk to read; ``pages`` is ``None`` if the whole chunk is one piece."""
 
     place: ColumnPlace
     pages: Pages | None
@@ -133,13 +133,13 @@ class _Selection:
     bounds: PageBounds | None = None
 
     def pieces(self, key: str) -> list[Piece]:
-        """The chunk, or the chosen pages."""
+        """Returns the pieces to read: the chunk, or the selected pages."""
         if self.pages is None:
             return [Piece(key, self.place.offset, self.place.size)]
         return [Piece(key, self.pages.offsets[page], self.pages.sizes[page]) for page in self.chosen]
 
     def dictionary(self, key: str) -> Piece | None:
-        """The dictionary page in front of the pages, if there is one."""
+        """Returns the dictionary page before the pages, if there is one."""
         length = self.pages.offsets[0] - self.place.offset if self.pages is not None and self.chosen else 0
         return Piece(key, self.place.offset, length) if length else None
 
@@ -217,7 +217,7 @@ def _others(query: Wanted) -> list[str]:
 
 
 def _of_rows(part: _Selection, rows: Rows) -> _Selection:
-    """Those of the chosen pages that hold ``rows``, which are in order."""
+    """Returns the selected pages that hold ``rows``, which are in order."""
     assert part.pages is not None
     firsts = np.asarray([part.pages.first_rows[page] for page in part.chosen], dtype=np.int64)
     page_positions = np.unique(np.searchsorted(firsts, rows, side="right") - 1)
@@ -227,10 +227,10 @@ def _of_rows(part: _Selection, rows: Rows) -> _Selection:
 def _fetch_pages(
     selections: Sequence[tuple[Wanted, _Selection | None]], fetch: Callable[[Iterable[Piece]], Bytes]
 ) -> Bytes:
-    """All chosen pages, with the dictionaries that they need.
+    """Fetches all selected pages, with the dictionaries that they need.
 
-    A writer whose dictionary grew too large goes on without one, so the pages of a column need not use the dictionary
-    in front of them: a large one is read only when they do, or at once where the writer says that all pages do.
+    A writer stops using a dictionary that has grown too large, so the pages of a column may not need the dictionary
+    before them. A large one is read only if they do, or at once if the writer says that all pages do.
     """
     first: list[Piece] = []
     waiting: list[tuple[Piece, list[Piece]]] = []
@@ -289,7 +289,7 @@ def _key_selection(query: Wanted, page_indexes: Bytes) -> _Selection | None:
 
 
 def _row_selection(place: RowGroupPlace, name: str, rows: Rows, page_indexes: Bytes) -> _Selection | pa.DictionaryArray:
-    """The pages that hold ``rows``, or the values of these rows where the page index tells them."""
+    """Returns the pages that hold ``rows``, or the values of these rows if the page index has them."""
     column = place.columns[name]
     pages = _pages(place, column, page_indexes)
     if pages is None:
@@ -335,7 +335,7 @@ def _match(query: Wanted, part: _Selection | None, bytes_of: Bytes) -> tuple[Row
 
 
 def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> None:
-    """An index whose bounds are wrong where they can be checked is not believed where they cannot."""
+    """Raises ``DataFault`` if a page has keys outside its bounds: then its page index is unreliable."""
     if part.pages is None or part.bounds is None:
         return
     start = 0
@@ -354,8 +354,8 @@ def _check_bounds(place: RowGroupPlace, part: _Selection, keys: pa.Array) -> Non
 
 
 def _check_statistics(query: Wanted, part: _Selection, keys: pa.Array) -> None:
-    """Row groups are passed over by what a footer says of them: where that can be seen to be wrong, nothing it says
-    counts."""
+    """Raises ``DataFault`` if a row group has keys outside its footer's bounds: these decide which row groups are
+    skipped."""
     low, high = query.bounds
     if not len(keys) or (low is None and high is None):
         return
@@ -381,7 +381,7 @@ def _decode(place: RowGroupPlace, part: _Selection, bytes_of: Bytes) -> pa.Array
 
 
 def _numbers(part: _Selection, positions: Rows) -> Rows:
-    """Row numbers in the row group of positions among the rows of the chosen pages."""
+    """Converts positions among the rows of the selected pages into row numbers of the row group."""
     if part.pages is None:
         return positions
     starts, firsts = _starts(part)
@@ -390,7 +390,7 @@ def _numbers(part: _Selection, positions: Rows) -> Rows:
 
 
 def _positions(part: _Selection, rows: Rows) -> Rows:
-    """The other way round."""
+    """Converts row numbers of the row group into positions among the rows of the selected pages."""
     if part.pages is None:
         return rows
     starts, firsts = _starts(part)
@@ -412,10 +412,10 @@ _SCANNED_ROWS = 16_384
 def scan_columns(
     reader: ManyReader, place: RowGroupPlace, names: Sequence[str], cost: Cost
 ) -> Iterator[list[pa.Array]]:
-    """Batches of the columns ``names`` of one row group, in their physical types.
+    """Yields batches of the columns ``names`` of one row group, in their physical types.
 
-    In memory are the compressed chunks (60 MB for a URL, its file, offset and length) and one batch. Raises
-    ``DataFault`` for a column that is not there or cannot be decoded.
+    The compressed chunks (60 MB for a URL, its file, offset and length) and one batch are in memory. Raises
+    ``DataFault`` for a column that is missing or cannot be decoded.
     """
     path = place.file.path
     missing = [name for name in names if name not in place.columns]
@@ -425,7 +425,7 @@ def scan_columns(
     for name in names:
         column = place.columns[name]
         piece = Piece(path, column.offset, column.size)
-        # one column after the other: decoding copies the bytes, and only one column has them here twice
+        # one column after the other: decoding copies the bytes, so only one column is in memory twice
         data_by_piece = fetch_pieces(reader, [piece], {path: place.file.etag}, cost, {path: place.file.size})
         columns.append(
             decode_batches(

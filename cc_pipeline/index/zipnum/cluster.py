@@ -1,8 +1,8 @@
-"""A ``cluster.idx`` has one line for each gzip member of the CDXJ shards, sorted by key, and some hundred megabytes.
-So it is searched by range reads, and never downloaded whole.
+"""Searches a ``cluster.idx`` by range reads, without downloading it whole. It has one line for each gzip member of the
+CDXJ shards, sorted by key, and some hundred megabytes.
 
 A line is ``<surt> <timestamp>\\t<shard>\\t<offset>\\t<length>[\\t<number>]`` and names the member's first capture.
-What was read is known from then on as spans of whole lines, which bound every later search.
+Lines that were read are stored as spans of whole lines, which bound every later search.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from cc_pipeline.index.parquet.fetch import Cost
 #: A key, and the share of the file that lies before it (0 to 1).
 Mark: TypeAlias = tuple[bytes, float]
 
-#: Where nothing is known: about half of a crawl is .com (155 of 300 shards).
+#: Marks without any knowledge: about half of a crawl is .com (155 of 300 shards).
 _NOTHING_KNOWN: Final[tuple[Mark, ...]] = ((b"com,", 0.14), (b"com-", 0.66))
-#: The bytes that most keys are made of, and how many of them a guess looks at.
+#: The bytes that most keys consist of, and the number of key bytes that a guess uses.
 _DIGITS: Final = b")+,-./0123456789:_abcdefghijklmnopqrstuvwxyz"
 _RANKS: Final = bytes(bisect_right(_DIGITS, byte) for byte in range(256))
 _DEPTH: Final = 8
@@ -34,24 +34,24 @@ _LAST: Final = b"\xff"
 #: Bytes of one probe. A request of the public mirror costs as much time as 512 KiB (``parquet.fetch.GAP``), so a probe
 #: takes as many lines along as it can.
 PROBE = 256 << 10
-#: What is left of the file is read whole from here on.
+#: A remaining part of the file of at most this many bytes is read whole.
 WHOLE = 512 << 10
-#: Bytes of the first stretch read behind the lines that are known.
+#: Bytes of the first read after the known lines.
 STRETCH = 64 << 10
-#: Ranges that lay in the lines read last, beyond which the lines behind them are read without a search.
+#: If more ranges than this lay in the lines read last, the next lines are read without a search.
 _CLOSE = 1
 #: No line is longer: keys of the index have a few kilobytes at most.
 _LONGEST_LINE = 1 << 20
-#: Each further stretch is twice as long as the last one, up to this many bytes.
+#: Each further read is twice as long as the last one, up to this many bytes.
 _MOST_STRETCH = 4 << 20
 #: Bytes of lines held in memory.
 _MOST_HELD = 32 << 20
-#: Spans that wait to be kept.
+#: Spans that wait to be stored.
 _MOST_LEARNT = 64
 
 
 class Marks:
-    """Keys with their places, in any order; where they contradict each other, later keys do not lie before earlier."""
+    """Keys with their positions, in any order. If they contradict each other, a later key gets no earlier position."""
 
     def __init__(self, marks: Iterable[Mark] = ()) -> None:
         self._keys: list[bytes] = [b""]
@@ -61,7 +61,7 @@ class Marks:
             self._shares.append(min(1.0, max(self._shares[-1], share)))
 
     def share(self, key: bytes) -> float:
-        """The share of a file that probably lies before ``key``; never falls as keys rise."""
+        """Returns the share of a file that probably lies before ``key``; it never falls as keys rise."""
         place = bisect_right(self._keys, key)
         low, share_before = self._keys[place - 1], self._shares[place - 1]
         high, share_after = (self._keys[place], self._shares[place]) if place < len(self._keys) else (_LAST, 1.0)
@@ -69,7 +69,8 @@ class Marks:
 
 
 def _between(low: bytes, high: bytes, key: bytes) -> float:
-    """How far ``key`` is on the way from ``low`` to ``high``, were all names equally frequent: 0 to 1."""
+    """Returns the relative position of ``key`` between ``low`` and ``high`` (0 to 1), if all names are equally
+    frequent."""
     common_length = next(
         (n for n, (low_byte, high_byte) in enumerate(zip(low, high, strict=False)) if low_byte != high_byte),
         min(len(low), len(high)),
@@ -98,7 +99,7 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Span:
     """Whole lines of a ``cluster.idx``: bytes ``at`` to ``end``, the keys of the first and last line, and the lines
-    themselves, unless they have to be read."""
+    themselves if they are in memory."""
 
     at: int
     end: int
@@ -115,10 +116,10 @@ _first_key = attrgetter("first_key")
 class Cluster:
     """One ``cluster.idx`` behind range reads; safe to share between threads.
 
-    ``size`` is the file's, in bytes, where it is known already; else a read asks for it. ``known`` are spans that were
-    read before, whose lines ``load`` gives (``None``: they are read again). ``guide`` gives what is known of the places
-    of keys in other such files; it is asked once, before the first guess. ``reads`` and ``bytes_read`` count the range
-    reads and their bytes, ``learnt`` are the spans that were read, the last ones.
+    ``size`` is the file's size in bytes if it is known; else a read finds it. ``known`` are spans that were read
+    before, whose lines ``load`` returns (``None``: they are read again). ``guide`` returns key positions from other
+    such files; it is called once, before the first guess. ``reads`` and ``bytes_read`` count the range reads and their
+    bytes, ``learnt`` are the last spans that were read.
     """
 
     def __init__(
@@ -151,9 +152,9 @@ class Cluster:
         self._lock = threading.RLock()
 
     def members(self, ranges: Iterable[KeyRange]) -> Iterator[Member]:
-        """Every member that may hold a line with a key in ``ranges`` (sorted, disjoint), each once, in order.
+        """Yields every member that may hold a line with a key in ``ranges`` (sorted, disjoint), each once, in order.
 
-        Ranges that lie near each other are found in lines that were read for the one before. Raises ``DataFault``.
+        Ranges close to each other are found in lines that were read for the previous one. Raises ``DataFault``.
         """
         chunks: Iterator[list[Member]] = iter(())
         window: list[Member] = []
@@ -162,7 +163,7 @@ class Cluster:
         for keys in ranges:
             shared += 1
             if not _has(window, keys.start):
-                # where ranges shared the last lines, the next one is probably not far
+                # if several ranges shared the last lines, the next one is probably near
                 next_members = next(chunks, None) if shared > _CLOSE else None
                 window = [] if next_members is None else [window[-1], *next_members]
                 shared = 0
@@ -180,17 +181,17 @@ class Cluster:
                 last_member = member
 
     def charge(self, cost: Cost) -> None:
-        """Adds to ``cost`` what was read since the last time."""
+        """Adds the reads since the last call to ``cost``."""
         with self._lock:
             cost.requests += self.reads - self._charged.requests
             cost.bytes += self.bytes_read - self._charged.bytes
             self._charged = Cost(self.reads, self.bytes_read)
 
     def _before(self, start: bytes) -> int:
-        """Where a known span begins that has the last line with a key below ``start``, or else the file.
+        """Returns the start of the known span with the last line below ``start``, or else the start of the file.
 
-        Guesses where the key is, and reads a stretch there. If it is not there, the next guess is aimed beyond the key,
-        by a step that grows until it halves what is left: so the end of a bad guess is the end of a bisection.
+        Guesses the position of the key, and reads a probe there. After a miss the next guess is aimed beyond the key,
+        by a step that grows until it halves the remaining part: so bad guesses end like a bisection.
         """
         step = WHOLE // 4
         missed = False
@@ -214,7 +215,7 @@ class Cluster:
             self._learn(low, high, aim - PROBE // 2, PROBE)
 
     def _place(self, start: bytes) -> int | None:
-        """What ``_before`` gives, where it is known without reading."""
+        """Returns the result of ``_before`` if it is known without reading."""
         left, right = self._around(start)
         if left is None:
             return 0 if (right.at == 0 if right else self._size == 0) else None
@@ -222,12 +223,13 @@ class Cluster:
         return left.at if left.last >= start or left.end == next_start else None
 
     def _around(self, start: bytes) -> tuple[Span | None, Span | None]:
-        """The last span that begins with a key below ``start``, and the one behind it."""
+        """Returns the last span that begins with a key below ``start``, and the next one."""
         place = bisect_left(self._spans, start, key=_first)
         return self._spans[place - 1] if place else None, self._spans[place] if place < len(self._spans) else None
 
     def _guess(self, start: bytes, left: Span | None, right: Span | None, low: int, high: int) -> int:
-        """Where ``start`` probably lies from ``low`` to ``high``, the end of ``left`` and the begin of ``right``."""
+        """Returns the probable position of ``start`` between ``low`` and ``high``, the end of ``left`` and the start of
+        ``right``."""
         if self._marks is None:
             self._marks = self._guide()
         share = self._marks.share
@@ -284,7 +286,7 @@ class Cluster:
             )
 
     def _stretches(self, offset: int) -> Iterator[list[Member]]:
-        """The members from ``offset`` on, as they are read; their keys never fall."""
+        """Yields the members from ``offset`` on, as they are read; their keys never fall."""
         total, read_length = self._total(), STRETCH
         last = b""
         while offset < total:
@@ -313,7 +315,7 @@ class Cluster:
             last = member.first_key
             position += len(line) + 1
         if (members[0].first_key, last) != (span.first, span.last):
-            raise DataFault(DataKind.MISMATCH, self.key, span.at, "these lines are not those that were read before")
+            raise DataFault(DataKind.MISMATCH, self.key, span.at, "these lines differ from those that were read before")
         self._parsed = (span, members)
         return members
 
@@ -353,12 +355,12 @@ class Cluster:
 
 
 def _has(window: Sequence[Member], start: bytes) -> bool:
-    """Whether the last member with a key below ``start`` is among these, and another behind it."""
+    """Whether ``window`` has the last member with a key below ``start``, and another after it."""
     return bool(window) and window[0].first_key < start <= window[-1].first_key
 
 
 def _before(window: Sequence[Member], start: bytes) -> int:
-    """The place of the last member with a key below ``start``, else of the first one."""
+    """Returns the position of the last member with a key below ``start``, else of the first one."""
     return max(0, bisect_left(window, start, key=_first_key) - 1)
 
 

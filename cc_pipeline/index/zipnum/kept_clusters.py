@@ -1,9 +1,8 @@
-"""What is known of the ``cluster.idx`` of crawls: opened once a run, and kept from one run to the next.
+"""The open ``cluster.idx`` files of crawls: opened once per run, and cached from one run to the next.
 
-A file is the very one by its place, length and ETag (or another that was found to be its own); of one without an ETag
-nothing is kept. What was read of it stands in a folder of ``KeptAnswers``: a list of all spans, and the lines of each
-under a name of its own. The folder may be deleted at any time, and processes that write the list at once lose no more
-than what one of them has learnt.
+A file is identified by its place, length and ETag (or an alias of it); without an ETag nothing is cached. The cache is
+a folder of ``KeptAnswers``: a list of all spans, and the lines of each under its own name. The folder may be deleted at
+any time. If processes write the list at the same time, only the spans of one of them are lost.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-#: A ``cluster.idx`` that comes whole, whatever is asked of it, is read as far as it is needed: it has some 110 MB.
+#: A ``cluster.idx`` that comes whole despite a range is read as far as it is needed: it has some 110 MB.
 _MOST_WHOLE: Final = 256 << 20
-#: Bytes at the end of the file that say its length, its ETag, and what its last line is.
+#: Bytes at the end of the file: they bring its length, its ETag, and its last line.
 _TAIL: Final = 4096
 #: Bytes on disk, spans in the list (of all crawls), and members in memory.
 _MOST_KEPT: Final = 64 << 20
@@ -50,8 +49,8 @@ _LINES: Final = pa.schema([("lines", pa.binary())])
 
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
-    """A ``cluster.idx`` that is there, of ``size`` bytes. ``version`` names its content (``cluster_version``).
-    ``object`` is what it is kept under; ``None`` where that must not be."""
+    """An existing ``cluster.idx`` of ``size`` bytes. ``version`` names its content (``cluster_version``). ``object`` is
+    its name in the cache; ``None`` if it must not be cached."""
 
     cluster: Cluster
     size: int
@@ -62,8 +61,8 @@ class OpenCluster:
 class Clusters:
     """The ``cluster.idx`` files that a run has opened; each costs one request, the first time.
 
-    ``folder`` keeps what was read for later runs (``None``: nothing is kept). ``members`` are gzip members that were
-    read, so that a second question about the same keys need not request them. Safe to share between threads.
+    ``folder`` caches spans for later runs (``None``: nothing is cached). ``members`` caches gzip members, so that a
+    second look-up of the same keys need not request them. Safe to share between threads.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -76,10 +75,10 @@ class Clusters:
     def find(
         self, transport: Transport, crawl: str, read_marks: Callable[[], Iterable[Mark]] = tuple
     ) -> OpenCluster | None:
-        """The ``cluster.idx`` of ``crawl``; ``None`` where the source has none.
+        """Returns the ``cluster.idx`` of ``crawl``; ``None`` if the source has none.
 
-        ``read_marks`` gives places of keys in an index like it (shares of all its rows). It is asked before the first
-        guess, which is made by these or by what is kept of another crawl, whichever is more. Raises ``RangeFault``.
+        ``read_marks`` returns key positions in a similar index (shares of all its rows). It is called before the first
+        guess, which uses these marks or the cached ones of another crawl, whichever are more. Raises ``RangeFault``.
         """
         with self._lock:
             name = (transport.source, crawl)
@@ -95,7 +94,8 @@ class Clusters:
             return self._open[name]
 
     def keep(self) -> None:
-        """Keeps what was read since the last time. What cannot be written is asked for again by the next run."""
+        """Caches the spans that were read since the last call. If they cannot be written, the next run reads them
+        again."""
         with self._lock:
             for open_cluster in self._open.values():
                 if (
@@ -162,14 +162,15 @@ class Clusters:
 
 
 def cluster_version(size: int, tail: bytes) -> str:
-    """A digest of what says which ZipNum index a ``cluster.idx`` of ``size`` bytes is: its length and its last bytes,
-    which name the last key, the place of the last member and the number of lines. It has no ETag, so mirrors agree."""
+    """Returns a digest that identifies a ZipNum index: of the ``size`` and the last bytes of its ``cluster.idx``, which
+    have the last key, the place of the last member and the number of lines. ETags are not part of it, so mirrors
+    agree."""
     return hashlib.sha256(b"%d\n%s" % (size, tail)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class _SameObject:
-    """Reads of an object that must still be the one whose ``tail`` was read."""
+    """Reads an object that must still be the one whose ``tail`` was read."""
 
     files: SameFiles
     tail: RangeBytes

@@ -43,9 +43,9 @@ _INT64 = 1 << 63
 
 
 def capture_of(line: bytes, source: str, offset: int) -> Mapping[str, Any]:
-    """The columns of ``CAPTURE_SCHEMA`` that a line says or implies.
+    """Returns the columns of ``CAPTURE_SCHEMA`` that a line has or implies.
 
-    Raises ``DataFault`` (``source``, ``offset`` of its member) for a line that names no place in an archive.
+    Raises ``DataFault`` (``source``, ``offset`` of its member) for a line without a location in an archive.
     """
     # keys of other writers have spaces
     head, _, members = line.partition(b" {")
@@ -106,13 +106,14 @@ def _digest(value: object) -> str | None:
 
 
 def _status(value: object) -> int | None:
-    """The status; none where the line says none, as in crawls of 2015 and of the ARC years: the record tells it."""
+    """Returns the status; ``None`` if the line has none, as in crawls of 2015 and of the ARC years: the record has
+    it."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
 
 
 def _record_id(value: object) -> bytes | None:
-    """The record's id as the columnar index has it; none where it is no UUID, and stays as it is written."""
+    """Returns the record's id in the form of the columnar index; ``None`` if it is no UUID: then it stays as text."""
     try:
         return uuid.UUID(value.strip("<>")).bytes if isinstance(value, str) else None
     except ValueError:
@@ -133,17 +134,17 @@ def _number(fields: Mapping[str, Any], name: str, key: bytes, source: str, offse
     return int(text)
 
 
-#: Compressed bytes of members held at a time; they inflate to about eight times that.
+#: Compressed bytes of members in memory at a time; they inflate to about eight times that.
 _ROUND_BYTES = 16 << 20
 #: Lines that are turned into a table at a time.
 _ROWS = 20_000
-#: Common Crawl's front serves some objects whole whatever is asked. A shard has up to 1 GB: members in its first bytes,
-#: up to so many, are taken out of that, and others are not worth it.
+#: Common Crawl's front serves some objects whole despite a range. A shard has up to 1 GB: members in its first bytes,
+#: up to so many, are taken out of it, and others are not worth it.
 _MOST_WHOLE = 256 << 20
 #: A member holds 3,000 lines; one that inflates beyond this is refused.
 _MOST_INFLATED = 256 << 20
-#: Where a record begins right behind another one: in crawls of 2014 and 2015 members end without a line end, and those
-#: that were joined have two records on a line. A record's values are strings; a key may have a brace, and no quote.
+#: A record that begins directly after another one: in crawls of 2014 and 2015 members end without a line end, and
+#: joined members have two records on a line. A record's values are strings; a key may have a brace, but no quote.
 _JOINED = re.compile(rb"(?<=\")\}(?=[^ \n\"]+ \d{14} \{)")
 #: Bad lines, and members that cannot be read, that a note or an error names.
 _NAMED = 5
@@ -152,8 +153,8 @@ _KEPT = 20
 
 @dataclass(slots=True)
 class _Unread:
-    """What of an index could not be read: lines that name no place in an archive, and whole members, each as (where,
-    reason). Of lines the first few are kept, and all are counted."""
+    """The unreadable parts of an index: lines without a location in an archive, and whole members, each as (position,
+    reason). Of the lines the first few are stored, and all are counted."""
 
     lines: list[str] = field(default_factory=list)
     line_count: int = 0
@@ -167,7 +168,7 @@ class _Unread:
             self.lines.append(str(fault))
 
     def add_member(self, piece: Piece, fault: DataFault, first_key: bytes, next_key: bytes | None) -> None:
-        """``next_key`` is the key of a later member's first line, which this one may end with."""
+        """Adds a member. ``next_key`` is the key of a later member's first line, which this one may end with."""
         self.members.append((f"{piece.key} at byte {piece.offset}", fault.reason))
         self.keys.append(KeyRange(first_key, None if next_key is None else next_key + b"\0"))
 
@@ -193,11 +194,11 @@ class Reader(RangeReader, ManyReader, Protocol):
 class ZipNumLocator:
     """Looks targets up in the ZipNum index of ``crawl``.
 
-    ``cluster`` is its ``cluster.idx``, by default the published one, of which nothing is known; shards lie beside it.
-    ``members`` keeps those that were read. A crawl has one index for all subsets; a row's subset is read off its file
-    name. An answer's cost has all that was read of ``cluster.idx`` since the last answer. A line that names no record
-    is left out, counted and named in the answer's notes. A member that cannot be read raises, or, with ``may_lack``, is
-    one of the answer's gaps.
+    ``cluster`` is its ``cluster.idx``, by default the published one without any known lines; shards lie beside it.
+    ``members`` caches members that were read. A crawl has one index for all subsets; a row's subset comes from its file
+    name. An answer's cost includes all reads of ``cluster.idx`` since the last answer. A line without a record is left
+    out, counted and named in the answer's notes. A member that cannot be read raises an error, or, with ``may_lack``,
+    is one of the answer's gaps.
     """
 
     name = "zipnum"
@@ -219,7 +220,7 @@ class ZipNumLocator:
         self._reader = reader
 
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupPrice:
-        """Prices the members that a look-up would read. It reads only probes of ``cluster.idx``, and keeps them."""
+        """Estimates the cost of the members that a look-up would read. Reads only probes of ``cluster.idx``."""
         self._check(crawl)
         members = list(self.cluster.members(self._takers(targets).ranges))
         size = sum(member.length for member in members)
@@ -228,7 +229,7 @@ class ZipNumLocator:
     def locate(
         self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: Into | None = None
     ) -> LookupResult:
-        """Every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
+        """Returns every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         self._check(crawl)
         cost = Cost()
@@ -273,7 +274,7 @@ class ZipNumLocator:
     def _lines(
         self, members: Sequence[Member], ranges: RangeSet, cost: Cost, unread: _Unread
     ) -> Iterator[tuple[bytes, Member]]:
-        """The members' lines with a key in ``ranges``, in order."""
+        """Yields the members' lines with a key in ``ranges``, in order."""
         pieces = {member: Piece(self._key(member), member.offset, member.length) for member in members}
         data_by_piece = self._members.known(pieces.values(), {})
         unreadable: dict[Piece, DataFault] = {}
@@ -312,8 +313,8 @@ class ZipNumLocator:
 
 
 def _lines_of(text: bytes, member: Member, piece: Piece, ranges: RangeSet, unread: _Unread) -> list[bytes]:
-    """The records of a member, sorted by key. Lines that are none of a CDXJ index are left out; those that may be of
-    ``ranges`` are added to ``unread``. Raises ``DataFault`` for a member that is not the one that was to be read."""
+    """Returns the records of a member, sorted by key. Lines that are no CDXJ records are left out; those that may be in
+    ``ranges`` are added to ``unread``. Raises ``DataFault`` for a member that is not the expected one."""
     lines = split_records(text)
     if not lines or line_key(lines[0]) != member.first_key:
         first = member.first_key.decode("utf-8", "backslashreplace")
@@ -334,7 +335,7 @@ def _is_record(line: bytes) -> bool:
 def _without_odd_lines(
     lines: Sequence[bytes], member: Member, piece: Piece, ranges: RangeSet, unread: _Unread
 ) -> list[bytes]:
-    """``lines`` without those that have no JSON. Each lies between the keys of its neighbours."""
+    """Returns ``lines`` without those that have no JSON. The key of a dropped line lies between its neighbours'."""
     records: list[bytes] = []
     bad_lines: list[tuple[bytes, bytes]] = []
     last_key = member.first_key
@@ -349,7 +350,7 @@ def _without_odd_lines(
         waiting.clear()
         last_key = line_key(line)
         records.append(line)
-    # behind the last record nothing says how far
+    # after the last record there is no upper bound
     bad_lines += [(bad_line, last_key) for bad_line in waiting if _may_be_of(ranges, bad_line, last_key, None)]
     if not records:
         raise DataFault(DataKind.MALFORMED, piece.key, piece.offset, "no line of a member is a record")
@@ -360,7 +361,8 @@ def _without_odd_lines(
 
 
 def _may_be_of(ranges: RangeSet, line: bytes, key_before: bytes, key_after: bytes | None) -> bool:
-    """Whether an odd line is of ``ranges``: by its own key, where that lies between its neighbours', else by these."""
+    """Whether a malformed line may be in ``ranges``: by its own key if that lies between its neighbours', else by
+    these."""
     key = line_key(line)
     if b" " in line and key_before <= key and (key_after is None or key <= key_after):
         return ranges.meets(key, key)
@@ -368,12 +370,12 @@ def _may_be_of(ranges: RangeSet, line: bytes, key_before: bytes, key_after: byte
 
 
 def split_records(text: bytes) -> list[bytes]:
-    """The lines of an inflated member without their ends, also where two records stand on one."""
+    """Returns the lines of an inflated member without their ends; two records on one line are split."""
     return [line for line in _JOINED.sub(b"}\n", text).split(b"\n") if line]
 
 
 def inflate_member(data: bytes, piece: Piece) -> bytes:
-    """The text of a member whose bytes were read from ``piece``. Raises ``DataFault``."""
+    """Returns the text of a member whose bytes were read from ``piece``. Raises ``DataFault``."""
     inflater = zlib.decompressobj(wbits=31)
     try:
         lines = inflater.decompress(data, _MOST_INFLATED)

@@ -14,7 +14,7 @@ from cc_pipeline.testing.mini_crawl.spec import PRESETS, spec_for
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; gives the exit code: 0, or 2 for input that cannot be used."""
+    """Runs the command line; returns the exit code: 0, or 2 for unusable input."""
     parser = argparse.ArgumentParser(prog="python -m cc_pipeline.testing.mini_crawl", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the bucket; must be new or empty")
     parser.add_argument("--preset", choices=sorted(PRESETS), default="demo", help="what to generate (default: demo)")
@@ -22,17 +22,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--pages", type=int, help="distinct page URLs; scales everything else with it, in place of a preset"
     )
     parser.add_argument("--seed", type=int, help="another seed gives another bucket, the same seed the same bytes")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        spec = PRESETS[chosen.preset] if chosen.pages is None else spec_for(chosen.pages)
-        spec = spec if chosen.seed is None else replace(spec, seed=chosen.seed)
-        truth = ensure(chosen.out, spec, _progress if sys.stderr.isatty() else None)
+        spec = PRESETS[options.preset] if options.pages is None else spec_for(options.pages)
+        spec = spec if options.seed is None else replace(spec, seed=options.seed)
+        truth = ensure(options.out, spec, _progress if sys.stderr.isatty() else None)
     except UserInputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for crawl in truth.crawls:
         print(f"{crawl}: {len(truth.of(crawl))} captures of {len(truth.domains(crawl))} domains")
-    print(f"bucket: {chosen.out}\ntruth:  {truth_path(chosen.out)}")
+    print(f"bucket: {options.out}\ntruth:  {truth_path(options.out)}")
     return 0
 
 

@@ -1,5 +1,5 @@
-"""Tests need archives of which every byte is known: a crawl's servers, the WARC or ARC files of their answers, and
-where every capture lies."""
+"""Generates archives with known bytes: a crawl's servers, the WARC or ARC files of their answers, and the location of
+every capture."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Servers:
         self._counts = page_counts(spec.pages, spec.sites)
 
     def answer(self, visit: Visit) -> Exchange:
-        """The exchange of this visit."""
+        """Returns the exchange of this visit."""
         steady = drawn_number(self.spec.seed, "steady", visit.url) % 100 < 40
         version = "steady" if steady else self.crawl.id
         rng = generator(self.spec.seed, "body", visit.url, version)
@@ -112,7 +112,7 @@ class Servers:
         return self._exchange(visit, self._answer(rng, wire, visit), wire)
 
     def link(self, visit: Visit, number: int) -> str:
-        """Some other page: mostly of the same site, now and then of another."""
+        """Returns the URL of another page: mostly of the same site, sometimes of another one."""
         if number % 9 == 0:
             rank = number % self.spec.sites
             return page_url(self.spec.seed, site(rank), number % self._counts[rank])
@@ -229,21 +229,21 @@ def _robots(rng: Random, url: str) -> _Answer:
 
 
 def _policy(spec: MiniCrawlSpec, crawl: CrawlSpec, visit: Visit) -> _Answer:
-    found = site_policy(spec, crawl, visit)
-    mime = "text/html" if found.text.startswith("<") else "text/plain"
-    extra = () if found.location is None else (("Location", found.location),)
-    return _Answer(found.status, mime, mime, found.text.encode(), redirect=found.location, extra=extra)
+    policy = site_policy(spec, crawl, visit)
+    mime = "text/html" if policy.text.startswith("<") else "text/plain"
+    extra = () if policy.location is None else (("Location", policy.location),)
+    return _Answer(policy.status, mime, mime, policy.text.encode(), redirect=policy.location, extra=extra)
 
 
 def _html_answer(page: HtmlPage, status: int = 200) -> _Answer:
-    named = INDEX_CHARSETS[page.charset]
+    charset = INDEX_CHARSETS[page.charset]
     by_header = page.declared_in in {"header", "both"}
     return _Answer(
         status,
-        f"text/html; charset={named}" if by_header else "text/html",
+        f"text/html; charset={charset}" if by_header else "text/html",
         "application/xhtml+xml" if b"/>" in page.body else "text/html",
         page.body,
-        charset="UTF-8" if page.charset == "ascii" else named,
+        charset="UTF-8" if page.charset == "ascii" else charset,
         languages=page.language.code,
         title=page.title,
     )
@@ -269,7 +269,8 @@ def _headers(rng: Random, visit: Visit, answer: _Answer, encoding: str | None) -
 
 
 def segment_id(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int) -> str:
-    """The folder of a segment: milliseconds, with a dot and a number in WARC crawls; a time in supplemental ones."""
+    """Returns the folder of a segment: milliseconds, in WARC crawls with a dot and a number; in supplemental ones a
+    time."""
     if crawl.is_supplemental:
         return f"{segment_start(crawl, segment):%Y%m%d%H%M%S}"
     milliseconds = int(segment_start(crawl, segment).timestamp()) * 1000
@@ -280,7 +281,7 @@ def segment_id(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int) -> str:
 
 
 def warc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, subset: str, file: int) -> str:
-    """The key of a WARC file."""
+    """Returns the key of a WARC file."""
     begin = segment_start(crawl, segment)
     prefix = crawl.id if crawl.is_supplemental else "CC-MAIN"
     name = f"{prefix}-{begin:%Y%m%d%H%M%S}-{begin + SEGMENT_SPAN:%Y%m%d%H%M%S}-{file:05d}.warc.gz"
@@ -288,9 +289,9 @@ def warc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, subset: s
 
 
 def arc_file_key(spec: MiniCrawlSpec, crawl: CrawlSpec, segment: int, file: int) -> str:
-    """The key of an ARC file; the milliseconds in its name are when it was made, months after the fetches."""
-    made = int(segment_start(crawl, segment).timestamp() * 1000) + 18_000_000_000 + file * 61_007
-    return arc_key(ArcFile(crawl.id, int(segment_id(spec, crawl, segment)), made, file))
+    """Returns the key of an ARC file; its name has its time of creation in milliseconds, months after the fetches."""
+    created_ms = int(segment_start(crawl, segment).timestamp() * 1000) + 18_000_000_000 + file * 61_007
+    return arc_key(ArcFile(crawl.id, int(segment_id(spec, crawl, segment)), created_ms, file))
 
 
 def write_archives(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, step: Callable[[int], None]) -> list[Capture]:
@@ -298,7 +299,9 @@ def write_archives(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, step: Call
     write = _write_arc_file if crawl.format == "arc" else _write_warc_files
     servers = Servers(spec, crawl)
     captures: list[Capture] = []
-    visits = {key: list(group) for key, group in groupby(plan_visits(spec, crawl), lambda v: (v.segment, v.file))}
+    visits = {
+        key: list(group) for key, group in groupby(plan_visits(spec, crawl), lambda visit: (visit.segment, visit.file))
+    }
     for segment in range(crawl.segments):
         for file in range(crawl.files_per_segment):
             for capture in write(root, spec, crawl, servers, segment, file, visits.get((segment, file), [])):
@@ -406,8 +409,8 @@ def _arc_capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[in
     )
 
 
-def _capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int], **told: Any) -> Capture:
-    """A capture of either format; ``told`` are the columns in which they differ."""
+def _capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, int], **format_columns: Any) -> Capture:
+    """Returns a capture of either format; ``format_columns`` are the columns in which the formats differ."""
     host = exchange.url.split("/", 3)[2].partition(":")[0]
     return Capture(
         crawl=crawl.id,
@@ -423,5 +426,5 @@ def _capture(crawl: CrawlSpec, exchange: Exchange, key: str, place: tuple[int, i
         payload_digest=sha1_base32(exchange.body),
         payload_length=len(exchange.body),
         title=exchange.title,
-        **told,
+        **format_columns,
     )

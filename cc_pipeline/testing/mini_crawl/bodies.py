@@ -1,5 +1,5 @@
-"""Parsers meet every kind of body on the web, so a mini crawl has all of them: HTML in many languages, feeds, pictures,
-PDF, text, and nothing at all."""
+"""Generates bodies of every kind that parsers meet on the web: HTML in many languages, feeds, images, PDF, text, and
+empty bodies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INDEX_CHARSETS: dict[str, str] = {
     "gb18030": "GB18030",
 }
 
-#: Content types the three formats are served with.
+#: The content types of the three formats.
 MIME_TYPES: dict[str, str] = {
     "rss": "application/rss+xml",
     "rdf": "application/rdf+xml",
@@ -36,7 +36,7 @@ MIME_TYPES: dict[str, str] = {
 
 Entry = tuple[str, str, str, datetime]
 
-#: How a page says which charset it is in.
+#: The ways in which a page declares its charset.
 DECLARATIONS: tuple[str, ...] = ("header", "meta", "http-equiv", "both", "bom", "none")
 
 _EXTRAS = (
@@ -159,13 +159,13 @@ LANGUAGES: dict[str, Language] = {
 
 
 def feed(rng: Random, kind: str, url: str, language: Language, now: datetime, link: Callable[[int], str]) -> bytes:
-    """A feed of 2 to 8 items; ``kind`` is a key of ``MIME_TYPES``, ``now`` (aware) the newest possible date."""
+    """Generates a feed of 2 to 8 items; ``kind`` is a key of ``MIME_TYPES``, ``now`` (aware) the last possible date."""
     entries = []
     for number in range(rng.randrange(2, 9)):
         title = html.escape(language.headline(rng))
         text = html.escape(f"<p>{html.escape(language.sentence(rng))}</p>")
-        when = now - timedelta(hours=rng.randrange(1, 2000))
-        entries.append((title, html.escape(link(number + 5)), text, when))
+        published_at = now - timedelta(hours=rng.randrange(1, 2000))
+        entries.append((title, html.escape(link(number + 5)), text, published_at))
     heading = html.escape(language.headline(rng))
     build = {"rss": _rss, "rdf": _rdf, "atom": _atom}[kind]
     return build(heading, html.escape(url), language, entries).encode()
@@ -174,9 +174,9 @@ def feed(rng: Random, kind: str, url: str, language: Language, now: datetime, li
 def _rss(heading: str, url: str, language: Language, entries: list[Entry]) -> str:
     items = "".join(
         f'<item><title>{title}</title><link>{link}</link><guid isPermaLink="true">{link}</guid>'
-        f"<pubDate>{format_datetime(when)}</pubDate><category>news</category>"
+        f"<pubDate>{format_datetime(published_at)}</pubDate><category>news</category>"
         f"<dc:creator>Alex Sample</dc:creator><description>{text}</description></item>\n"
-        for title, link, text, when in entries
+        for title, link, text, published_at in entries
     )
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/">'
@@ -186,17 +186,17 @@ def _rss(heading: str, url: str, language: Language, entries: list[Entry]) -> st
 
 
 def _rdf(heading: str, url: str, language: Language, entries: list[Entry]) -> str:
-    listed = "".join(f'<rdf:li rdf:resource="{link}"/>' for _, link, _, _ in entries)
+    item_list = "".join(f'<rdf:li rdf:resource="{link}"/>' for _, link, _, _ in entries)
     items = "".join(
         f'<item rdf:about="{link}"><title>{title}</title><link>{link}</link><description>{text}</description>'
-        f"<dc:date>{when.isoformat()}</dc:date></item>\n"
-        for title, link, text, when in entries
+        f"<dc:date>{published_at.isoformat()}</dc:date></item>\n"
+        for title, link, text, published_at in entries
     )
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"'
         ' xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/">\n'
         f'<channel rdf:about="{url}"><title>{heading}</title><link>{url}</link><description>{heading}</description>'
-        f"<dc:language>{language.html}</dc:language><items><rdf:Seq>{listed}</rdf:Seq></items></channel>\n"
+        f"<dc:language>{language.html}</dc:language><items><rdf:Seq>{item_list}</rdf:Seq></items></channel>\n"
         f"{items}</rdf:RDF>\n"
     )
 
@@ -204,12 +204,12 @@ def _rdf(heading: str, url: str, language: Language, entries: list[Entry]) -> st
 def _atom(heading: str, url: str, language: Language, entries: list[Entry]) -> str:
     items = "".join(
         f'<entry><title type="html">{title}</title><link rel="alternate" type="text/html" href="{link}"/>'
-        f"<id>{link}</id><updated>{when.isoformat()}</updated><published>{when.isoformat()}</published>"
+        f"<id>{link}</id><updated>{published_at.isoformat()}</updated><published>{published_at.isoformat()}</published>"
         f"<author><name>Alex Sample</name></author><category term='news'/>"
         f'<content type="html">{text}</content></entry>\n'
-        for title, link, text, when in entries
+        for title, link, text, published_at in entries
     )
-    newest = max(when for _, _, _, when in entries).isoformat()
+    newest = max(published_at for _, _, _, published_at in entries).isoformat()
     return (
         f'<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="{language.html}">'
         f"<title>{heading}</title><id>{url}</id><link rel='self' href='{url}'/><updated>{newest}</updated>\n"
@@ -219,7 +219,7 @@ def _atom(heading: str, url: str, language: Language, entries: list[Entry]) -> s
 
 @dataclass(frozen=True, slots=True)
 class HtmlPage:
-    """A page's bytes and what a reader should find in it. ``charset`` is a Python codec name."""
+    """A page's bytes and the values that a parser should read. ``charset`` is a Python codec name."""
 
     body: bytes
     title: str
@@ -237,9 +237,9 @@ def html_page(
     paragraphs: int | None = None,
     scale: int = 1,
 ) -> HtmlPage:
-    """A page in one of the language's charsets. ``link`` gives the URL of some other page for any number.
+    """Generates a page in one of the language's charsets. ``link`` returns the URL of another page for any number.
 
-    The page has ``paragraphs`` paragraphs, or a drawn number of them times ``scale``.
+    The page has ``paragraphs`` paragraphs, or a random number of them times ``scale``.
     """
     charset = language.charsets[0] if rng.random() < 0.7 else rng.choice(language.charsets)
     declared_in = rng.choice(DECLARATIONS if charset == "utf-8" else (*DECLARATIONS[:4], "none"))
@@ -342,12 +342,12 @@ def _frameset(title: str, charset: str, declared_in: str, language: Language, li
 
 
 def _origin(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.split('/', 1)[0]}"
+    scheme, _, address = url.partition("://")
+    return f"{scheme}://{address.split('/', 1)[0]}"
 
 
 def other_body(rng: Random, kind: str, language: Language) -> tuple[str | None, str, bytes]:
-    """Declared content type (``None``: no header), detected type and body.
+    """Generates declared content type (``None``: no header), detected type and body.
 
     Kinds: ``empty``, ``pdf``, ``image``, ``text``, ``json``, ``untyped`` (HTML served without a type). Raises
     ``ValueError`` for another kind: a mistake of the caller.

@@ -1,4 +1,4 @@
-"""Generates a whole bucket: archives, indexes, path lists and the truth about them."""
+"""Generates a complete bucket: archives, indexes, path lists and the truth about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec, gzip_m
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.testing.mini_crawl.visits import plan_visits, segment_start
 
-#: Called with a crawl id, captures written so far and captures in all.
+#: Called with a crawl id, the captures written so far and the total number of captures.
 Progress = Callable[[str, int, int], None]
 
 URL_INDEX_KEY = "projects/url-index/url-index.1356128792"
@@ -38,8 +38,8 @@ _PATH_LISTS = {"warc": "warc", "crawldiagnostics": "non200responses", "robotstxt
 def generate(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) -> MiniCrawlTruth:
     """Writes the bucket of ``spec`` into the folder ``root``, which must be new or empty.
 
-    The same ``spec`` gives the same bytes wherever it runs with the same zlib and pyarrow. Raises
-    ``UserInputError`` where ``root`` already holds something.
+    The same ``spec`` gives the same bytes on every machine with the same zlib and pyarrow. Raises ``UserInputError``
+    if ``root`` is not empty.
     """
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UserInputError(f"{root} is not an empty folder: a mini crawl is generated into a new one")
@@ -54,15 +54,16 @@ def generate(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) 
 
 
 def truth_path(root: Path) -> Path:
-    """Where ``ensure`` keeps the truth about the bucket at ``root``: beside it."""
+    """Returns the path of the truth about the bucket at ``root``, in the same folder: ``ensure`` writes it."""
     return root.with_name(root.name + ".truth.json.gz")
 
 
 def ensure(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) -> MiniCrawlTruth:
-    """Like ``generate``, but keeps a bucket that is already there, and never leaves half of one.
+    """Generates the bucket unless it exists, and never leaves a partial one.
 
-    The bucket is generated beside ``root`` and moved there when it is whole; the truth lies in ``truth_path(root)``.
-    Raises ``UserInputError`` where ``root`` holds something that this function did not make from the same ``spec``.
+    The bucket is generated in another folder and moved to ``root`` when it is complete; the truth is in
+    ``truth_path(root)``. Raises ``UserInputError`` if ``root`` has content that this function did not make from the
+    same ``spec``.
     """
     saved, mark = truth_path(root), root.with_name(root.name + ".spec")
     digest = hashlib.sha256(json.dumps(asdict(spec), sort_keys=True).encode()).hexdigest()
@@ -90,12 +91,12 @@ def ensure(root: Path, spec: MiniCrawlSpec, progress: Progress | None = None) ->
 
 
 def _remove_abandoned(root: Path) -> None:
-    """Removes what killed processes were building for ``root``."""
-    for left in root.parent.glob(f"{root.name}.building-*"):
+    """Removes the partial buckets of killed processes for ``root``."""
+    for abandoned in root.parent.glob(f"{root.name}.building-*"):
         try:
-            os.kill(int(left.name.rpartition("-")[2]), 0)
+            os.kill(int(abandoned.name.rpartition("-")[2]), 0)
         except ProcessLookupError:
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(abandoned, ignore_errors=True)
         except (ValueError, PermissionError):
             continue
 
@@ -111,11 +112,19 @@ def _crawl(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, progress: Progress
             progress(crawl.id, done, total)
 
     captures = write_archives(root, spec, crawl, step)
-    captures.sort(key=lambda c: (c.subset, c.url_surtkey.encode(), c.fetch_time, c.warc_filename, c.warc_record_offset))
+    captures.sort(
+        key=lambda capture: (
+            capture.subset,
+            capture.url_surtkey.encode(),
+            capture.fetch_time,
+            capture.warc_filename,
+            capture.warc_record_offset,
+        )
+    )
     if crawl.format == "arc":
         _arc_indexes(root, spec, crawl, captures)
     elif crawl.is_supplemental:
-        # nothing lists it but its table
+        # it is in no list, it has only its table
         write_columnar(root, spec, crawl, captures)
     else:
         _path_lists(root, spec, crawl, captures)
@@ -124,18 +133,18 @@ def _crawl(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, progress: Progress
 
 def _path_lists(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Sequence[Capture]) -> None:
     segments = range(crawl.segments)
-    lists = {
+    path_lists = {
         "segment": [f"crawl-data/{crawl.id}/segments/{segment_id(spec, crawl, number)}/" for number in segments],
         "cc-index-table": write_columnar(root, spec, crawl, captures),
         "cc-index": write_zipnum(root, spec, crawl, captures),
     }
     for subset in SUBSETS:
-        lists[_PATH_LISTS[subset]] = [
+        path_lists[_PATH_LISTS[subset]] = [
             warc_file_key(spec, crawl, segment, subset, file)
             for segment in segments
             for file in range(crawl.files_per_segment)
         ]
-    for name, keys in lists.items():
+    for name, keys in path_lists.items():
         text = "".join(key + "\n" for key in keys)
         _write(root / "crawl-data" / crawl.id / f"{name}.paths.gz", gzip_member(text.encode()))
 
@@ -151,8 +160,8 @@ def _arc_indexes(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Se
     for segment in range(crawl.segments):
         for file in range(crawl.files_per_segment):
             key = arc_file_key(spec, crawl, segment, file)
-            made = int(key.rpartition("/")[2].partition("_")[0])
-            files[key] = (int(segment_id(spec, crawl, segment)), made, file)
+            created_ms = int(key.rpartition("/")[2].partition("_")[0])
+            files[key] = (int(segment_id(spec, crawl, segment)), created_ms, file)
     items = sorted(
         (
             (capture.btree_key or "").encode("ascii"),

@@ -33,21 +33,21 @@ url_surtkey url url_host_name url_protocol url_path fetch_time fetch_status warc
 warc_record_length warc_segment
 """.split()
 )
-#: Columns stored without a dictionary, as published: nearly every value is its own.
+#: Columns stored without a dictionary, as published: nearly all values are distinct.
 PLAIN_COLUMNS: frozenset[str] = frozenset(
     {"url_surtkey", "url", "content_digest", "warc_record_offset", "warc_record_id"}
 )
-#: CDXJ lines of these have neither status nor type (cdx-index-client#3).
+#: Crawls whose CDXJ lines have neither status nor type (cdx-index-client#3).
 _WITHOUT_STATUS = frozenset({"CC-MAIN-2015-06", "CC-MAIN-2015-11"})
-#: From the first to the last of these, members of ZipNum shards have no last line end, so that two records share a line
-#: where members were joined (webarchive-indexing#4, mended for later indexes on 24 November 2015).
+#: The first and the last crawl whose members of ZipNum shards have no final line end, so that two records share a line
+#: if members were joined (webarchive-indexing#4, fixed for later indexes on 24 November 2015).
 _FIRST_UNENDED, _LAST_UNENDED = "CC-MAIN-2014-52", "CC-MAIN-2015-40"
 _STORED_TYPES: dict[str, pa.DataType] = {"fetch_time": pa.timestamp("ms", tz="UTC")}
 _PLACES: dict[str, pa.DataType] = {"warc_record_offset": pa.int32(), "warc_record_length": pa.int32()}
 
 
 def published_schema(crawl: CrawlSpec) -> pa.Schema:
-    """The stored columns of a crawl's index files, with types and nullability as published."""
+    """Returns the stored columns of a crawl's index files, with types and nullability as published."""
     stored = {} if crawl.long_places else _PLACES
     stored = stored | _STORED_TYPES
     fields = [
@@ -56,8 +56,8 @@ def published_schema(crawl: CrawlSpec) -> pa.Schema:
         if field.name not in FIRST_WITH or has(crawl.id, field.name)
     ]
     if crawl.record_ids:
-        after = next(index for index, field in enumerate(fields) if field.name == "content_truncated") + 1
-        fields.insert(after, pa.field("warc_record_id", pa.binary()))
+        record_id_index = next(index for index, field in enumerate(fields) if field.name == "content_truncated") + 1
+        fields.insert(record_id_index, pa.field("warc_record_id", pa.binary()))
     if crawl.addresses:
         fields.append(pa.field("warc_ip_address", pa.string()))
     fields += [pa.field(name, pa.string()) for name in crawl.extra_columns]
@@ -65,18 +65,18 @@ def published_schema(crawl: CrawlSpec) -> pa.Schema:
 
 
 def extra_value(capture: Capture, column: str) -> str:
-    """What stands in a column that no reader knows yet."""
+    """Returns the value of a column that is unknown to readers."""
     return f"{column}-{drawn_number(0, column, capture.url) % 100}"
 
 
 def write_columnar(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Sequence[Capture]) -> list[str]:
-    """Writes the Parquet files of all subsets; gives their keys in the order of cc-index-table.paths.gz."""
+    """Writes the Parquet files of all subsets; returns their keys in the order of cc-index-table.paths.gz."""
     schema = published_schema(crawl)
     keys: list[str] = []
     for subset in sorted({"warc", "crawldiagnostics", "robotstxt"}):
         rows = sorted(
             (capture for capture in captures if capture.subset == subset),
-            key=lambda c: (c.url_surtkey.encode(), c.fetch_time, c.warc_filename, c.warc_record_offset),
+            key=lambda row: (row.url_surtkey.encode(), row.fetch_time, row.warc_filename, row.warc_record_offset),
         )
         run = identifier(spec.seed, "parquet", crawl.id, subset)
         streams = _parts(spec, crawl, rows, subset)
@@ -91,9 +91,10 @@ def write_columnar(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: 
 
 
 def _parts(spec: MiniCrawlSpec, crawl: CrawlSpec, rows: list[Capture], subset: str) -> list[list[Capture]]:
-    """Rows per file. Sorted within a file since 2022-27; before, two sorted streams alternate, so row groups overlap.
+    """Divides rows among files. Files are sorted since 2022-27; before, two sorted streams alternate, so row groups
+    overlap.
 
-    Which stretch of keys lies in which file follows no order: none is promised.
+    The files are in no order of their keys, since none is guaranteed.
     """
     count = min(crawl.parts if subset == "warc" else 1, max(len(rows), 1))
     order = list(range(count))
@@ -126,7 +127,7 @@ def _write_part(path: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, schema: pa.Sc
 
 
 def writer_options(crawl: CrawlSpec, schema: pa.Schema) -> dict[str, Any]:
-    """Options of ``pyarrow.parquet.ParquetWriter`` that give the era's kind of file."""
+    """Returns the options of ``pyarrow.parquet.ParquetWriter`` for the era's kind of file."""
     modern_times = bool(has(crawl.id, "int64_fetch_time"))
     return {
         "version": "1.0",
@@ -163,12 +164,12 @@ def _value(row: tuple[Capture, dict[str, Any]], column: str) -> Any:
 
 
 def indexed_name(crawl: CrawlSpec, capture: Capture) -> str:
-    """The archive file of a capture as the crawl's indexes name it."""
+    """Returns the name of a capture's archive file in the crawl's indexes."""
     return f"{OLD_FOLDER}{capture.warc_filename}" if crawl.old_names else capture.warc_filename
 
 
 def cdxj_line(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> str:
-    """One line without its line feed: key, 14-digit time, and the JSON keys that this crawl's index has."""
+    """Returns one line without its line feed: key, 14-digit time, and the JSON keys of this crawl's index."""
     has_status = crawl.id not in _WITHOUT_STATUS
     fields: list[tuple[str, str | None]] = [
         ("url", capture.url),
@@ -192,12 +193,12 @@ def cdxj_line(spec: MiniCrawlSpec, crawl: CrawlSpec, capture: Capture) -> str:
 
 
 def write_zipnum(root: Path, spec: MiniCrawlSpec, crawl: CrawlSpec, captures: Sequence[Capture]) -> list[str]:
-    """Writes shards, cluster.idx and metadata.yaml; gives their keys in the order of cc-index.paths.gz."""
+    """Writes shards, cluster.idx and metadata.yaml; returns their keys in the order of cc-index.paths.gz."""
     return write_cdx(root, crawl, sorted(cdxj_line(spec, crawl, capture).encode() for capture in captures))
 
 
 def write_cdx(root: Path, crawl: CrawlSpec, lines: Sequence[bytes]) -> list[str]:
-    """The same of sorted CDXJ ``lines`` without their line feeds."""
+    """Does the same for sorted CDXJ ``lines`` without their line feeds."""
     folder = f"cc-index/collections/{crawl.id}"
     cluster: list[str] = []
     keys: list[str] = []
@@ -221,7 +222,7 @@ def write_cdx(root: Path, crawl: CrawlSpec, lines: Sequence[bytes]) -> list[str]
 
 
 def _member(crawl: CrawlSpec, lines: Sequence[bytes]) -> bytes:
-    """The lines of a member, as they stand in shards of this crawl's time."""
+    """Joins the lines of a member, as in shards of this crawl's time."""
     if crawl.since(_FIRST_UNENDED) and (crawl.id == _LAST_UNENDED or not crawl.since(_LAST_UNENDED)):
         middle = len(lines) // 2
         return b"\n".join(lines[:middle]) + b"\n".join(lines[middle:])

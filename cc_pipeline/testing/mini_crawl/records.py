@@ -17,13 +17,13 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What was asked and answered, and what the crawler found out about it.
+    """An HTTP request with its answer, and the crawler's detections.
 
     ``headers`` are the server's own without ``Content-Length``, ``Content-Encoding`` and ``Transfer-Encoding``:
-    those follow from ``body`` (decoded), ``encoding`` (``gzip``, ``br`` or ``None``), ``chunked`` and ``wire_length``
+    they depend on ``body`` (decoded), ``encoding`` (``gzip``, ``br`` or ``None``), ``chunked`` and ``wire_length``
     (bytes as sent). ``mime``, ``mime_detected``, ``charset`` and ``languages`` are written as in Common Crawl's
     index; ``truncated`` is the reason or ``None``; ``redirect`` the absolute target of a redirect. ``record_type`` is
-    ``response`` or ``revisit``. ``title`` is what an HTML page that is whole is called.
+    ``response`` or ``revisit``. ``title`` is the title of a complete HTML page.
     """
 
     url: str
@@ -49,20 +49,20 @@ class Exchange:
 
     @property
     def subset(self) -> str:
-        """The subset of the index and the folder of the segment it belongs to."""
+        """The subset of the index, which is also the folder in the segment."""
         if self.kind == "robots":
             return "robotstxt"
         return "warc" if self.status == 200 else "crawldiagnostics"
 
 
 def file_description(name: str, created: datetime) -> bytes:
-    """The first record of a file."""
+    """Returns the first record of an ARC file."""
     body = "1 0 CommonCrawl\nURL IP-address Archive-date Content-type Archive-length\n"
     return f"filedesc://{name} 0.0.0.0 {created:%Y%m%d%H%M%S} text/plain {len(body)}\n{body}\n".encode()
 
 
 def arc_record(exchange: Exchange) -> bytes:
-    """One capture. The HTTP ``Content-Length`` is the one that was sent, not that of the stored body."""
+    """Returns the record of one capture. The HTTP ``Content-Length`` is the sent one, not that of the stored body."""
     headers = list(exchange.headers)
     if exchange.chunked:
         headers.append(("Transfer-Encoding", "chunked"))
@@ -85,7 +85,7 @@ _REVISIT_PROFILE = "http://netpreserve.org/warc/1.0/revisit/server-not-modified"
 
 
 def warcinfo(crawl: CrawlSpec, file_name: str, started: datetime, record_id: uuid.UUID) -> bytes:
-    """The first record of a file."""
+    """Returns the first record of a WARC file."""
     fields = [
         ("isPartOf", crawl.id),
         ("publisher", "Common Crawl"),
@@ -111,9 +111,9 @@ def warcinfo(crawl: CrawlSpec, file_name: str, started: datetime, record_id: uui
 
 
 def request_record(exchange: Exchange, info_id: uuid.UUID, record_id: uuid.UUID) -> bytes:
-    """What the crawler sent."""
-    rest = exchange.url.partition("://")[2]
-    host, slash, path = rest.partition("/")
+    """Returns the record of the crawler's request."""
+    host_and_path = exchange.url.partition("://")[2]
+    host, slash, path = host_and_path.partition("/")
     block = (
         f"GET {slash}{path} HTTP/1.1\r\nUser-Agent: CCBot/2.0 (https://commoncrawl.org/faq/)\r\n"
         "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\n"
@@ -131,10 +131,10 @@ def request_record(exchange: Exchange, info_id: uuid.UUID, record_id: uuid.UUID)
 def response_record(
     crawl: CrawlSpec, exchange: Exchange, info_id: uuid.UUID, request_id: uuid.UUID, record_id: uuid.UUID
 ) -> bytes:
-    """What came back, with the body stored decoded.
+    """Returns the record of the answer, with the body stored decoded.
 
-    A revisit has headers only, and since CC-MAIN-2018-39 no payload digest. In CC-MAIN-2018-34 an empty line too many
-    stands before the body.
+    A revisit has only headers, and since CC-MAIN-2018-39 no payload digest. In CC-MAIN-2018-34 a surplus empty line
+    precedes the body.
     """
     lines = [exchange.status_line, *(f"{name}: {value}" for name, value in _stored_headers(crawl, exchange))]
     block = "\r\n".join(lines).encode("utf-8") + b"\r\n\r\n" + exchange.body
@@ -167,7 +167,7 @@ def response_record(
 def metadata_record(
     crawl: CrawlSpec, exchange: Exchange, info_id: uuid.UUID, response_id: uuid.UUID, record_id: uuid.UUID
 ) -> bytes:
-    """What the crawler found out; charset and languages since CC-MAIN-2018-34."""
+    """Returns the record of the crawler's detections; charset and languages since CC-MAIN-2018-34."""
     lines = [f"fetchTimeMs: {exchange.fetch_milliseconds}"]
     if crawl.since("CC-MAIN-2018-34"):
         if exchange.charset is not None:
@@ -185,9 +185,9 @@ def metadata_record(
 
 
 def _stored_headers(crawl: CrawlSpec, exchange: Exchange) -> Headers:
-    """The server's headers as each era of Common Crawl keeps them.
+    """Returns the server's headers as each era of Common Crawl stores them.
 
-    Since CC-MAIN-2018-34 those about encodings get a prefix and Content-Length tells the stored body; from 2016
+    Since CC-MAIN-2018-34 those about encodings get a prefix and Content-Length is that of the stored body; from 2016
     they were dropped; before, they were kept although the body was stored decoded.
     """
     wire: list[tuple[str, str]] = []
@@ -216,8 +216,8 @@ def _cld2(exchange: Exchange) -> str:
         }
         for code in (exchange.languages or "").split(",")
     ]
-    found = {"reliable": True, "text-bytes": len(exchange.body) // 2, "languages": languages}
-    return json.dumps(found, separators=(",", ":"))
+    detection = {"reliable": True, "text-bytes": len(exchange.body) // 2, "languages": languages}
+    return json.dumps(detection, separators=(",", ":"))
 
 
 def _common(

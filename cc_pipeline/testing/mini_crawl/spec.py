@@ -1,5 +1,5 @@
-"""The same specification gives the same bucket, byte for byte: what to generate, presets, and everything that is drawn
-from seed and labels."""
+"""Specifications of mini crawls, presets, and random values that depend only on seed and labels: the same specification
+gives the same bucket, byte for byte."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def _derived(seed: int, labels: tuple[object, ...], size: int) -> bytes:
 
 
 def drawn_number(seed: int, *labels: object) -> int:
-    """A whole number from 0 to 2**64 - 1 for these labels (numbers and text only: their ``str`` is hashed)."""
+    """Returns a whole number from 0 to 2**64 - 1 for these labels (only numbers and text: their ``str`` is hashed)."""
     return int.from_bytes(_derived(seed, labels, 8), "big")
 
 
 def generator(seed: int, *labels: object) -> Random:
-    """A fresh random generator for these labels."""
+    """Returns a new random generator for these labels."""
     return Random(drawn_number(seed, *labels))
 
 
 def identifier(seed: int, *labels: object) -> uuid.UUID:
-    """A version 4 UUID for these labels."""
+    """Returns a version 4 UUID for these labels."""
     return uuid.UUID(bytes=_derived(seed, labels, 16), version=4)
 
 
 def ordered_identifier(milliseconds: int, seed: int, *labels: object) -> uuid.UUID:
-    """A version 7 UUID: ``milliseconds`` since 1970 in front, the labels' bytes behind."""
+    """Returns a version 7 UUID: ``milliseconds`` since 1970, then the labels' bytes."""
     raw = bytearray(milliseconds.to_bytes(6, "big") + _derived(seed, labels, 10))
     raw[6] = 0x70 | raw[6] & 0x0F
     raw[8] = 0x80 | raw[8] & 0x3F
@@ -57,12 +57,12 @@ def ordered_identifier(milliseconds: int, seed: int, *labels: object) -> uuid.UU
 
 
 def sha1_base32(data: bytes) -> str:
-    """The digest as WARC headers and indexes write it, without a prefix (32 characters)."""
+    """Returns the digest as in WARC headers and indexes, without a prefix (32 characters)."""
     return base64.b32encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode()
 
 
 def gzip_member(data: bytes, level: int = 6) -> bytes:
-    """One complete gzip member; no file name and no time in it, so the same data gives the same bytes."""
+    """Returns one complete gzip member without file name and time, so the same data gives the same bytes."""
     packer = zlib.compressobj(level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     return packer.compress(data) + packer.flush()
 
@@ -76,7 +76,7 @@ class MemberFile:
         self.size = 0
 
     def append(self, data: bytes) -> tuple[int, int]:
-        """Writes ``data`` as one member; gives its offset and its length in the file, in bytes."""
+        """Writes ``data`` as one member; returns its offset and its length in the file, in bytes."""
         member = gzip_member(data)
         self._file.write(member)
         start = self.size
@@ -111,16 +111,16 @@ class CrawlSpec:
     ``coverage`` is the share of all pages that this crawl visits. ``parts`` is the number of Parquet files of
     subset ``warc`` (the other subsets have one each), ``row_group_rows`` the rows in each row group, ``page_rows``
     the most rows in a Parquet page. ``zipnum_lines`` are lines in one gzip member. ``extra_columns`` names text
-    columns that no reader knows yet; they also become keys of the CDXJ lines. ``record_ids`` adds the column
-    ``warc_record_id`` of 2026. What is announced or was seen once: ``compression`` of the index files (``gzip`` or
+    columns that are unknown to readers; they also become keys of the CDXJ lines. ``record_ids`` adds the column
+    ``warc_record_id`` of 2026. Announced or seen once are: ``compression`` of the index files (``gzip`` or
     ``zstd``), ``page_version`` of their data pages (``1.0``, ``2.0``), ``long_places`` (offsets and lengths in 64 bits)
-    and ``addresses`` (the column ``warc_ip_address``). A supplemental crawl (``CC-SUPPLEMENTAL-2026-22-focus``) lies
-    below ``projects/`` and its ``project``, with a table of its own and without path lists. ``protocols`` repeats
-    ``WARC-Protocol`` in response records. ``cdx`` gives a crawl of the ARC years a ZipNum index, which the others have
-    anyway; ``old_names`` puts ``common-crawl/`` in front of the archive files that the indexes name, as in 2015.
-    ``policies`` has each origin asked for its robots.txt at the begin of each segment, gives it one of ``visits.py``
-    that may change from crawl to crawl and between two segments, and has pages ask for more in their headers. A crawl
-    without data is listed in collinfo.json and has nothing else.
+    and ``addresses`` (the column ``warc_ip_address``). A supplemental crawl (``CC-SUPPLEMENTAL-2026-22-focus``) is
+    below ``projects/`` and its ``project``, with a separate table and without path lists. ``protocols`` repeats
+    ``WARC-Protocol`` in response records. ``cdx`` gives a crawl of the ARC years a ZipNum index, which the others
+    always have; ``old_names`` puts ``common-crawl/`` before the archive files in the indexes, as in 2015. ``policies``
+    requests the robots.txt of each origin at the start of each segment, with a policy of ``visits.py`` that may change
+    from crawl to crawl and between two segments, and adds headers with policies to pages. A crawl without data is
+    only listed in collinfo.json.
     """
 
     id: str
@@ -147,7 +147,7 @@ class CrawlSpec:
 
     @property
     def start(self) -> datetime:
-        """When the crawl began (aware, UTC)."""
+        """The start of the crawl (aware, UTC)."""
         return _start(self.id)
 
     @property
@@ -157,17 +157,17 @@ class CrawlSpec:
 
     @property
     def is_supplemental(self) -> bool:
-        """Whether it lies below ``projects/``."""
+        """Whether the crawl is below ``projects/``."""
         return self.id.startswith("CC-SUPPLEMENTAL-")
 
     @property
     def folder(self) -> str:
-        """The key below which its segments lie."""
+        """The folder of its segments."""
         return f"projects/{self.project}/{self.id}" if self.is_supplemental else f"crawl-data/{self.id}"
 
     @property
     def table(self) -> str:
-        """The key below which the subsets of its columnar index lie."""
+        """The folder of the subsets of its columnar index."""
         if self.is_supplemental:
             return f"{self.folder}/index/table/cc-supplemental/warc/crawl={self.id}"
         return f"cc-index/table/cc-main/warc/crawl={self.id}"
@@ -179,9 +179,9 @@ class CrawlSpec:
 
 @dataclass(frozen=True, slots=True)
 class MiniCrawlSpec:
-    """A whole bucket. ``pages`` counts distinct page URLs over all ``sites``; crawls are listed newest first.
+    """A complete bucket. ``pages`` counts distinct page URLs over all ``sites``; crawls are listed newest first.
 
-    ``truncate_bytes`` is where long bodies are cut: 1 MiB in Common Crawl, less here. HTML pages have
+    ``truncate_bytes`` is the maximum length of bodies: 1 MiB in Common Crawl, less here. HTML pages have
     2 to 14 paragraphs times ``text_scale``: some 3 KB at 1, and at 12 some 30 KB, nearer to the real web.
     """
 
@@ -209,14 +209,14 @@ class MiniCrawlSpec:
                 raise UserInputError(f"{crawl.id}: counts must be at least 1 and coverage in (0, 1]")
 
     def crawl(self, crawl_id: str) -> CrawlSpec:
-        """The crawl with this id; raises ``UserInputError`` when there is none."""
+        """Returns the crawl with this id; raises ``UserInputError`` if there is none."""
         for crawl in self.crawls:
             if crawl.id == crawl_id:
                 return crawl
         raise UserInputError(f"the mini crawl has no {crawl_id}")
 
 
-#: What ``make demo`` generates: three eras and a crawl that is announced but not there yet.
+#: The bucket of ``make demo``: three eras and a crawl that is announced but has no data yet.
 DEMO = MiniCrawlSpec(
     pages=460,
     sites=10,
@@ -229,7 +229,7 @@ DEMO = MiniCrawlSpec(
     ),
 )
 
-#: The smallest bucket that has everything in it.
+#: The smallest bucket with every kind of content.
 TEST = MiniCrawlSpec(
     pages=90,
     sites=8,
@@ -248,7 +248,7 @@ PRESETS: dict[str, MiniCrawlSpec] = {"demo": DEMO, "test": TEST}
 
 
 def spec_for(pages: int, *, crawls: tuple[str, ...] | None = None) -> MiniCrawlSpec:
-    """A specification whose files, parts, row groups and sites grow with ``pages`` (distinct page URLs).
+    """Returns a specification whose files, parts, row groups and sites grow with ``pages`` (distinct page URLs).
 
     ``crawls`` are crawl ids, newest first; by default the demo's three with data.
     """

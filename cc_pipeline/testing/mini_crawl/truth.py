@@ -1,4 +1,4 @@
-"""What a generated bucket holds: one row per capture, to compare a pipeline's answers with."""
+"""The content of a generated bucket: one row per capture, to compare a pipeline's results with."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cc_pipeline.errors import DataFault, DataKind
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """One capture. Index fields are named as in the columnar index and hold what that crawl's index says.
+    """One capture. Index fields have the names of the columnar index and the values of that crawl's index.
 
-    ``content_digest`` is ``None`` where the index has none; ``payload_digest`` is always sha1 in base32 of the body as
-    stored, ``payload_length`` its bytes. ``kind`` says what was generated (``html``, ``rss``, ``redirect`` ...),
-    ``title`` is the title of HTML pages that are whole. For ARC records ``warc_filename``, offset and length
-    (bytes, the gzip member) name the ARC file, and the index knows nothing else but ``btree_key``.
+    ``content_digest`` is ``None`` if the index has none; ``payload_digest`` is always sha1 in base32 of the body as
+    stored, ``payload_length`` its bytes. ``kind`` is the generated kind (``html``, ``rss``, ``redirect`` ...),
+    ``title`` the title of complete HTML pages. For ARC records ``warc_filename``, offset and length (bytes, the gzip
+    member) name the ARC file, and the index has only ``btree_key`` besides.
     """
 
     crawl: str
@@ -59,7 +59,7 @@ class MiniCrawlTruth:
     captures: tuple[Capture, ...]
 
     def of(self, crawl: str, *, subset: str | None = None, domain: str | None = None) -> tuple[Capture, ...]:
-        """The captures of one crawl, of one subset and registered domain where these are given."""
+        """Returns the captures of one crawl, optionally of one subset and registered domain."""
         return tuple(
             capture
             for capture in self.captures
@@ -67,7 +67,7 @@ class MiniCrawlTruth:
         )
 
     def domains(self, crawl: str | None = None) -> tuple[str, ...]:
-        """Registered domains (or IP hosts) with captures, those with most captures first."""
+        """Returns registered domains (or IP hosts) with captures, those with most captures first."""
         counts: dict[str, int] = {}
         for capture in self.captures:
             if crawl in {None, capture.crawl}:
@@ -83,7 +83,7 @@ class MiniCrawlTruth:
 
     @classmethod
     def load(cls, path: Path) -> MiniCrawlTruth:
-        """Reads what ``save`` wrote; raises ``DataFault`` where the file is something else."""
+        """Reads a file of ``save``; raises ``DataFault`` for other files."""
         try:
             document = json.loads(gzip.decompress(path.read_bytes()))
             if tuple(document["columns"]) != _COLUMNS:

@@ -1,4 +1,4 @@
-"""The invented sites of a mini crawl, and which of their pages a crawl visits, when, into which file."""
+"""The invented sites of a mini crawl, and the visits of a crawl: page, time and archive file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Site:
     origins: tuple[str, ...]
 
 
-#: In the order in which a small spec takes them; the first is the largest.
+#: The named sites, in the order in which a small spec uses them; the first is the largest.
 NAMED_SITES: tuple[Site, ...] = (
     Site(
         "example.com",
@@ -73,7 +73,7 @@ _ENDINGS = (
 
 
 def site(number: int) -> Site:
-    """The site with this number: a named one first, an endless row of invented ones after them."""
+    """Returns the site with this number: first the named ones, then an endless series of invented ones."""
     if number < len(NAMED_SITES):
         return NAMED_SITES[number]
     index = number - len(NAMED_SITES)
@@ -84,7 +84,7 @@ def site(number: int) -> Site:
 
 
 def page_counts(pages: int, sites: int) -> tuple[int, ...]:
-    """How many pages each site has: ``pages`` in all, shared as 1/rank, at least one each."""
+    """Returns the number of pages of each site: ``pages`` in total, divided as 1/rank, at least one each."""
     shares = [1.0 / (rank + 1) for rank in range(sites)]
     scale = max(pages - sites, 0) / sum(shares)
     counts = [1 + int(share * scale) for share in shares]
@@ -93,7 +93,7 @@ def page_counts(pages: int, sites: int) -> tuple[int, ...]:
 
 
 def page_url(seed: int, place: Site, index: int) -> str:
-    """The URL of a site's page number ``index``; number 0 is the start page of the main origin."""
+    """Returns the URL of a site's page number ``index``; number 0 is the start page of the main origin."""
     if index == 0:
         return place.origins[0] + "/"
     drawn = drawn_number(seed, "url", place.domain, index)
@@ -126,13 +126,17 @@ def _path(index: int, style: int, drawn: int) -> str:
 
 
 def serving_address(seed: int, url: str, domain: str, crawl: CrawlSpec) -> str:
-    """The address that served ``url`` of the site ``domain``: its own, where the site is named by one."""
-    own = domain[0].isdigit() and "-" not in domain
-    return domain if own else server_address(seed, url[: url.index("/", 8)], newer=crawl.since("CC-MAIN-2020-05"))
+    """Returns the address that served ``url`` of the site ``domain``: its own, if the site's name is an address."""
+    is_ip_address = domain[0].isdigit() and "-" not in domain
+    return (
+        domain
+        if is_ip_address
+        else server_address(seed, url[: url.index("/", 8)], newer=crawl.since("CC-MAIN-2020-05"))
+    )
 
 
 def server_address(seed: int, origin: str, *, newer: bool) -> str:
-    """The documentation-network address that serves an origin; some have IPv6 ones in ``newer`` crawls."""
+    """Returns the documentation-network address that serves an origin; some have IPv6 ones in ``newer`` crawls."""
     drawn = drawn_number(seed, "ip", origin.lower())
     if newer and drawn % 8 == 0:
         return f"2001:db8:{drawn >> 8 & 0xFFFF:x}:{drawn >> 24 & 0xFFFF:x}::1"
@@ -169,13 +173,13 @@ _SHARES: tuple[tuple[str, int], ...] = (
 )
 _KIND_OF_PERCENT: tuple[str, ...] = tuple(kind for kind, share in _SHARES for _ in range(share))
 
-#: How long one segment is fetched for.
+#: The duration of the fetches of one segment.
 SEGMENT_SPAN = timedelta(hours=3)
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One fetch to come. ``page`` is its number in the site, -1 for robots.txt; ``repeat`` counts earlier visits."""
+    """One planned fetch. ``page`` is its number in the site, -1 for robots.txt; ``repeat`` counts earlier visits."""
 
     place: Site
     page: int
@@ -188,7 +192,7 @@ class Visit:
 
 
 def page_kind(seed: int, place: Site, index: int, *, largest: bool) -> str:
-    """What lies at a page number; the same in every crawl."""
+    """Returns the kind of a page number; the same in every crawl."""
     if index == 0:
         return "html"
     if largest and index <= len(CERTAIN_KINDS):
@@ -197,12 +201,12 @@ def page_kind(seed: int, place: Site, index: int, *, largest: bool) -> str:
 
 
 def segment_start(crawl: CrawlSpec, segment: int) -> datetime:
-    """When a segment's files begin: segments follow each other half a day apart."""
+    """Returns the start of a segment's files: segments start half a day after each other."""
     return crawl.start + timedelta(hours=12 * segment)
 
 
 def plan_visits(spec: MiniCrawlSpec, crawl: CrawlSpec) -> list[Visit]:
-    """Every visit of a crawl, sorted by segment, file and time."""
+    """Returns every visit of a crawl, sorted by segment, file and time."""
     visits = list(_visits(spec, crawl))
     visits.sort(key=lambda visit: (visit.segment, visit.file, visit.fetched, visit.url, visit.repeat))
     return visits
@@ -221,7 +225,7 @@ def _visits(spec: MiniCrawlSpec, crawl: CrawlSpec) -> Iterator[Visit]:
             origins[url[: url.index("/", 8)]] = None
             kind = page_kind(spec.seed, place, index, largest=rank == 0)
             if crawl.format == "arc" and kind in {"redirect", "notmodified"}:
-                kind = "html"  # an ARC record of 2012 is kept under its final URL, and nothing was asked conditionally
+                kind = "html"  # an ARC record of 2012 is stored under its final URL, and no request was conditional
             twice = (drawn >> 16) % 60 == 0 or (rank == 0 and index in {0, 4})
             for repeat in range(2 if twice else 1):
                 yield _placed(spec, crawl, place, index, url, kind, repeat)
@@ -232,10 +236,12 @@ def _visits(spec: MiniCrawlSpec, crawl: CrawlSpec) -> Iterator[Visit]:
                 continue
             for segment in range(crawl.segments):
                 drawn = drawn_number(spec.seed, "asked", crawl.id, url, segment)
-                # Common Crawl misses some, and asks before the first page of a segment
+                # Common Crawl misses some, and requests them before the first page of a segment
                 if drawn % 8:
-                    at = segment_start(crawl, segment) + timedelta(seconds=drawn % 60)
-                    yield Visit(place, -1, url, "robots", segment, at, segment, (drawn >> 8) % crawl.files_per_segment)
+                    request_time = segment_start(crawl, segment) + timedelta(seconds=drawn % 60)
+                    yield Visit(
+                        place, -1, url, "robots", segment, request_time, segment, (drawn >> 8) % crawl.files_per_segment
+                    )
 
 
 def _placed(spec: MiniCrawlSpec, crawl: CrawlSpec, place: Site, page: int, url: str, kind: str, repeat: int) -> Visit:
@@ -247,7 +253,7 @@ def _placed(spec: MiniCrawlSpec, crawl: CrawlSpec, place: Site, page: int, url: 
     return Visit(place, page, url, kind, repeat, fetched, segment, file)
 
 
-#: Each is asked for where it is drawn; a number is a status without rules.
+#: The possible answers for robots.txt; a number is a status without rules.
 _POLICIES: tuple[str | int, ...] = (
     "User-agent: *\nDisallow: /private/\n",
     "User-agent: *\nDisallow:\n\nUser-agent: GPTBot\nUser-agent: ClaudeBot\nDisallow: /\n",
@@ -275,7 +281,7 @@ _HEADERS = (
 
 
 class SitePolicy(NamedTuple):
-    """What an origin answers when it is asked for its robots.txt."""
+    """The answer of an origin to a request for its robots.txt."""
 
     status: int
     text: str
@@ -283,20 +289,20 @@ class SitePolicy(NamedTuple):
 
 
 def site_policy(spec: MiniCrawlSpec, crawl: CrawlSpec, visit: Visit) -> SitePolicy:
-    """The answer to a visit. Of every second origin it changes once within a crawl, at one of its segments."""
+    """Returns the answer to a visit. For every second origin it changes once within a crawl, at one of its segments."""
     origin = visit.url.removesuffix("/robots.txt")
     change = drawn_number(spec.seed, "change", origin, crawl.id)
-    later = change % 2 == 1 and visit.segment > (change >> 8) % max(1, crawl.segments - 1)
-    chosen = _POLICIES[drawn_number(spec.seed, "policy", origin, crawl.id, int(later)) % len(_POLICIES)]
-    if isinstance(chosen, str):
-        return SitePolicy(200, chosen)
-    if chosen == 301:
-        # the main origin's, or one that is never archived
+    has_changed = change % 2 == 1 and visit.segment > (change >> 8) % max(1, crawl.segments - 1)
+    policy = _POLICIES[drawn_number(spec.seed, "policy", origin, crawl.id, int(has_changed)) % len(_POLICIES)]
+    if isinstance(policy, str):
+        return SitePolicy(200, policy)
+    if policy == 301:
+        # the main origin's robots.txt, or a URL that is never archived
         main = visit.place.origins[0]
         return SitePolicy(301, "", f"{main}/robots.txt" if main != origin else f"{origin}/robots.txt?elsewhere")
-    return SitePolicy(chosen, "<html><body>no robots here</body></html>")
+    return SitePolicy(policy, "<html><body>no robots here</body></html>")
 
 
 def page_headers(rng: Random) -> tuple[tuple[str, str], ...]:
-    """Headers of a page: of two in three pages none."""
+    """Returns the headers of a page: two in three pages have none."""
     return (rng.choice(_HEADERS),) if rng.random() < 1 / 3 else ()
