@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["Home", "errors", "open"]
 __version__ = "0.1.0"
 
-#: The name under which requests are sent and files are written.
+#: The software name in requests and written files.
 SOFTWARE = f"cc_pipeline/{__version__.rpartition('.')[0]}"
 
 
-#: What compiled modules have to be made for, ``MADE_FOR`` of ``_module.h``: raised here and there with what a function
-#: of theirs takes or gives.
+#: The interface version of compiled modules, ``MADE_FOR`` of ``_module.h``. Both are raised when the arguments or
+#: results of a compiled function change.
 MADE_FOR = 2
 
-#: The compiled parts; without one its twin in Python does the same, slower.
+#: The compiled modules. Without one, its twin in Python does the same work more slowly.
 COMPILED = (
     "documents.document2012._simhash",
     "documents.html._bounds",
@@ -36,51 +36,54 @@ COMPILED = (
     "documents.signals._signals",
     "index.footers._footerwalk",
 )
-#: What pages cost without them, measured by ``make bench-documents``.
+#: The cost of missing modules, measured by ``make bench-documents``.
 _SLOWER = "pages take 7 to 9 times as long to parse"
 
 
 def compiled(module: str, name: str) -> Any:
-    """The function ``name`` of the compiled ``cc_pipeline.<module>``; ``None`` where that was not built, or of another
-    source, which is warned of: a twin in Python then does the same, slower."""
+    """Returns the function ``name`` of the compiled ``cc_pipeline.<module>``; ``None`` if the module was not built, or
+    was built from other sources, with a warning. Its twin in Python then does the same work more slowly."""
     try:
-        found = import_module(f"cc_pipeline.{module}")
+        compiled_module = import_module(f"cc_pipeline.{module}")
     except ImportError:
         return None
-    if getattr(found, "made_for", 0) != MADE_FOR:
+    if getattr(compiled_module, "made_for", 0) != MADE_FOR:
         _warn_of_old_modules()
         return None
-    return getattr(found, name)
+    return getattr(compiled_module, name)
 
 
 def lacks_compiled() -> str | None:
-    """A line on compiled parts that are missing or of another source, and what that costs; ``None`` where all are
-    here."""
+    """Returns a message on compiled modules that are missing or outdated, and the cost; ``None`` if all are usable."""
     missing, old = [], []
     for module in COMPILED:
         try:
-            found = import_module(f"cc_pipeline.{module}")
+            compiled_module = import_module(f"cc_pipeline.{module}")
         except ImportError:
             missing.append(module)
         else:
-            if getattr(found, "made_for", 0) != MADE_FOR:
+            if getattr(compiled_module, "made_for", 0) != MADE_FOR:
                 old.append(module)
-    parts = [f"{len(some)} of {len(COMPILED)} are {how}" for some, how in ((missing, "missing"), (old, "old")) if some]
+    parts = [
+        f"{len(modules)} of {len(COMPILED)} are {state_word}"
+        for modules, state_word in ((missing, "missing"), (old, "old"))
+        if modules
+    ]
     if not parts:
         return None
     return (
-        f"compiled parts: {', '.join(parts)}, so {_SLOWER}; install a C compiler and Python's headers, and build again"
+        f"compiled parts: {', '.join(parts)}, so {_SLOWER}; install a C compiler and Python's headers, then build again"
     )
 
 
 @cache
 def _warn_of_old_modules() -> None:
-    text = "The compiled modules are of another source: Python does their work, many times slower"
+    text = "The compiled modules were built from other sources: Python does their work, many times slower"
     warnings.warn(f"{text}. `make setup` builds them.", RuntimeWarning, stacklevel=3)
 
 
 def __getattr__(name: str) -> Any:
-    # nothing else of the program is loaded by its import
+    # importing the package loads nothing else
     if name == "errors":
         return import_module("cc_pipeline.errors")
     if name in ("Home", "open"):

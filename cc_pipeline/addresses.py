@@ -1,7 +1,7 @@
-"""Addresses of places: their host, what of them may be shown, and the credentials that are kept apart.
+"""Addresses: their hosts, their form without credentials, and the credentials.
 
 Credentials stand in an address as userinfo (``https://user:password@host/``) or as a query (a presigned one, or
-``?token=…``). No list of names says which field of a query is secret, so all of a query counts as one.
+``?token=…``). No list says which fields of a query are secret, so the whole query counts as secret.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _WEB: Final = frozenset({"http", "https"})
 _SCHEMES: Final = _WEB | {"s3"}
 _PORTS: Final = {"http": 80, "https": 443}
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://[^\s'\"<>]+")
-#: What a query may hold as it is: all printable ASCII that does not end a request's target.
+#: Characters of a query that are not escaped: all printable ASCII that does not end a request's target.
 _QUERY: Final = "%/?:@!$&'()*+,;=-._~[]|{}^`\\\""
 _HIDDEN: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What lets somebody in: ``user`` and ``password`` for Basic authorization, a ``query`` for each request.
+    """Credentials: ``user`` and ``password`` for Basic authorization, a ``query`` that is sent with each request.
 
-    Its text shows none of it.
+    Its text shows none of them.
     """
 
     user: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ class Access:
 
     @property
     def suffix(self) -> str:
-        """What is appended to an escaped address: the query as it was given, behind its question mark."""
+        """The text that is appended to an escaped address: a question mark and the query as it was given."""
         return f"?{quote(self.query, safe=_QUERY)}" if self.query else ""
 
 
@@ -55,16 +55,16 @@ NO_ACCESS: Final = Access()
 
 
 def split_access(address: str) -> tuple[str, Access]:
-    """An address without its credentials, and the credentials. A folder's path comes back as it is.
+    """Returns an address without credentials, and the credentials. The path of a folder is returned unchanged.
 
-    Raises ``UserInputError`` for an address that cannot be taken apart with certainty, which it does not repeat.
+    Raises ``UserInputError`` for an ambiguous address. Its message does not repeat the address.
     """
     if scheme_of(address) not in _SCHEMES:
         return address, NO_ACCESS
     parts = _parts(address)
     if parts is None or parts.fragment:
         raise UserInputError(
-            f"the {scheme_of(address)}:// address cannot be read: its host or port is none, or its rest is unclear. "
+            f"the {scheme_of(address)}:// address cannot be read: its host or port is invalid, or it is ambiguous. "
             "In a user, password or path write / as %2F, ? as %3F, # as %23 and @ as %40"
         )
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
@@ -78,9 +78,9 @@ def split_access(address: str) -> tuple[str, Access]:
 
 
 def shown(address: str) -> str:
-    """An address fit to be printed and stored: without userinfo, query and fragment. Never raises.
+    """Returns an address without userinfo, query and fragment, fit to be printed and stored. Never raises.
 
-    A path comes back as it is; of an address that cannot be taken apart only the scheme is left.
+    A path is returned unchanged; of an ambiguous address, only the scheme is left.
     """
     if "://" not in address:
         scheme = address.partition(":")[0].lower()
@@ -90,8 +90,8 @@ def shown(address: str) -> str:
 
 
 def scrubbed(text: str) -> str:
-    """A text somebody else wrote with each address in it as :func:`shown` has it."""
-    return _ADDRESS.sub(lambda found: shown(found.group()), text)
+    """Returns a text with each address in it replaced as by :func:`shown`."""
+    return _ADDRESS.sub(lambda match: shown(match.group()), text)
 
 
 def holds_access(address: str) -> bool:
@@ -104,32 +104,32 @@ def holds_access(address: str) -> bool:
 
 
 def host_of(address: str) -> str:
-    """The host (or bucket) of an address in lower case; empty for a path and for what is no address."""
+    """Returns the host (or bucket) of an address in lower case; empty for a path and for other texts."""
     parts = _parts(address) if "://" in address else None
     return (parts.hostname or "").rstrip(".") if parts is not None else ""
 
 
 def server_of(address: str) -> tuple[str, int | None]:
-    """The host as :func:`host_of`, and the port: two addresses of one server are equal in both."""
+    """Returns the host as :func:`host_of`, and the port. Both are equal for two addresses of one server."""
     parts = _parts(address) if "://" in address else None
     port = parts.port if parts is not None else None
     return host_of(address), port or _PORTS.get(scheme_of(address))
 
 
 def scheme_of(address: str) -> str:
-    """The scheme of an address in lower case; empty for a path."""
+    """Returns the scheme of an address in lower case; empty for a path."""
     return address.partition("://")[0].lower() if "://" in address else ""
 
 
 def _parts(address: str) -> SplitResult | None:
-    """``None`` where it is not certain what is host and what is secret, e.g. for a ``/`` within a password."""
+    """Splits an address; ``None`` if host and secrets are ambiguous, e.g. for a ``/`` within a password."""
     try:
         parts = urlsplit(address)
         _ = parts.port
     except ValueError:
         return None
-    rest = parts.path + parts.query + parts.fragment
-    return None if parts.scheme in _WEB and "@" in rest else parts
+    remainder = parts.path + parts.query + parts.fragment
+    return None if parts.scheme in _WEB and "@" in remainder else parts
 
 
 def _bare(parts: SplitResult) -> str:

@@ -1,8 +1,8 @@
-"""Files and folders that appear whole or not at all, whenever a process is killed: they are written beside their place,
-then renamed. And what makes them last through a power cut.
+"""Atomic files and folders: they are written under a temporary name in the same folder, then renamed, so that a killed
+process leaves no partial ones. With ``durable`` they also survive a power cut.
 
-What a killed process leaves is called ``.NAME.0a1b2c3d.MARK.part``: the mark (``processes.py``) tells it from what
-another process is writing at this moment.
+The leftover of a killed process is called ``.NAME.0a1b2c3d.MARK.part``. The mark (``processes.py``) tells it from the
+file of a running process.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from secrets import token_hex
 
 from cc_pipeline.processes import this_process
 
-#: What file systems answer that cannot sync a folder.
+#: Errors of file systems that cannot sync a folder.
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
-#: Files that are synced one after the other; of more, as many at the same time.
+#: Maximum number of files that are synced one after the other; more are synced in as many threads.
 _FEW_SYNCED = 8
-#: What DuckDB leaves of a file that it writes goes by its name, and more.
+#: Names of leftovers; those of DuckDB have a further suffix.
 _LEFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.([0-9a-f-]+)\.part(?:\.wal|\.tmp)?")
 
 
@@ -32,64 +32,64 @@ _LEFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.([0-9a-f-]+)\.part(?:\.wal|\.tmp)?")
 def written_whole(
     path: Path, *, durable: bool = False, mode: int | None = None, new: bool = False, make_folder: bool = True
 ) -> Iterator[Path]:
-    """A path beside ``path`` to write to, which takes its place when the block ends without an error.
+    """Yields a temporary path in the folder of ``path``. It replaces ``path`` if the block ends without an error.
 
-    ``durable`` files survive a power cut. ``mode`` are the rights of the file from its first byte on. ``new`` raises
-    ``FileExistsError`` where ``path`` is there by then. Raises ``OSError`` as it comes; what was there stays then.
+    ``durable`` files survive a power cut. ``mode`` are the permissions of the file from the start. ``new`` raises
+    ``FileExistsError`` if ``path`` exists by then. Raises ``OSError``; the old file is kept then.
     """
     if make_folder and durable:
         make_durable_folder(path.parent)
     elif make_folder:
         path.parent.mkdir(parents=True, exist_ok=True)
-    beside = _beside(path)
+    temporary_path = _beside(path)
     try:
         if mode is not None:
-            beside.touch(mode, exist_ok=False)
-        yield beside
+            temporary_path.touch(mode, exist_ok=False)
+        yield temporary_path
         if durable:
-            sync_file(beside)
+            sync_file(temporary_path)
         if new:
-            os.link(beside, path)
+            os.link(temporary_path, path)
         else:
-            os.replace(beside, path)
+            os.replace(temporary_path, path)
     finally:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
-            beside.with_name(f"{beside.name}.wal").unlink(missing_ok=True)
-        shutil.rmtree(beside.with_name(f"{beside.name}.tmp"), ignore_errors=True)
+            temporary_path.unlink(missing_ok=True)
+            temporary_path.with_name(f"{temporary_path.name}.wal").unlink(missing_ok=True)
+        shutil.rmtree(temporary_path.with_name(f"{temporary_path.name}.tmp"), ignore_errors=True)
     if durable:
         sync_folder(path.parent)
 
 
 def write_whole(path: Path, data: bytes | str, *, durable: bool = False) -> None:
     """Writes ``data``, text as UTF-8, by :func:`written_whole`."""
-    with written_whole(path, durable=durable) as beside:
-        beside.write_bytes(data.encode() if isinstance(data, str) else data)
+    with written_whole(path, durable=durable) as temporary_path:
+        temporary_path.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 @contextmanager
 def folder_written_whole(folder: Path) -> Iterator[Path]:
-    """As :func:`written_whole`, for a folder. One that was there is deleted at the end, or stays where the new one
-    cannot take its place."""
+    """Does the same as :func:`written_whole` for a folder. An old folder is deleted at the end, or kept if the new one
+    cannot replace it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = _beside(folder)
-    # no leftover to be swept: killed between the two renames, it is the only copy that is whole
-    before = beside.with_suffix(".before")
+    temporary_folder = _beside(folder)
+    # no name of a leftover: after a kill between the two renames, it is the only complete copy
+    earlier_folder = temporary_folder.with_suffix(".before")
     try:
-        beside.mkdir()
-        yield beside
+        temporary_folder.mkdir()
+        yield temporary_folder
         if folder.exists():
-            os.replace(folder, before)
-        os.replace(beside, folder)
+            os.replace(folder, earlier_folder)
+        os.replace(temporary_folder, folder)
     finally:
-        if before.exists() and not folder.exists():
-            os.replace(before, folder)
-        shutil.rmtree(beside, ignore_errors=True)
-        shutil.rmtree(before, ignore_errors=True)
+        if earlier_folder.exists() and not folder.exists():
+            os.replace(earlier_folder, folder)
+        shutil.rmtree(temporary_folder, ignore_errors=True)
+        shutil.rmtree(earlier_folder, ignore_errors=True)
 
 
 def unfinished(name: str) -> tuple[str, str] | None:
-    """The name that a file was to get and the mark of who wrote it, where ``name`` is that of a leftover."""
+    """Returns the final name of a leftover and the mark of its process; ``None`` if ``name`` is of no leftover."""
     match = _LEFT.fullmatch(name)
     return match and (match[1], match[2])
 
@@ -98,7 +98,7 @@ def sync(descriptor: int) -> None:
     """Writes an open file, or a folder, to the disk itself. Raises ``OSError``."""
     full = getattr(fcntl, "F_FULLFSYNC", None)
     if full is not None:
-        # fsync of macOS leaves the data in the cache of the disk; not every file system there knows the other call
+        # fsync of macOS leaves data in the disk's cache; some file systems there do not know the other call
         with suppress(OSError):
             fcntl.fcntl(descriptor, full)
             return
@@ -106,7 +106,7 @@ def sync(descriptor: int) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Makes the content of a file durable, whoever wrote it. Raises ``OSError``."""
+    """Makes the content of a file durable. Raises ``OSError``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         sync(descriptor)
@@ -115,7 +115,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_files(paths: Iterable[Path]) -> None:
-    """Makes files durable, and then their names in their folders. Raises ``OSError``."""
+    """Makes files durable, then their names in their folders. Raises ``OSError``."""
     files = list(paths)
     if len(files) <= _FEW_SYNCED:
         for path in files:
@@ -129,12 +129,12 @@ def sync_files(paths: Iterable[Path]) -> None:
 
 
 def make_durable_folder(folder: Path) -> None:
-    """Makes a folder, and those above it that are lacking, durably. Raises ``OSError``."""
-    lacking = []
+    """Makes a folder and its missing parents, durably. Raises ``OSError``."""
+    missing_folders = []
     while not folder.is_dir():
-        lacking.append(folder)
+        missing_folders.append(folder)
         folder = folder.parent
-    for new in reversed(lacking):
+    for new in reversed(missing_folders):
         new.mkdir(exist_ok=True)
         sync_folder(new.parent)
 

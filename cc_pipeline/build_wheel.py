@@ -1,4 +1,4 @@
-"""How a wheel is built: one without compiled parts fits every machine, and its name says so. For builds alone."""
+"""Builds the wheel: without compiled parts it fits every machine, and its name says so. Used by builds only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 
 class BuildWheel(bdist_wheel):
-    """Builds first, and looks what came of it: compiled parts are optional, and without a compiler there are none."""
+    """Builds the compiled parts first. They are optional: without a compiler there are none."""
 
     def run(self) -> None:
         """Builds the wheel: with the tag of this platform, or ``py3-none-any``."""

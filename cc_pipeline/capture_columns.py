@@ -1,4 +1,4 @@
-"""The columns that name a capture, and the columns that tables about captures repeat: one list each for all rooms."""
+"""The columns that identify a capture, and the columns that tables about captures share: one list each."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pyarrow as pa
 
 from cc_pipeline.columns import Column
 
-#: Times in every table. Milliseconds: what ARC headers, WARC headers and the index have at most.
+#: Type of times in every table: milliseconds, the best precision of ARC headers, WARC headers and the index.
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 
-#: What names a capture: one place in one archive file of one crawl.
+#: The identity of a capture: one location in one archive file of one crawl.
 CAPTURE: Final[tuple[str, ...]] = ("crawl", "warc_filename", "warc_record_offset")
 
-#: Where a capture's bytes lie in its crawl's archive files.
+#: The location of a capture in the archive files of its crawl.
 PLACE: Final[tuple[str, ...]] = ("warc_filename", "warc_record_offset", "warc_record_length")
 
 #: A slice of a table about captures: what one target has in one crawl.
 SLICE: Final[tuple[str, ...]] = ("crawl", "target")
 
-#: How rows of such a table are ordered within a file: a slice together, then by place.
+#: Order of rows of such a table within a file: by slice, then by location.
 CAPTURE_ORDER: Final[tuple[str, ...]] = ("target", "warc_filename", "warc_record_offset")
 
 # Columns that several tables have.
@@ -67,16 +67,16 @@ MEANT: Final = Column(
 )
 ARCHIVE_FORMAT: Final = Column("archive_format", pa.string(), "warc or arc", nullable=False)
 
-#: Columns of a capture that the page tables repeat. Pages read from whole files may have no place in an archive.
+#: Columns of a capture that the page tables repeat. Pages of files that are read whole may have no location.
 KEY_COLUMNS: Final = (
     CRAWL, SUBSET, TARGET, URL, URL_SURTKEY, FETCH_TIME, FETCH_STATUS, CONTENT_DIGEST,
     WARC_FILENAME, WARC_RECORD_OFFSET, WARC_RECORD_LENGTH, DOMAIN, MEANT,
 )  # fmt: skip
 KEY_NAMES: Final[tuple[str, ...]] = tuple(column.name for column in KEY_COLUMNS)
-#: In the place of a status that the columnar index does not know. It reads as null.
+#: The value for a status that the columnar index does not know. It is read as null.
 NO_STATUS: Final = -1
 
-#: Columns of a capture that ``records`` repeats: the same, the place never null, plus media type and archive format.
+#: Columns of a capture that ``records`` repeats: the same with a location, plus media type and archive format.
 RECORD_KEY_COLUMNS: Final = (
     *KEY_COLUMNS[:8],
     CONTENT_MIME_TYPE,

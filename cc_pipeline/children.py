@@ -1,9 +1,9 @@
-"""Child processes, started so that nothing of the current folder is run as code.
+"""Starts child processes so that no file of the current folder is run as code.
 
-Python puts the current folder, or a script's, first on ``sys.path``, where a downloaded ``html.py`` is taken for the
-standard library's. No child gets such a path, and none inherits an empty or relative entry of ``PYTHONPATH``, which
-means the current folder too. A process that reads what strangers wrote has an environment of named variables and so no
-secret. All processes of this package are started here.
+Python puts the current folder, or that of the script, first on ``sys.path``, where a downloaded ``html.py`` would
+replace that of the standard library. No child gets such a path, and none inherits an empty or relative entry of
+``PYTHONPATH``, which means the current folder too. A process that reads untrusted content has an environment of listed
+variables, and so no secrets. All processes of this package are started here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
-#: What a process may need to know of its machine: language, time zone, temporary files, where libraries lie, how the
-#: interpreter works. None of it is a secret.
+#: Variables about the machine that a process may need: language, time zone, temporary files, libraries, the
+#: interpreter. None is secret.
 _NEUTRAL: Final = (
     *("HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "PATH", "TEMP", "TMP", "TMPDIR", "TZ", "SYSTEMROOT"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
@@ -26,14 +26,14 @@ _NEUTRAL: Final = (
     *("PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"),
     *("PYTHONUTF8", "PYTHONCOERCECLOCALE", "PYTHONHASHSEED", "PYTHONMALLOC", "PYTHONFAULTHANDLER", "PYTHONWARNINGS"),
 )
-#: Begins of names that a process needs that opens the lake or a source.
+#: Prefixes of variables for processes that open the lake or a source.
 REMOTE: Final = (
     *("AWS_", "SSL_CERT_", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
 
-#: Runs ``main()`` of a module of ours. The package is loaded from the folder where the parent has it. That folder is on
-#: the path only where the interpreter would not find the package by itself, and then behind all others.
+#: Runs ``main()`` of a module of ours. The package is loaded from the folder of the parent's. That folder is on the
+#: path only if the interpreter does not find the package by itself, and then as the last one.
 _BOOT: Final = """\
 import os
 import sys
@@ -51,63 +51,63 @@ import_module(program).main()
 
 
 def python_command(program: str, *arguments: object, beside: Sequence[str] = ()) -> list[str]:
-    """The words that run ``main()`` of ``program``, a module of this package, in a new interpreter.
+    """Returns the command that runs ``main()`` of ``program``, a module of this package, in a new interpreter.
 
-    Its ``sys.path`` is the interpreter's own, and behind that the folders of the packages of modules ``beside`` that
-    are not ours, and of ``PYTHONPATH``, where libraries may lie that this process has. The current folder is not on it.
-    Raises ``ValueError`` for a module ``beside`` without a package.
+    Its ``sys.path`` is that of the interpreter, followed by the folders of the packages of the modules ``beside`` that
+    are not ours, and those of ``PYTHONPATH``, which may have libraries of this process. The current folder is not on
+    it. Raises ``ValueError`` for a module ``beside`` without a package.
     """
-    others = dict.fromkeys(_folder_of(module) for module in beside if not module.startswith("cc_pipeline."))
-    others |= dict.fromkeys(
+    folders = dict.fromkeys(_folder_of(module) for module in beside if not module.startswith("cc_pipeline."))
+    folders |= dict.fromkeys(
         entry
         for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
         if os.path.isabs(entry) and os.path.exists(entry) and not os.path.samefile(entry, os.curdir)
     )
-    words = (program, _folder_of(__name__), os.pathsep.join(others))
+    words = (program, _folder_of(__name__), os.pathsep.join(folders))
     return [sys.executable, "-P", "-c", _BOOT, *words, *map(str, arguments)]
 
 
 def neutral_environment(*begins: str) -> dict[str, str]:
-    """The variables that tell of the machine, and those whose names begin so. ``PYTHONPATH`` is none of them."""
-    named = {
+    """Returns the variables about the machine, and those with the prefixes ``begins``; never ``PYTHONPATH``."""
+    variables = {
         name: value for name, value in os.environ.items() if name in _NEUTRAL or name.startswith(begins or ("\0",))
     }
-    return {**named, **_SAFE}
+    return {**variables, **_SAFE}
 
 
 def whole_environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
-    """All variables of this process and ``changes``, for programs that read settings and secrets themselves; of
-    ``PYTHONPATH`` the entries that name a folder wherever a process runs."""
+    """Returns all variables of this process with ``changes``, for programs that read settings and secrets themselves.
+    Of ``PYTHONPATH`` only the absolute entries are kept."""
     return _without_current_folder({**os.environ, **(changes or {})})
 
 
 def isolate_descendants() -> None:
-    """Makes this process, and every Python that a library starts from it, leave the current folder out. For programs:
-    what imports this package may want it otherwise."""
+    """Excludes the current folder from the path of this process and of every Python that a library starts. For programs
+    only: those who import this package may want it on their path."""
     path = os.environ.pop("PYTHONPATH", "")
     os.environ.update(_without_current_folder({"PYTHONPATH": path}))
-    # Python has made such entries absolute
+    # Python has made relative entries absolute
     relative = {os.path.abspath(entry) for entry in path.split(os.pathsep) if path and not os.path.isabs(entry)}
     sys.path[:] = [entry for entry in sys.path if entry and entry not in relative]
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], **options: Any) -> Process:
-    """Starts a process with an environment of this module; ``options`` as of ``subprocess.Popen``. Raises
+    """Starts a process with an environment of this module; ``options`` are those of ``subprocess.Popen``. Raises
     ``OSError``."""
     return subprocess.Popen(command, env=_checked(environment), **options)
 
 
 def run(
-    command: Sequence[str], environment: Mapping[str, str], given: bytes = b"", timeout: float | None = None
+    command: Sequence[str], environment: Mapping[str, str], input_bytes: bytes = b"", timeout: float | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a process to its end and gives what it wrote. Raises ``subprocess.TimeoutExpired`` and ``OSError``."""
+    """Runs a process to its end and returns its output. Raises ``subprocess.TimeoutExpired`` and ``OSError``."""
     return subprocess.run(
-        command, env=_checked(environment), input=given, capture_output=True, check=False, timeout=timeout
+        command, env=_checked(environment), input=input_bytes, capture_output=True, check=False, timeout=timeout
     )
 
 
 def memory_of(process: int) -> int:
-    """Bytes of memory a process has, 0 where the system does not say."""
+    """Returns the bytes of memory of a process; 0 if the system does not tell."""
     try:
         with open(_PROC.format(process), encoding="ascii") as file:
             return int(file.read().split()[1]) * mmap.PAGESIZE
@@ -120,7 +120,7 @@ def memory_of(process: int) -> int:
 
 
 _SAFE: Final = {"PYTHONSAFEPATH": "1"}
-#: Where Linux tells the memory of a process.
+#: The file in which Linux shows the memory of a process.
 _PROC: Final = "/proc/{}/statm"
 
 
@@ -130,12 +130,13 @@ def _checked(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _without_current_folder(environment: dict[str, str]) -> dict[str, str]:
     entries = environment.pop("PYTHONPATH", "").split(os.pathsep)
-    kept = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
-    return {**environment, **_SAFE, **({"PYTHONPATH": kept} if kept else {})}
+    absolute_entries = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
+    return {**environment, **_SAFE, **({"PYTHONPATH": absolute_entries} if absolute_entries else {})}
 
 
 def _folder_of(module: str) -> str:
-    """The folder that the package of a loaded module lies in. Raises ``ValueError`` for a module without a package."""
+    """Returns the folder that contains the package of a loaded module. Raises ``ValueError`` for a module without a
+    package."""
     package = sys.modules[module.partition(".")[0]]
     if not hasattr(package, "__path__"):
         raise ValueError(f"{module} lies in no package, so no other process can import it")

@@ -1,4 +1,4 @@
-"""HTTP transfer and content codings taken off bytes, within a bound."""
+"""Removes HTTP transfer and content codings from bytes, within a size limit."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Final
 
 import cramjam
 
-#: Bytes a body may have once it is decoded.
+#: Maximum bytes of a decoded body.
 DEFAULT_LIMIT: Final = 64 << 20
-#: Codings of one body that are undone: each may take as long as ``DEFAULT_LIMIT`` bytes do.
+#: Maximum codings of one body that are removed: each may take as long as ``DEFAULT_LIMIT`` bytes.
 MAX_CODINGS: Final = 8
 
 _CHUNK = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?\r?\n")
 
 
 def dechunked(payload: bytes) -> bytes | None:
-    """``payload`` without its chunked coding; ``None`` where it is not chunked throughout."""
-    plain, whole = dechunked_prefix(payload)
-    return plain if whole else None
+    """Returns ``payload`` without its chunked coding; ``None`` if it is not chunked to its end."""
+    plain, is_complete = dechunked_prefix(payload)
+    return plain if is_complete else None
 
 
 def dechunked_prefix(payload: bytes) -> tuple[bytes | None, bool]:
-    """The chunks that can be decoded, and whether that was the whole payload.
+    """Returns the chunks that can be decoded, and whether that is the complete payload.
 
-    (``None``, ``False``) where the payload does not even begin with a chunk.
+    Returns (``None``, ``False``) if the payload does not begin with a chunk.
     """
     parts: list[bytes] = []
     position = 0
@@ -61,8 +61,8 @@ _UNTOUCHED: Final = bytes(4096)
 
 @dataclass(frozen=True, slots=True)
 class DecodedPayload:
-    """A body without its codings. ``codings`` are those undone, in that order. ``complete`` is false where the
-    encoded bytes were cut off or damaged, or the body is larger than the bound: ``body`` is then its beginning."""
+    """A body without its codings. ``codings`` are the removed ones, in that order. ``complete`` is false if the encoded
+    bytes were cut off or damaged, or if the body exceeds the limit: ``body`` is then its beginning."""
 
     body: bytes
     codings: tuple[str, ...]
@@ -70,35 +70,35 @@ class DecodedPayload:
 
 
 def decoded(payload: bytes, headers: Sequence[tuple[str, str]], limit: int = DEFAULT_LIMIT) -> DecodedPayload:
-    """``payload`` without the transfer and content codings its HTTP headers name, at most ``limit`` bytes. Stops at a
-    coding the bytes do not have, and behind ``MAX_CODINGS`` content codings. Never raises."""
+    """Removes the transfer and content codings that the HTTP headers name; returns at most ``limit`` bytes. Stops at a
+    coding that the bytes do not have, and after ``MAX_CODINGS`` content codings. Never raises."""
     body = payload
     undone: list[str] = []
     complete = True
     if "chunked" in coding_tokens(headers, "transfer-encoding"):
-        plain, whole = dechunked_prefix(body)
+        plain, is_complete = dechunked_prefix(body)
         if plain is not None:
-            body, complete = plain, whole
+            body, complete = plain, is_complete
             undone.append("chunked")
     for coding in reversed(coding_tokens(headers, "content-encoding")[-MAX_CODINGS:]):
         result = undo(coding, body, limit)
         if result is None:
             break
-        body, whole = result
-        complete = complete and whole
+        body, is_complete = result
+        complete = complete and is_complete
         undone.append(coding)
     return DecodedPayload(body, tuple(undone), complete)
 
 
 def coding_tokens(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
-    """The codings that the headers of a name list, in lower case and in their order, without ``identity``."""
+    """Returns the codings in the headers called ``name``, in lower case and in order, without ``identity``."""
     values = ",".join(value for header, value in headers if header.lower() == name)
     return [token for token in (part.strip().lower() for part in values.split(",")) if token not in ("", "identity")]
 
 
 def undo(coding: str, data: bytes, limit: int) -> tuple[bytes, bool] | None:
-    """Bytes without one coding, at most ``limit``, and whether that is all of them; ``None`` for a coding nobody here
-    knows, or one the bytes do not have."""
+    """Removes one coding. Returns at most ``limit`` bytes and whether these are all; ``None`` for an unknown coding, or
+    one that the bytes do not have."""
     decoder = _DECODERS.get(coding)
     return None if decoder is None or not data else decoder(data, limit)
 
@@ -108,7 +108,8 @@ def _gzip(data: bytes, limit: int) -> tuple[bytes, bool] | None:
 
 
 def _deflate(data: bytes, limit: int) -> tuple[bytes, bool] | None:
-    """RFC 9110 says zlib; some servers send bare deflate, which has no mark and so must be whole to be believed."""
+    """RFC 9110 demands zlib. Some servers send raw deflate, which has no signature, so it is accepted only if
+    complete."""
     if len(data) > 1 and data[0] & 15 == 8 and int.from_bytes(data[:2]) % 31 == 0:
         return _inflate(data, limit, 15)
     bare = _inflate(data, limit, -15)
@@ -140,10 +141,10 @@ def _inflate(data: bytes, limit: int, window_bits: int) -> tuple[bytes, bool] | 
 
 
 def _brotli(data: bytes, limit: int) -> tuple[bytes, bool] | None:
-    """Brotli has no mark, and its decoder makes something of many a text: a beginning is believed only where the
+    """Brotli has no signature, and its decoder accepts many texts. So an incomplete result is accepted only if the
     bytes are no text themselves."""
-    found = _whole(cramjam.brotli.decompress_into, data, limit)
-    return None if found is not None and not found[1] and _is_text(data[:_LOOKED_AT]) else found
+    decompressed = _whole(cramjam.brotli.decompress_into, data, limit)
+    return None if decompressed is not None and not decompressed[1] and _is_text(data[:_LOOKED_AT]) else decompressed
 
 
 def _is_text(head: bytes) -> bool:
@@ -159,9 +160,8 @@ def _zstd(data: bytes, limit: int) -> tuple[bytes, bool] | None:
 
 
 def _whole(inflate_into: Callable[[bytes, mmap.mmap], int], data: bytes, limit: int) -> tuple[bytes, bool] | None:
-    """An anonymous map costs memory only where it is written to. Of data that are cut off or damaged, and of more than
-    the limit, the decoders have written the beginning by then and do not say how much: it ends where the map is
-    untouched."""
+    """Decompresses into an anonymous map, which costs memory only where it is written. If data is damaged, cut off or
+    above the limit, decoders have written the beginning and do not say how much: it ends where the map is untouched."""
     with mmap.mmap(-1, max(limit, 1)) as scratch:
         try:
             return scratch[: inflate_into(data, scratch)], True

@@ -1,4 +1,4 @@
-"""A column of a table, declared once: its name, its type, and what it holds."""
+"""The declaration of a table's column: its name, type and description."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``note`` says in one line what it holds: a comment in ``cc.duckdb``, and a description in the UI."""
+    """A column. ``note`` describes it in one line: a comment in ``cc.duckdb``, and a description in the UI."""
 
     name: str
     type: pa.DataType
@@ -19,10 +19,10 @@ class Column:
 
 
 def schema_of(columns: Iterable[Column]) -> pa.Schema:
-    """The columns as an Arrow schema, without notes: they are not written into the files of a table."""
+    """Returns the columns as an Arrow schema, without notes: these are not written into the files of a table."""
     return pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in columns])
 
 
 def notes_of(columns: Iterable[Column]) -> dict[str, str]:
-    """The note of each column, by its name."""
+    """Returns the notes of the columns, by name."""
     return {column.name: column.note for column in columns}

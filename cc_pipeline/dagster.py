@@ -1,4 +1,4 @@
-"""A home among other people's assets: :func:`build_defs`, and the component that a ``defs.yaml`` names.
+"""A home within a Dagster project of others: :func:`build_defs`, and the component for ``defs.yaml``.
 
 Dagster's tools load this module to list components, so it loads nothing else of the program.
 """
@@ -24,7 +24,7 @@ def build_defs(
     automation: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> dg.Definitions:
-    """Everything of one home, to be merged with definitions of others: ``dg.Definitions.merge(build_defs(…), yours)``.
+    """Returns the definitions of one home, to be merged with others: ``dg.Definitions.merge(build_defs(…), yours)``.
 
     It has no executor, and its only resource has a key that starts with the prefix, so that nothing clashes. ``home``
     is a folder, and ``source`` the root of a Common Crawl bucket (a folder, ``https://`` or ``s3://``); without them
@@ -35,18 +35,18 @@ def build_defs(
     own list. With ``automation`` sensors and schedules are on from the start. ``settings`` are those of
     docs/settings.md without ``CC_PIPELINE_``, such as ``{"crawls": "newest"}``; they win over the environment.
 
-    Raises ``cc_pipeline.errors.UserInputError`` for what cannot be used.
+    Raises ``cc_pipeline.errors.UserInputError`` for invalid arguments.
     """
     from cc_pipeline.defs.declared.build import definitions, placement  # noqa: PLC0415
 
-    chosen = {"home": home, "source": source}
-    return definitions(placement(_parts(key_prefix), group or "", automation, targets, chosen, settings or {}))
+    locations = {"home": home, "source": source}
+    return definitions(placement(_parts(key_prefix), group or "", automation, targets, locations, settings or {}))
 
 
 def names(key_prefix: str | Sequence[str] = ()) -> "Placement":
-    """What everything of the home with this prefix is called, for assets of your own behind it: ``names("books")`` has
-    ``.key("page_text")``, an asset's key, and the partition definitions ``.pairs`` (crawl × target), ``.crawl`` and
-    ``.target``."""
+    """Returns the names of the home with this prefix, for downstream assets of your own: ``names("books")`` has
+    ``.key("page_text")``, the key of an asset, and the partition definitions ``.pairs`` (crawl × target), ``.crawl``
+    and ``.target``."""
     from cc_pipeline.defs.placement import Placement  # noqa: PLC0415
 
     return Placement(_parts(key_prefix), alone=False)
@@ -67,15 +67,15 @@ class CommonCrawlScaffolder(dg.Scaffolder[_Asked]):
 
     @classmethod
     def get_scaffold_params(cls) -> type[_Asked]:
-        """What ``dg scaffold defs`` takes."""
+        """Returns the model of the parameters of ``dg scaffold defs``."""
         return _Asked
 
     def scaffold(self, request: dg.ScaffoldRequest[_Asked]) -> None:
-        """Writes it, with the attributes that people change."""
-        asked = request.params
-        chosen = {"home": asked.home, "source": asked.source, "key_prefix": asked.prefix}
-        given = {name: value for name, value in chosen.items() if value}
-        dg.scaffold_component(request, {**given, "targets": [], "automation": False})
+        """Writes the file, with the attributes that people change."""
+        params = request.params
+        attributes = {"home": params.home, "source": params.source, "key_prefix": params.prefix}
+        known_attributes = {name: value for name, value in attributes.items() if value}
+        dg.scaffold_component(request, {**known_attributes, "targets": [], "automation": False})
 
 
 @dg.scaffold_with(CommonCrawlScaffolder)

@@ -1,8 +1,8 @@
-"""The two families of failure, importable by every room.
+"""The two families of errors, which every room may import.
 
 A *data fault* is about bytes that somebody else wrote. It names the file, the offset and the reason. It is recorded
-beside the good rows and never stops a run. An *environment fault* is about this machine at this moment (network,
-disk, settings). It stops the run after complete work has been committed, and it says what to do.
+with the good rows and never stops a run. An *environment fault* is about this machine at this moment (network, disk,
+settings). It stops the run after complete work has been committed, and it says what to do.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any, Final
 
 
 class CcPipelineError(Exception):
-    """Root of every error this package raises on purpose."""
+    """The base of all errors that this package raises on purpose."""
 
 
 class Kind(StrEnum):
-    """Base of the two closed lists of kinds of fault: ``DataKind`` here, ``FaultKind`` in the transport.
+    """The base of the two closed lists of kinds of fault: ``DataKind`` here, ``FaultKind`` in the transport.
 
-    Code decides by the kind. The message beside it is for people and may change at any time.
+    Code decides by the kind. The message is for people and may change at any time.
     """
 
 
 class DataKind(Kind):
-    """What is wrong with bytes. docs/faults.md says what each means.
+    """The kinds of data faults; docs/faults.md explains each.
 
-    The first six are values of the column ``reason`` of ``records`` too, so their spelling is public.
+    The first six are also values of the column ``reason`` of ``records``, so their spelling is public.
     """
 
     NOT_GZIP = "not_gzip"
@@ -49,7 +49,7 @@ class DataKind(Kind):
 class DataFault(CcPipelineError):
     """Bytes that break their format.
 
-    ``kind`` says what is wrong, for code: a ``DataKind``, or the ``FaultKind`` of a range that could not be had.
+    ``kind`` says what is wrong, for code: a ``DataKind``, or the ``FaultKind`` of a range that could not be read.
     ``source`` is the key or path of the object, ``offset`` the byte at which reading failed (``None`` when
     the whole object is meant), ``reason`` a short sentence without a full stop, for people.
     """
@@ -65,19 +65,19 @@ class DataFault(CcPipelineError):
         super().__init__(f"{where}: {reason}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # exceptions are pickled by their message alone, which is not what the constructor takes
+        # exceptions are pickled with their message alone, but the constructor needs other arguments
         return type(self), (self.kind, self.source, self.offset, self.reason), self.__dict__
 
 
 class EnvironmentFault(CcPipelineError):
-    """Something on this machine or its network stops the work. ``what`` says what, ``advice`` what a person can do.
+    """Something on this machine or its network stops the work. ``what`` says what happened, ``advice`` what to do.
 
-    Its text is both, each on a line of its own, so that they can be told apart in an event log too.
+    The text of the error has both, on two lines, so that an event log shows them separately too.
     """
 
-    def __init__(self, what: str, advice: str) -> None:
-        # what another fault says may be part of it, and has its advice on a line of its own
-        self.what = ". ".join(what.splitlines())
+    def __init__(self, problem: str, advice: str) -> None:
+        # ``what`` may contain the text of another fault, which has two lines
+        self.what = ". ".join(problem.splitlines())
         self.advice = advice
         super().__init__(f"{self.what}\n{advice}" if advice else self.what)
 
@@ -86,57 +86,57 @@ class EnvironmentFault(CcPipelineError):
 
 
 class PlaceFault(EnvironmentFault):
-    """What this pipeline writes to (the disk, the home, the lake) does not take it: the fault of no target."""
+    """The disk, the home or the lake cannot be written. The error affects all targets."""
 
 
 class Incomplete(EnvironmentFault):
-    """The source did not give all that was planned, and may still give it. What is complete was committed.
+    """The source did not return everything that was planned, and may still return it. Complete work was committed.
 
-    Commands end with status 3, so that whoever calls them can tell "run it again" from any other failure. ``report`` is
-    what the call would have given, where it has something to give.
+    Commands end with status 3, so that callers can tell "run it again" from other failures. ``report`` is the result of
+    the call as far as it is known.
     """
 
     report: Any = None
 
 
 class NotNow(Incomplete):
-    """The source refuses for longer than was waited for; the message says when it may be asked again."""
+    """The source refused requests for longer than the time limit. The message says when to try again."""
 
 
 class IndexIncomplete(Incomplete):
-    """Files of a crawl's index could not be read, so captures in them would be left out of an answer in silence."""
+    """Files of a crawl's index could not be read, so their captures would be missing without notice."""
 
 
 class Doubted(Incomplete):
-    """An index no longer lists captures that it named, and nobody accepted that they are gone. They stay."""
+    """An index no longer lists captures that it named, and the loss is not accepted. The captures are kept."""
 
 
 class UserInputError(CcPipelineError):
-    """A value a person typed (a crawl, a target, a setting) that cannot be used; the message says why."""
+    """A value of the user (a crawl, a target, a setting) cannot be used; the message says why."""
 
 
 class NotPublished(UserInputError):
-    """A crawl that is announced: the source has no path list of it yet."""
+    """A crawl is announced, but the source has no path list of it yet."""
 
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-#: SQLITE_FULL, where a file cannot grow, and SQLITE_IOERR, where its shared memory cannot.
+#: SQLITE_FULL: the file cannot grow. SQLITE_IOERR: its shared memory cannot grow.
 _SQLITE_NO_ROOM: Final = frozenset({13, 10})
-#: How the Delta library, which has neither error numbers nor a class of its own for it, says that a disk is full.
+#: Words for a full disk in messages of the Delta library, which has neither error numbers nor a class for it.
 _NO_ROOM_WORDS: Final = ("No space left", "ENOSPC", "os error 28")
 
 
-def no_such(what: str, name: str, known: Collection[str]) -> str:
-    """That there is no ``what`` called ``name``, which one may have been meant, and which there are."""
-    near = get_close_matches(name, known, 3)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{hint}there is no {what} {name[:120]}; there are {', '.join(known)}"
+def no_such(kind: str, name: str, valid_names: Collection[str]) -> str:
+    """Returns a message that ``name`` is no valid ``kind``, with similar and all valid names."""
+    similar = get_close_matches(name, valid_names, 3)
+    hint = f"did you mean {' or '.join(similar)}? " if similar else ""
+    return f"{hint}there is no {kind} {name[:120]}; there are {', '.join(valid_names)}"
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Whether ``error``, or the error wrapped in it (``__cause__`` or ``orig``), says that a disk is full.
+    """Whether ``error``, or the error that it wraps (``__cause__`` or ``orig``), is about a full disk.
 
-    This is the only place that decides by an error's message, and only for errors that carry no number or class.
+    Only this function decides by the message of an error, and only for errors without a number or class.
     """
     inner = getattr(error, "orig", None) or error.__cause__
     if isinstance(inner, BaseException) and disk_is_full(inner):

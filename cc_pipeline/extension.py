@@ -1,8 +1,8 @@
-"""What a feature adds to a home: one value, which the core asks for. The core knows this type and no extension by name.
+"""Extensions: features that the core uses through one type, without knowing any of them by name.
 
 Extensions of this project are the packages in ``cc_pipeline.extensions``; those of others are entry points of the group
-``cc_pipeline.extensions``. Each has a value ``EXTENSION``. It is light to make: the module that has it imports nothing
-heavy, and its fields are functions, which load what they need when they are called.
+``cc_pipeline.extensions``. Each has a value ``EXTENSION``. Its module imports nothing heavy: the fields of the value
+are functions, which load what they need when they are called.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from cc_pipeline.transport.rate_source import RateSourceOpener
     from cc_pipeline.workspace.workspace import Workspace
 
-#: The package whose packages are extensions, and the group of entry points of others.
+#: The package with our extensions, and the group of entry points of others.
 GROUP: Final = "cc_pipeline.extensions"
 #: The origin of extensions of this project.
 OURS: Final = "cc_pipeline"
-#: Names of extensions that are left out, with commas.
+#: The variable with the names of extensions to leave out, separated by commas.
 WITHOUT: Final = "CC_PIPELINE_WITHOUT"
 
 
-#: What was wrong with extensions that could be loaded, by name.
+#: Problems of extensions that were loaded and then refused, by name.
 _BROKEN: Final[dict[str, str]] = {}
 
 
@@ -56,14 +56,14 @@ def _no_names() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What a feature adds to a home. Every field but the first three is a function, called when the core needs it.
+    """The contributions of a feature. Every field but the first three is a function, called when the core needs it.
 
-    ``name`` is a word that is in use for nothing else; ``summary`` is one line for people. ``needs`` are modules that
-    it imports and the core does not, each with the extra of this project (or the package) that brings it.
+    ``name`` is a unique word; ``summary`` is one line for people. ``needs`` are modules that the extension imports and
+    the core does not, each with the extra of this project (or the package) that installs it.
 
-    - ``tables`` of the lake, each with all that the core needs to know of it.
-    - ``views`` of ``cc.duckdb``, with the notes of their columns, and ``macros`` in it: they follow the core's. If one
-      fails or has a name that is taken, the file has none of them.
+    - ``tables`` of the lake, each with everything that the core needs to know.
+    - ``views`` of ``cc.duckdb``, with the notes of their columns, and ``macros``, after those of the core. If one
+      fails or its name is taken, the file has none of them.
     - ``settings``: a frozen dataclass.
     - ``locators``: kinds of index, which find captures.
     - ``engines`` extract the partitions of a run, by name.
@@ -72,10 +72,10 @@ class Extension:
     - ``launchers``: classes of ``run_launcher`` in ``dagster.yaml``, from which Dagster imports them. The core asks the
       one in use for ``host_count``, how many hosts it gives runs to, and for ``hosts``.
     - ``commands``: functions, typer groups or ``cli.command.Command``, by name.
-    - ``known_hosts``, by name: say what is known of hosts before anything is located, for ``--hosts``.
+    - ``known_hosts``, by name: facts of hosts that are known before captures are located, for ``--hosts``.
     - ``definitions``: assets, jobs, sensors and schedules of a home.
     - ``checks`` of its assets.
-    - ``maintenance`` is done with the weekly upkeep, and gives how many files it deleted.
+    - ``maintenance`` is called by the weekly upkeep, and returns how many files it deleted.
     - ``doctor`` reports findings.
     """
 
@@ -101,13 +101,13 @@ class Extension:
 
     @property
     def missing(self) -> dict[str, str]:
-        """The modules of ``needs`` that are not installed, each with what brings it."""
+        """The modules of ``needs`` that are not installed, each with what installs it."""
         return {module: extra for module, extra in self.needs.items() if find_spec(module.partition(".")[0]) is None}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An extension that is installed. ``origin`` is where: ``cc_pipeline``, or the distribution it came with.
+    """An installed extension. ``origin`` is ``cc_pipeline``, or the distribution that it came with.
 
     ``value`` is ``None`` for an extension that is broken or left out; ``problem`` says why.
     """
@@ -119,87 +119,92 @@ class Found:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether somebody left it out."""
+        """Whether the environment leaves it out."""
         return self.problem == _LEFT_OUT
 
 
 _LEFT_OUT: Final = f"left out by {WITHOUT}"
-JOINTS: Final = tuple(one.name for one in fields(Extension) if one.name not in ("name", "summary", "needs"))
-#: Those that hand in several things, by name or in a row.
+JOINTS: Final = tuple(
+    extension_field.name
+    for extension_field in fields(Extension)
+    if extension_field.name not in ("name", "summary", "needs")
+)
+#: The joints that contribute several values, by name or as a sequence.
 _BY_NAME: Final = ("engines", "export_formats", "rate_sources", "launchers", "commands", "known_hosts")
 _IN_A_ROW: Final = ("tables", "views", "macros", "locators", "checks")
-#: Those that need nothing to be collected.
+#: The joints that need no arguments.
 COLLECTED: Final = tuple(name for name in JOINTS if name not in ("definitions", "checks", "maintenance", "doctor"))
 
 
 def find_extensions() -> tuple[Found, ...]:
-    """All installed extensions, ours first, each group by name. One that cannot be loaded is among them."""
+    """Returns all installed extensions, ours first, each group by name; those that cannot be loaded too."""
     return tuple(
-        replace(found, value=None, problem=_BROKEN[found.name]) if found.name in _BROKEN else found
-        for found in _find(os.environ.get(WITHOUT, ""))
+        replace(installed, value=None, problem=_BROKEN[installed.name]) if installed.name in _BROKEN else installed
+        for installed in _find(os.environ.get(WITHOUT, ""))
     )
 
 
 def extensions() -> tuple[Extension, ...]:
-    """The extensions that are in use."""
-    return tuple(found.value for found in find_extensions() if found.value is not None)
+    """Returns the extensions that are in use."""
+    return tuple(installed.value for installed in find_extensions() if installed.value is not None)
 
 
 def refuse(name: str, problem: str) -> None:
-    """Leaves an extension out from now on, since what it hands in cannot be used. ``problem`` says why."""
+    """Leaves an extension out from now on, because of ``problem``."""
     _BROKEN[name] = problem
 
 
 def collect(joint: str, *arguments: Any, taken: Collection[str] = ()) -> dict[str, Any]:
-    """What each extension hands in at ``joint``, a field of ``Extension`` that takes ``arguments``, by its name.
+    """Returns the contributions of all extensions to ``joint``, a field of ``Extension`` that takes ``arguments``, by
+    the name of the extension.
 
-    An extension that raises, hands in something of another shape, or a name that the core (``taken``) or an extension
-    before it has, hands in nothing, here and from then on: :func:`find_extensions` says why. A ``CcPipelineError`` is
-    about a home, its settings or the machine: it costs what the extension hands in this time, and a warning says so.
+    An extension is refused from now on if it raises, returns another shape, or uses a name of the core (``taken``) or
+    of an earlier extension: :func:`find_extensions` has the reason. A ``CcPipelineError`` is about a home, its settings
+    or the machine: then only this contribution is missing, with a warning.
     """
     collected: dict[str, Any] = {}
     owners = dict.fromkeys(taken, "the core")
     for extension in extensions():
         try:
-            handed_in = _shaped(joint, getattr(extension, joint)(*arguments))
-            names = [*handed_in] if joint in _BY_NAME else []
+            contribution = _shaped(joint, getattr(extension, joint)(*arguments))
+            names = [*contribution] if joint in _BY_NAME else []
             if name := next((name for name in names if name in owners), None):
                 raise ValueError(f"the name {name} is taken by {owners[name]}")
             owners |= dict.fromkeys(names, f"the extension {extension.name}")
-            collected[extension.name] = handed_in
+            collected[extension.name] = contribution
         except CcPipelineError as error:
-            warnings.warn(f"the extension {extension.name} hands in no {joint} now: {error}", stacklevel=2)
-        except Exception as error:  # whatever it is: it costs only this extension
+            warnings.warn(f"the extension {extension.name} contributes no {joint} now: {error}", stacklevel=2)
+        except Exception as error:  # any error costs only this extension
             refuse(extension.name, f"{joint}: {type(error).__name__}: {error}")
     return collected
 
 
-def _shaped(joint: str, handed_in: Any) -> Any:
-    """What was handed in. Raises ``TypeError`` if it is no mapping or sequence, where the joint wants one."""
-    if joint in _BY_NAME and not isinstance(handed_in, Mapping):
-        raise TypeError(f"{handed_in!r} is no mapping by name")
-    return tuple(handed_in) if joint in _IN_A_ROW else handed_in
+def _shaped(joint: str, contribution: Any) -> Any:
+    """Returns the contribution. Raises ``TypeError`` if it is no mapping or sequence, as the joint demands."""
+    if joint in _BY_NAME and not isinstance(contribution, Mapping):
+        raise TypeError(f"{contribution!r} is no mapping by name")
+    return tuple(contribution) if joint in _IN_A_ROW else contribution
 
 
 @cache
-def _find(without: str) -> tuple[Found, ...]:
-    left_out = {name.strip() for name in without.split(",") if name.strip()}
-    found: dict[str, Found] = {}
+def _find(names_text: str) -> tuple[Found, ...]:
+    left_out = {name.strip() for name in names_text.split(",") if name.strip()}
+    installed: dict[str, Found] = {}
     for name, origin, load in (*_own(), *_of_others()):
-        if name in found:
-            problem = f"{found[name].origin} has an extension of this name too"
-            found[f"{name} ({origin})"] = Found(name, origin, None, problem)
+        if name in installed:
+            problem = f"{installed[name].origin} has an extension of this name too"
+            installed[f"{name} ({origin})"] = Found(name, origin, None, problem)
         elif name in left_out:
-            found[name] = Found(name, origin, None, _LEFT_OUT)
+            installed[name] = Found(name, origin, None, _LEFT_OUT)
         else:
-            found[name] = _load(name, origin, load)
-    return tuple(found.values())
+            installed[name] = _load(name, origin, load)
+    return tuple(installed.values())
 
 
 def _load(name: str, origin: str, load: Callable[[], object]) -> Found:
     try:
         value = load()
-    except Exception as error:  # whatever it is: it costs only this extension
+    except Exception as error:  # any error costs only this extension
         return Found(name, origin, None, f"{type(error).__name__}: {error}")
     if not isinstance(value, Extension):
         return Found(name, origin, None, f"is {type(value).__name__}, and no cc_pipeline.extension.Extension")
@@ -209,10 +214,10 @@ def _load(name: str, origin: str, load: Callable[[], object]) -> Found:
 
 
 def _own() -> Iterator[tuple[str, str, Callable[[], object]]]:
-    # not by installed metadata, which is stale in a checkout
+    # installed metadata is stale in a checkout
     package = import_module(GROUP)
-    for one in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
-        yield one.name, OURS, partial(_own_value, one.name)
+    for package_module in sorted(pkgutil.iter_modules(package.__path__), key=lambda module: module.name):
+        yield package_module.name, OURS, partial(_own_value, package_module.name)
 
 
 def _own_value(name: str) -> object:

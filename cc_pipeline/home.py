@@ -1,8 +1,8 @@
-"""``home.json``: the source whose tables a home holds, their layout, the tables of extensions, and settings that rows
-depend on.
+"""``home.json``, the note of a home: the source of its tables, their layout, the tables of extensions, and the settings
+that rows depend on.
 
 The path of a source inside the home is stored relative to the home, so that the home can be moved. A lake within the
-home has a copy of the note: tables say whose they are also where ``home.json`` was lost.
+home has a copy of the note, for the case that ``home.json`` is lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cc_pipeline.locks import locked
 #: The layout of tables that this version writes. Each number above ``OLDEST_LAYOUT`` has a migration
 #: (``workspace/tables.py``); a column that is only added needs none.
 LAYOUT: Final = 1
-#: The oldest layout that migrations lead from.
+#: The oldest layout that can be migrated.
 OLDEST_LAYOUT: Final = 1
 NOTE: Final = "home.json"
 #: The note of a lake, in its folder.
@@ -32,7 +32,7 @@ _PRIVATE, _FOR_ALL = 0o600, 0o644
 
 @dataclass(frozen=True, slots=True, order=True)
 class ExtensionTable:
-    """A table that an extension made: what a purge needs of it where the extension is not in use any more.
+    """A table of an extension, as a purge needs it when the extension is not in use any more.
 
     ``removed_with`` is as in ``TableSpec``. ``digests`` is the pattern of the names of its slices' digests; it is empty
     for a table without rows of targets.
@@ -48,9 +48,9 @@ class ExtensionTable:
 class HomeNote:
     """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
 
-    ``mirrors`` are further places with the same objects, in the order in which they are asked. ``chosen`` are the
-    settings that its rows were made with, by name; empty until pages were parsed. Some may be of another version.
-    ``tables`` are those that extensions made, in order.
+    ``mirrors`` are further places with the same objects, in order of preference. ``chosen`` are the settings that
+    its rows were made with, by name; empty until pages were parsed; some may be of another version. ``tables`` are
+    those of extensions, in order.
     """
 
     source: str
@@ -65,37 +65,38 @@ class HomeNote:
         return (self.source, *self.mirrors)
 
     def with_tables(self, tables: Iterable[ExtensionTable]) -> HomeNote:
-        """The note with further tables of extensions; one that it names stays as it is."""
-        known = {own.table: own for own in (*tables, *self.tables)}
-        return replace(self, tables=tuple(sorted(known.values())))
+        """Returns the note with further tables of extensions; tables that it has are unchanged."""
+        tables_by_name = {extension_table.table: extension_table for extension_table in (*tables, *self.tables)}
+        return replace(self, tables=tuple(sorted(tables_by_name.values())))
 
 
 class NoteUnreadable(EnvironmentFault):
-    """There is a note, and this user may not read it, or the disk does not give it."""
+    """The note exists, but this user or the disk cannot read it."""
 
 
 class UnknownLayout(EnvironmentFault):
-    """Tables have a layout that this version neither writes nor has migrations from."""
+    """Tables have a layout that this version can neither use nor migrate."""
 
 
 def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
-    """The note of ``home``, ``None`` in a new one. Where ``home.json`` is gone or damaged: what its lake says.
+    """Reads the note of ``home``; ``None`` for a new one. If ``home.json`` is lost or damaged, reads the copy of its
+    lake.
 
     ``lake`` is the folder of the home's own lake (default: the usual one). Raises ``EnvironmentFault`` for tables of
-    which nothing says whose they are, and for a damaged note; ``NoteUnreadable``, which is one, for an unreadable one.
+    unknown source and for a damaged note; its subclass ``NoteUnreadable`` for an unreadable one.
     """
     place = home / "lake" if lake is None else lake
-    found = _noted(home / NOTE, home, LAYOUT)
-    if found is not None and found is not _DAMAGED:
-        return found
+    note = _noted(home / NOTE, home, LAYOUT)
+    if note is not None and note is not _DAMAGED:
+        return note
     copy = read_copy(place)
     if copy is not None:
         return copy
-    if found is None and not (place / "tables").exists():
+    if note is None and not (place / "tables").exists():
         return None
     raise EnvironmentFault(
         f"{home} holds tables, and its {NOTE} does not say of which source"
-        if found is None
+        if note is None
         else f"{home / NOTE} is damaged, so that nothing says of which source the tables of this home are",
         "Put the file back from a copy, or write into it whose tables these are: "
         '{"source": "https://data.commoncrawl.org"} or the folder or address that they were made from. '
@@ -104,31 +105,33 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
 
 
 def read_copy(lake: Path) -> HomeNote | None:
-    """What a lake in a folder says of itself; ``None`` where it says nothing that can be read."""
-    found = _noted(lake / LAKE_NOTE, lake)
-    return None if found is _DAMAGED else found
+    """Reads the copy of the note in the folder of a lake; ``None`` if there is none that can be read."""
+    note = _noted(lake / LAKE_NOTE, lake)
+    return None if note is _DAMAGED else note
 
 
 def write_copy(lake: Path, home: Path, note: HomeNote) -> None:
     """Writes the copy of the note of ``home`` into its own lake. Raises ``EnvironmentFault``."""
     inside = [
-        place if _is_address(one := _relative(home, shown(place))) else os.path.relpath(home / one, lake)
+        place
+        if _is_address(relative_place := _relative(home, shown(place)))
+        else os.path.relpath(home / relative_place, lake)
         for place in note.places
     ]
     _replace(lake / LAKE_NOTE, to_json(note, inside), _FOR_ALL)
 
 
 def is_whole(home: Path) -> bool:
-    """Whether ``home.json`` itself can be read."""
+    """Whether ``home.json`` itself exists and is valid."""
     return _noted(home / NOTE, home, LAYOUT) not in (None, _DAMAGED)
 
 
-#: In the place of a note that says nothing.
+#: Stands for an invalid note.
 _DAMAGED: Final = HomeNote("", 0)
 
 
-def _noted(path: Path, beside: Path, layout: int | None = None) -> HomeNote | None:
-    """The note in a file, folders in it being relative to ``beside``; ``None`` without a file."""
+def _noted(path: Path, base_folder: Path, layout: int | None = None) -> HomeNote | None:
+    """Reads the note in a file; its folders are relative to ``base_folder``. ``None`` without a file."""
     try:
         text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -138,30 +141,32 @@ def _noted(path: Path, beside: Path, layout: int | None = None) -> HomeNote | No
             f"{path} cannot be read: {error.strerror or error}", "Check the file's permissions, and the disk."
         ) from error
     try:
-        return parsed(text, beside, layout)
+        return parsed(text, base_folder, layout)
     except ValueError:
         return _DAMAGED
 
 
-def parsed(text: bytes, beside: Path, layout: int | None = None) -> HomeNote:
-    """A note as it was written; folders in it are relative to ``beside``. ``layout`` is meant where it says none.
+def parsed(text: bytes, base_folder: Path, layout: int | None = None) -> HomeNote:
+    """Parses a note; its folders are relative to ``base_folder``. ``layout`` is the default of its layout.
 
-    Raises ``ValueError`` for what is no note.
+    Raises ``ValueError`` for an invalid note.
     """
     try:
-        noted = json.loads(text)
-        source, *mirrors = (absolute(beside, str(place)) for place in (noted["source"], *(noted.get("mirrors") or ())))
-        found = dict(noted.get("settings") or {})
-        chosen = {name: value for name, value in found.items() if isinstance(value, str | bool)}
+        document = json.loads(text)
+        source, *mirrors = (
+            absolute(base_folder, str(place)) for place in (document["source"], *(document.get("mirrors") or ()))
+        )
+        noted_settings = dict(document.get("settings") or {})
+        choices = {name: value for name, value in noted_settings.items() if isinstance(value, str | bool)}
         tables = [
             ExtensionTable(extension, table, str(noted_table["removed_with"]), str(noted_table.get("digests", "")))
-            for extension, own in dict(noted.get("extensions") or {}).items()
-            for table, noted_table in own.items()
+            for extension, noted_tables in dict(document.get("extensions") or {}).items()
+            for table, noted_table in noted_tables.items()
         ]
         return HomeNote(
             source,
-            int(noted["layout"] if layout is None else noted.get("layout", layout)),
-            chosen,
+            int(document["layout"] if layout is None else document.get("layout", layout)),
+            choices,
             tuple(mirrors),
             tuple(sorted(tables)),
         )
@@ -178,7 +183,7 @@ def write_note(home: Path, note: HomeNote) -> None:
 
 
 def to_json(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
-    """The note as it is written, with its places as they are seen from where it is kept."""
+    """Returns the note as JSON, with ``places`` as they are to be written."""
     source, *mirrors = places
     values: dict[str, object] = {"source": source, "layout": note.layout}
     if mirrors:
@@ -187,20 +192,20 @@ def to_json(note: HomeNote, places: Sequence[str]) -> dict[str, object]:
         values["settings"] = dict(note.chosen)
     if note.tables:
         extensions: dict[str, dict[str, dict[str, str]]] = {}
-        for own in note.tables:
-            digests = {"digests": own.digests} if own.digests else {}
-            extensions.setdefault(own.extension, {})[own.table] = {"removed_with": own.removed_with} | digests
+        for table in note.tables:
+            digests = {"digests": table.digests} if table.digests else {}
+            extensions.setdefault(table.extension, {})[table.table] = {"removed_with": table.removed_with} | digests
         values["extensions"] = extensions
     return values
 
 
 def as_written(value: object) -> str:
-    """A setting as a person writes it."""
+    """Returns the value of a setting as a person writes it."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def choose(home: Path, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
-    """Notes settings that rows were made with; those noted before stay, unless they are chosen ``anew``.
+    """Notes the settings that rows were made with. Noted ones are kept, unless they are chosen ``anew``.
 
     A home without a note is left alone. Raises ``EnvironmentFault`` when the folder cannot be written.
     """
@@ -212,7 +217,7 @@ def choose(home: Path, values: Mapping[str, str | bool], *, anew: bool = False) 
 
 
 def note_table(home: Path, table: ExtensionTable) -> bool:
-    """Notes a table that an extension is about to make; whether it was not noted yet. A home without a note is left
+    """Notes a table that an extension is about to make; returns whether it was new. A home without a note is left
     alone.
 
     Raises ``EnvironmentFault`` when the folder cannot be written.
@@ -221,7 +226,7 @@ def note_table(home: Path, table: ExtensionTable) -> bool:
 
 
 def change_note(home: Path, change: Callable[[HomeNote], HomeNote]) -> bool:
-    """Changes the note of a home that has one; whether there was anything to change.
+    """Changes the note of a home that has one; returns whether it changed.
 
     Raises ``EnvironmentFault`` when the folder cannot be written.
     """
@@ -236,24 +241,23 @@ def change_note(home: Path, change: Callable[[HomeNote], HomeNote]) -> bool:
 
 
 def refuse_unknown_layout(place: str, note: HomeNote) -> None:
-    """Raises ``UnknownLayout`` for the note of a home or lake at ``place`` that this version can neither use nor
-    migrate."""
+    """Raises ``UnknownLayout`` for a home or lake at ``place`` that this version can neither use nor migrate."""
     if not OLDEST_LAYOUT <= note.layout <= LAYOUT:
-        known = f"layout {LAYOUT}" if OLDEST_LAYOUT == LAYOUT else f"layouts {OLDEST_LAYOUT} to {LAYOUT}"
+        supported = f"layout {LAYOUT}" if OLDEST_LAYOUT == LAYOUT else f"layouts {OLDEST_LAYOUT} to {LAYOUT}"
         raise UnknownLayout(
-            f"{place} has layout {note.layout}; this version of cc_pipeline knows {known}",
+            f"{place} has layout {note.layout}; this version of cc_pipeline knows {supported}",
             "Use the version of cc_pipeline that made it, or begin a new home: set CC_PIPELINE_HOME (and "
             "CC_PIPELINE_LAKE, where it is set) to another place. Nothing was changed.",
         )
 
 
 def absolute(folder: Path, place: str) -> str:
-    """A place of a note: an address, or a folder, which may be noted as it is seen from ``folder``."""
+    """Returns a place of a note as an address or an absolute folder; relative ones start at ``folder``."""
     return place if _is_address(place) else str((folder / place).resolve())
 
 
 def _relative(home: Path, place: str) -> str:
-    """A folder inside the home as seen from there, so that both can be moved."""
+    """Returns a folder inside the home relative to it, so that both can be moved."""
     if _is_address(place) and not place.startswith("/"):
         return place
     inside = os.path.relpath(place, home)
@@ -266,8 +270,8 @@ def _is_address(source: str) -> bool:
 
 def _replace(path: Path, values: Mapping[str, object], mode: int) -> None:
     try:
-        with written_whole(path, durable=True, mode=mode) as beside:
-            beside.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+        with written_whole(path, durable=True, mode=mode) as temporary_path:
+            temporary_path.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
     except OSError as error:
         raise EnvironmentFault(
             f"{path} cannot be written: {error.strerror or error}", "Check the disk and its permissions."

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: one exception for both, and which of them it was, whoever else handles signals meanwhile.
+"""Ctrl-C and SIGTERM: one exception for both, and the number of the signal, even if other code handles signals.
 
-Dagster puts handlers of its own in the place of ours while a run executes, and does not say which signal came. The
-numbers are therefore also written to a pipe by the interpreter, which no handler can keep from us.
+Dagster replaces our handlers while a run executes, and does not tell which signal came. Therefore the interpreter also
+writes the numbers to a pipe, which no handler can prevent.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from types import FrameType
 from typing import Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-#: What is added to the number of a signal to give the exit status of the command it ended, as shells do.
+#: The exit status of a command that a signal ended is this plus the number of the signal, as in shells.
 BY_SIGNAL: Final = 128
 _AT_ONCE: Final = 64
 
 
 class Interrupted(BaseException):
-    """Somebody asks this process to end. No ``Exception``, since nothing is wrong and nobody should go on."""
+    """A signal asks this process to end. It is no ``Exception``, so that no handler of errors continues."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -29,7 +29,7 @@ class Interrupted(BaseException):
 
 
 class _Pipe:
-    """The signals that came since it was opened."""
+    """Collects the signals that came since it was opened."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
@@ -53,10 +53,10 @@ _pipe: _Pipe | None = None
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Inside the block the first SIGINT or SIGTERM raises ``Interrupted`` and the next one ends the process at once.
+    """Inside the block, the first SIGINT or SIGTERM raises ``Interrupted``, and the next one ends the process at once.
 
-    What is complete is kept however a process ends, so nobody has to wait for a slow end. Does nothing outside of
-    the main thread, where signals cannot be handled, and within another such block.
+    Complete work is kept however a process ends, so nobody has to wait for a slow end. Does nothing outside of the main
+    thread, where signals cannot be handled, and within another such block.
     """
     global _pipe  # noqa: PLW0603  # signals belong to the process
     if _pipe is not None or threading.current_thread() is not threading.main_thread():
@@ -64,11 +64,11 @@ def watched() -> Iterator[None]:
         return
     _pipe = _Pipe()
     wakeup = signal.set_wakeup_fd(_pipe.writing, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, _handle) for number in SIGNALS}
+    earlier_handlers = {number: signal.signal(number, _handle) for number in SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in earlier_handlers.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(wakeup)
         _pipe.close()
@@ -77,37 +77,37 @@ def watched() -> Iterator[None]:
 
 @contextmanager
 def of_one_step() -> Iterator[None]:
-    """Inside the block Ctrl-C raises ``KeyboardInterrupt`` and does not end the process: a prompt goes on."""
+    """Inside the block, Ctrl-C raises ``KeyboardInterrupt`` and does not end the process: a prompt continues."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    caught_numbers: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        caught_numbers.append(number)
         raise KeyboardInterrupt
 
     wakeup = signal.set_wakeup_fd(-1)
-    before = signal.signal(signal.SIGINT, handle)
+    earlier_handler = signal.signal(signal.SIGINT, handle)
     try:
         yield
     except BaseException:
-        if came:  # whatever a library made of the signal
+        if caught_numbers:  # a library may have turned the signal into another error
             raise KeyboardInterrupt from None
         raise
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, earlier_handler)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
 
 def received() -> int | None:
-    """The first SIGINT or SIGTERM that came inside the block of :func:`watched`, ``None`` where none did."""
+    """Returns the first SIGINT or SIGTERM that came inside the block of :func:`watched`; ``None`` if none did."""
     numbers = _pipe.numbers() if _pipe is not None else []
     return numbers[0] if numbers else None
 
 
 def check() -> None:
-    """Raises ``Interrupted`` where a signal came, also one that somebody else has handled."""
+    """Raises ``Interrupted`` if a signal came, even if other code has handled it."""
     number = received()
     if number is not None:
         raise Interrupted(number)

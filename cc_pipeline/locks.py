@@ -1,7 +1,7 @@
-"""Locks among the processes of a host: they end with whoever holds them, however that ends.
+"""Locks between the processes of a host. A lock ends with its process, however that ends.
 
-Work that hosts must not do at a time has leases on the lake, which run out by themselves (``upkeep/upkeep.py``: one
-home at a time; ``records/leases.py``: many fetches, each of which says what it counts on).
+Work that hosts must not do at the same time needs leases on the lake, which expire (``upkeep/upkeep.py``: one home at a
+time; ``records/leases.py``: many fetches, each with the files that it uses).
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from typing import Final, TextIO
 
 from cc_pipeline.errors import EnvironmentFault
 
-#: Seconds by which the clocks of two machines may differ.
+#: Maximum seconds by which the clocks of two machines may differ.
 SKEW: Final = 900.0
-#: Seconds between two looks at a lock.
+#: Seconds between two attempts to get a lock.
 _LOOK_AGAIN: Final = 0.1
 
 
 def has_come(moment: float, now: float) -> bool:
-    """Whether ``moment`` (seconds since the epoch, like ``now``) can be when something was written: a later one is of a
-    clock that was wrong, and says nothing."""
+    """Whether ``moment`` (seconds since the epoch, as ``now``) is plausible as a time in the past. A later one is from
+    a wrong clock and must be ignored."""
     return moment <= now + SKEW
 
 
 class LockHeld(EnvironmentFault):
-    """Another process of this host holds a lock, and this one did not wait for it any longer."""
+    """Another process of this host has a lock, and this process stopped waiting for it."""
 
 
 @contextmanager
 def locked(path: Path, patience: float | None = None, waiting: Callable[[], object] | None = None) -> Iterator[TextIO]:
-    """Holds a lock of this host on ``path`` while the block runs, and gives the open file: processes that inherit it
-    hold it too.
+    """Holds a lock of this host on ``path`` while the block runs, and yields the open file: processes that inherit it
+    hold the lock too.
 
-    Waits for it, at most ``patience`` seconds, and calls ``waiting`` between looks. Raises ``LockHeld`` when another
-    process still has it then, ``OSError`` where there can be no such file.
+    Waits at most ``patience`` seconds, and calls ``waiting`` between attempts. Raises ``LockHeld`` if another process
+    still has the lock then, ``OSError`` if the file cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     until = None if patience is None else time.monotonic() + patience
     with path.open("w") as handle:
         while True:
             try:
-                # who has nothing else to do queues, so that nobody starves
+                # without a timeout the process queues for the lock, so that none starves
                 queues = patience is None and waiting is None
                 fcntl.flock(handle, fcntl.LOCK_EX | (0 if queues else fcntl.LOCK_NB))
                 break
@@ -52,7 +52,7 @@ def locked(path: Path, patience: float | None = None, waiting: Callable[[], obje
                 if until is not None and time.monotonic() > until:
                     raise LockHeld(
                         f"another process has held {path} for more than {patience:.0f} seconds",
-                        "Wait until it is done, then run this again.",
+                        "Wait for its end, then run this again.",
                     ) from None
                 if waiting is not None:
                     waiting()

@@ -1,7 +1,7 @@
-"""Marks of processes: who left a file behind, and whether that process is surely gone. What a process may use.
+"""Marks of processes: which process left a file, and whether it has certainly ended. Also counts usable cores.
 
-A process id alone says little: ids come round again, and a home may be shared by containers and machines that count
-their own. So a mark also has when the process started, its namespace of ids, and this start of the machine.
+A process id alone is not enough: ids are reused, and containers and machines that share a home have their own. So a
+mark also has the start time of the process, its namespace of ids, and the boot id of the machine.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from functools import cache
 from pathlib import Path
 
 _MARK = re.compile(r"(\d+)-(\d+)-(\d+)-([0-9a-f]{8})\Z")
-#: States of a process that has ended, and whose parent has not asked how.
+#: States of a process that has ended, and whose parent has not waited for it.
 _ENDED = ("Z", "X")
 _UNKNOWN = ("0", "0" * 8)
-#: The system tells when it started in whole seconds.
+#: Tolerance: the system tells its boot time in whole seconds.
 _CLOCK_SECONDS = 1.5
 
 
 def this_process() -> str:
-    """The mark of this process: letters, digits and hyphens, fit for a file's name."""
+    """Returns the mark of this process: letters, digits and hyphens, fit for a file name."""
     return "-".join((str(os.getpid()), started(os.getpid()) or "0", *_machine()))
 
 
 def is_gone(mark: str) -> bool | None:
-    """Whether the process of a mark has surely ended; ``None`` where that cannot be known from here.
+    """Whether the process of a mark has certainly ended; ``None`` if that cannot be known from here.
 
-    That is so for processes of other machines, other containers and earlier starts of this machine, for what is no
-    mark, and where the system does not say which machine this is: whoever asks waits for a while then.
+    It cannot be known for processes of other machines, other containers and earlier boots of this machine, for invalid
+    marks, and if the system does not identify this machine. Then callers wait for a while.
     """
     match = _MARK.match(mark)
     if match is None or match[2] == "0" or match.group(3, 4) != _machine() or _machine() == _UNKNOWN:
@@ -37,12 +37,12 @@ def is_gone(mark: str) -> bool | None:
 
 
 def this_machine() -> str:
-    """What marks of processes of this start of this machine, or of this container, have in common."""
+    """Returns the part that all marks of this boot of this machine, or of this container, share."""
     return "-".join(_machine())
 
 
 def started(number: int) -> str:
-    """When a process of this machine started (clock ticks after boot), empty when there is none, or none any more."""
+    """Returns the start time of a process of this machine (clock ticks after boot); empty if it does not run."""
     try:
         # the name in parentheses may hold spaces; the start time is the 20th field behind it
         fields = Path(f"/proc/{number}/stat").read_text("utf-8").rpartition(")")[2].split()
@@ -51,25 +51,25 @@ def started(number: int) -> str:
         return ""
 
 
-def lived_at(number: int, when: float) -> bool:
-    """Whether the process of this machine that had a number at ``when`` (seconds since the epoch) lives: ids come round
-    again, and one that got it later began later."""
+def lived_at(number: int, moment: float) -> bool:
+    """Whether the process that had the id ``number`` on this machine at ``moment`` (seconds since the epoch) still
+    runs. A process that got the same id later has a later start time."""
     ticks = started(number)
     try:
         boot = next(line for line in Path("/proc/stat").read_text("ascii").splitlines() if line.startswith("btime "))
     except (OSError, StopIteration):
         return bool(ticks)
-    return bool(ticks) and int(boot.split()[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") <= when + _CLOCK_SECONDS
+    return bool(ticks) and int(boot.split()[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") <= moment + _CLOCK_SECONDS
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on; all of the machine where the system does not say."""
+    """Returns the number of cores that this process may use; all of the machine if the system does not tell."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
 def _machine() -> tuple[str, str]:
-    """The namespace of process ids and the start of the machine; zeros where the system does not say."""
+    """Returns the namespace of process ids and the boot id; zeros if the system does not tell."""
     try:
         space = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]

@@ -1,4 +1,4 @@
-"""Progress of long work: stages report it, and the command line or Dagster's log shows it."""
+"""Progress of long work. Stages report it; the command line or Dagster's log shows it."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ _sinks: list[ProgressSink] = [_silent]
 
 
 def report(stage: str, done: int, total: int | None = None, detail: str = "") -> None:
-    """Tells the current sink, if any."""
+    """Reports progress to the current sink, if any."""
     _sinks[-1](stage, done, total, detail)
 
 
-#: The stage of a source that is waited for: what is done are the seconds left, and no detail says that it is over.
+#: The stage of waiting for a source: ``done`` are the seconds left, and an empty detail means that it has ended.
 WAITING = "waiting"
 _STATUS_PAGE = "status.commoncrawl.org"
 
 
-def waiting(host: str, why: str, left: float, until: str) -> None:
-    """Tells that nothing is sent to ``host`` for ``left`` seconds, which ends at ``until`` (words), and what a person
-    can do."""
+def waiting(host: str, reason: str, seconds_left: float, until: str) -> None:
+    """Reports that no request is sent to ``host`` for ``seconds_left`` seconds, ``until`` a time in words, and what to
+    do."""
     is_common_crawls = host.endswith(".commoncrawl.org") or host.startswith("commoncrawl.s3.")
-    more = f"; see {_STATUS_PAGE}" if is_common_crawls else ""
+    hint = f"; see {_STATUS_PAGE}" if is_common_crawls else ""
     report(
         WAITING,
-        round(left),
+        round(seconds_left),
         None,
-        f"{host} refuses ({why}): next try in {left:.0f} s, at {until}. Ctrl-C keeps everything{more}",
+        f"{host} refuses ({reason}): next try in {seconds_left:.0f} s, at {until}. Ctrl-C keeps everything{hint}",
     )
 
 
 def to_nobody_else(sink: ProgressSink) -> None:
-    """Sends to ``sink`` what nobody watches."""
+    """Sets the sink that is used while no other is set."""
     _sinks[0] = sink
 
 
 def human_bytes(count: float) -> str:
-    """``count`` bytes for a person, e.g. ``1.4 MB``."""
+    """Formats a number of bytes for people, e.g. ``1.4 MB``."""
     for unit in ("B", "KB", "MB", "GB"):
         if abs(count) < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -55,7 +55,7 @@ def human_bytes(count: float) -> str:
 
 
 def someone_watches() -> bool:
-    """Whether a sink is set."""
+    """Whether a sink other than the fallback is set."""
     return len(_sinks) > 1
 
 

@@ -1,4 +1,4 @@
-"""What a stranger wrote, shown on a terminal: characters that give orders to it are shown as escapes."""
+"""Shows untrusted text on a terminal: control characters become visible escapes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import codecs
 from collections.abc import Iterable
 from typing import TextIO
 
-#: C0 without tab and line feed, DEL, C1, and what turns the direction of the text that follows.
+#: C0 without tab and line feed, DEL, C1, and the controls of text direction.
 _ORDERS = (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _ESCAPED = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _ORDERS} | {13: "\\r"}
 _IN_A_LINE = _ESCAPED | {9: "\\t", 10: "\\n"}
 
 
 def escape_controls(text: str, *, one_line: bool = False) -> str:
-    """Text without control characters but tabs and ends of lines; with ``one_line`` without those too."""
+    """Escapes control characters, except tabs and line ends; with ``one_line``, these too."""
     return text.translate(_IN_A_LINE if one_line else _ESCAPED)
 
 
 class EscapingTerminal:
-    """A text stream to a terminal that escapes control characters, in bytes that are written to ``buffer`` too.
+    """A text stream to a terminal that escapes control characters, also in bytes that are written to ``buffer``.
 
-    Rich writes its own escapes to ``rich_proxied_file``, and escapes what it is given before (``cli/output.py``).
+    Rich writes its own escape sequences to ``rich_proxied_file``; ``cli/output.py`` escapes its input before.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -40,7 +40,7 @@ class EscapingTerminal:
 
 
 class _EscapingBytes:
-    """UTF-8 for a terminal. Bytes that are none are shown as escapes."""
+    """A stream of UTF-8 bytes to a terminal. Invalid bytes are shown as escapes."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""A person's front door: the ``cc-pipeline`` command.
+"""The ``cc-pipeline`` command.
 
 Heavy imports (dagster, duckdb) happen inside the commands that need them, so that ``--help`` answers at once.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """Runs the command line. The tree is built here, since commands of extensions import this package too."""
+    """Runs the command line. The tree is built here, because commands of extensions import this package."""
     from cc_pipeline.cli.app import main as run
 
     run()

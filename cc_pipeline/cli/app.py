@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 def find_commands() -> dict[str, Command]:
     """The commands of the core and of extensions by name, in the order of the help.
 
-    An extension with a command that is none, or whose name is taken, is refused with all its commands.
+    An extension with an invalid command, or with one whose name is taken, is refused with all its commands.
     """
-    found: dict[str, Command] = {}
+    tree: dict[str, Command] = {}
     for module in pkgutil.iter_modules(commands.__path__):
-        found |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
+        tree |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
     origins = {extension.name: extension.origin for extension in find_extensions()}
-    for extension, handed_in in collect("commands", taken=[*found]).items():
+    for extension, extension_commands in collect("commands", taken=[*tree]).items():
         try:
-            found |= _checked(handed_in, is_tried=origins[extension] != OURS)
-        except Exception as error:  # whatever it is: it costs only this extension
+            tree |= _checked(extension_commands, is_tried=origins[extension] != OURS)
+        except Exception as error:  # any error costs only this extension
             refuse(extension, f"commands: {type(error).__name__}: {error}")
-    panels = list(dict.fromkeys((*PANELS, *(command.panel for command in found.values()))))
-    return dict(sorted(found.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
+    panels = list(dict.fromkeys((*PANELS, *(command.panel for command in tree.values()))))
+    return dict(sorted(tree.items(), key=lambda item: (panels.index(item[1].panel), item[1].position, item[0])))
 
 
-def _checked(handed_in: Mapping[str, object], *, is_tried: bool) -> dict[str, Command]:
-    checked = {name: as_command(value) for name, value in handed_in.items()}
+def _checked(extension_commands: Mapping[str, object], *, is_tried: bool) -> dict[str, Command]:
+    checked = {name: as_command(value) for name, value in extension_commands.items()}
     if checked and is_tried:
         # a parameter that typer cannot take would otherwise break every command
         built = typer.Typer()
@@ -77,7 +77,7 @@ def build_app() -> typer.Typer:
     """The command line, with all commands that :func:`find_commands` finds."""
     tree = find_commands()
 
-    class InOrder(TyperGroup):
+    class OrderedGroup(TyperGroup):
         """Commands and groups in the order of the tree, not commands first."""
 
         def list_commands(self, ctx: click.Context) -> list[str]:
@@ -85,7 +85,7 @@ def build_app() -> typer.Typer:
 
     built = typer.Typer(
         name="cc-pipeline",
-        cls=InOrder,
+        cls=OrderedGroup,
         no_args_is_help=True,
         rich_markup_mode="rich",
         add_completion=False,
@@ -109,25 +109,27 @@ def _tell_the_person(context: typer.Context) -> None:
 
 
 def _flowing(text: str) -> str:
-    """Help whose paragraphs flow: lines are broken where the terminal ends, not where the source code did. What is
-    indented, examples among it, stays as it is."""
+    """Returns help text with unwrapped paragraphs, so that lines break at the width of the terminal. Indented text,
+    such as examples, is kept."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(one if one.startswith(" ") else " ".join(one.split()) for one in paragraphs)
+    return "\n\n".join(
+        paragraph if paragraph.startswith(" ") else " ".join(paragraph.split()) for paragraph in paragraphs
+    )
 
 
 app = build_app()
 
 _INCOMPLETE = 3
-#: Objects made before Python looks for cycles: loading a library makes a million of them, and none in cycles.
+#: Allocations between two garbage collections: loading a library makes a million objects without cycles.
 _GC_EVERY = 50_000
-_FREE_SPACE = "Free some space. Then run it again: what was committed before stays."
+_FREE_SPACE = "Free some space. Then run it again: committed work is kept."
 
 
 def main() -> None:
     """Runs the command line.
 
-    Exit status 1 for errors that are ours to explain, 2 for wrong usage, 3 where the source did not give all that was
-    planned, 130 for Ctrl-C and 143 for SIGTERM.
+    Exit status 1 for explained errors, 2 for wrong usage, 3 if the source did not return everything that was planned,
+    130 for Ctrl-C and 143 for SIGTERM.
     """
     gc.set_threshold(_GC_EVERY)
     isolate_descendants()
@@ -138,13 +140,13 @@ def main() -> None:
             try:
                 app()
             except CcPipelineError:
-                # there is more to tell than that nobody reads
+                # the error matters more than a closed pipe
                 _flush_what_can_be()
                 raise
             finally:
                 if interruption.received() is not None:
                     _flush_what_can_be()
-                sys.stdout.flush()  # here what cannot be written can still be told
+                sys.stdout.flush()  # here a failed write can still be reported
         except CcPipelineError as error:
             _end_if_stopped()
             _say(error)
@@ -167,10 +169,10 @@ def _flush_what_can_be() -> None:
 
 
 def _end_if_stopped() -> None:
-    # whatever a library made of the signal, it is why the command ends
+    # a library may have turned the signal into another error
     number = interruption.received()
     if number is not None:
-        console_err.print("stopped. What was committed stays; run the same command again to go on")
+        console_err.print("stopped. Committed work is kept; run the same command again to continue")
         sys.exit(interruption.BY_SIGNAL + number)
 
 

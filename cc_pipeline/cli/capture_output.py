@@ -19,29 +19,29 @@ from cc_pipeline.errors import UserInputError
 FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
 SHOWN = ("fetch_time", "fetch_status", "content_mime_type", "url")
-#: Rows that a table shows. Whoever wants more of them uses a format for programs.
+#: Maximum rows of a table. The other formats have all rows.
 _MOST_SHOWN = 1_000
-#: Rows that are Python objects at a time: bounds memory, however many captures there are.
+#: Rows that are converted to Python objects at a time, to bound memory.
 _BATCH_ROWS = 5_000
 
 Write = Callable[[pa.Table], None]
 
 
 def chosen_format(output: str | None, out: Path | None) -> str:
-    """``output`` if it is given, else the format that the name of ``out`` says, else a table.
+    """Returns ``output`` if it is given, else the format of the suffix of ``out``, else ``table``.
 
-    Raises ``UserInputError`` for an unknown format, a name that says none, and for Parquet on a terminal.
+    Raises ``UserInputError`` for an unknown format or suffix, and for Parquet on a terminal.
     """
-    chosen = output or format_by_name(out)
-    if chosen not in FORMATS:
-        raise UserInputError(f"--format is {chosen!r}; choose one of {', '.join(FORMATS)}")
-    if chosen == "parquet" and out is None and sys.stdout.isatty():
+    format_name = output or format_by_name(out)
+    if format_name not in FORMATS:
+        raise UserInputError(f"--format is {format_name!r}; choose one of {', '.join(FORMATS)}")
+    if format_name == "parquet" and out is None and sys.stdout.isatty():
         raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet or pipe the output somewhere")
-    return chosen
+    return format_name
 
 
 def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
-    """Column names out of a comma-separated list. Raises ``UserInputError`` naming similar ones."""
+    """Parses a comma-separated list of column names. Raises ``UserInputError`` that suggests similar names."""
     if text is None:
         return SHOWN if output == "table" else tuple(NAMED_CAPTURES.names)
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -56,18 +56,19 @@ def chosen_columns(text: str | None, output: str) -> tuple[str, ...]:
 
 @contextmanager
 def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Iterator[Write]:
-    """Gives a function that writes the ``columns`` of tables of ``NAMED_CAPTURES``. All is written when the block ends.
+    """Yields a function that writes ``columns`` of tables of ``NAMED_CAPTURES``. The output is complete when the block
+    ends.
 
-    A file is written under another name and renamed at the end, so that a look-up that fails leaves no file. Raises
-    ``EnvironmentFault`` when the disk refuses.
+    A file is written under a temporary name and renamed at the end, so a failed look-up leaves no file. Raises
+    ``EnvironmentFault`` if the disk refuses.
     """
     if out is None:
         with _writer(output, columns, sys.stdout) as write:
             yield write
         return
     with (
-        whole_file(out) as beside,
-        open(beside, "w", encoding="utf-8", newline="") as stream,
+        whole_file(out) as temporary_path,
+        open(temporary_path, "w", encoding="utf-8", newline="") as stream,
         _writer(output, columns, stream) as write,
     ):
         yield write
@@ -84,19 +85,19 @@ def _writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterator[Wr
     elif output == "jsonl":
         yield lambda table: stream.writelines(json_line(row) for row in _rows(table, columns))
     else:
-        shown: list[list[Any]] = []
-        seen = 0
+        table_rows: list[list[Any]] = []
+        row_count = 0
 
         def keep(table: pa.Table) -> None:
-            nonlocal seen
-            seen += table.num_rows
-            part = table.slice(0, max(0, _MOST_SHOWN - len(shown)))
-            shown.extend([as_text(row[name]) for name in columns] for row in _rows(part, columns))
+            nonlocal row_count
+            row_count += table.num_rows
+            part = table.slice(0, max(0, _MOST_SHOWN - len(table_rows)))
+            table_rows.extend([as_text(row[name]) for name in columns] for row in _rows(part, columns))
 
         yield keep
-        _show(stream, columns, shown)
-        if seen > len(shown):
-            notice(f"{seen - len(shown):,} more captures are not shown; --format jsonl shows all of them")
+        _show(stream, columns, table_rows)
+        if row_count > len(table_rows):
+            notice(f"{row_count - len(table_rows):,} more captures are not shown; --format jsonl shows all of them")
 
 
 def _show(stream: IO[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -124,7 +125,7 @@ def _parquet(columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
 
 
 class _Bytes:
-    """The bytes behind a text stream, with a position of their own: a pipe has none."""
+    """The byte stream behind a text stream. It counts its own position, since a pipe has none."""
 
     closed = False
 

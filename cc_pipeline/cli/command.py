@@ -1,4 +1,4 @@
-"""What the tree of ``cc-pipeline`` is made of: commands and groups, each in a panel of the help."""
+"""The commands and groups of ``cc-pipeline``, each in a panel of the help."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PANELS: Final = (EVERYDAY, HOME, FEATURES)
 class Command:
     """A command or a group of commands.
 
-    ``call`` is the function, or a typer application for a group. ``position`` orders the commands of a panel; equal
-    ones stand in the order of their names. ``help`` takes the place of the function's docstring.
+    ``call`` is the function, or a typer application for a group. ``position`` orders the commands of a panel;
+    equal positions are ordered by name. ``help`` replaces the function's docstring.
     """
 
     call: Callable[..., None] | typer.Typer
@@ -30,8 +30,8 @@ class Command:
 
 
 def as_command(value: object) -> Command:
-    """A function or a typer application as a command of the panel of features; a command as it is. Raises
-    ``TypeError`` for others."""
+    """Returns a function or a typer application as a command of the features panel, and a command unchanged. Raises
+    ``TypeError`` for other values."""
     command = value if isinstance(value, Command) else Command(value)  # type: ignore[arg-type]  # checked below
     if not callable(command.call):
         raise TypeError(f"{command.call!r} is neither a function nor a typer.Typer")

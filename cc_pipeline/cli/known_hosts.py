@@ -1,4 +1,4 @@
-"""What extensions know of hosts before anything of them is located: ``--hosts`` of ``run`` and ``plan``."""
+"""Extensions that know facts of hosts before captures are located: ``--hosts`` of ``run`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -15,36 +15,43 @@ if TYPE_CHECKING:
 
 
 class NothingKnown(EnvironmentFault):
-    """What a filter asks for is known for other crawls only."""
+    """The facts that a filter needs are known for other crawls only."""
 
 
 class KnownHosts(Protocol):
     """Predicts sizes of targets and chooses hosts by a filter."""
 
     def show_predicted(self, question: Question, crawl: str, *, ask: bool) -> None:
-        """Writes what is known of the targets' hosts; without ``ask`` it sends no request. Raises nothing: captures are
-        what is asked for."""
+        """Prints what is known of the targets' hosts. Without ``ask`` it sends no requests. It raises nothing: the
+        command is about captures."""
 
     def choose_hosts(
         self, workspace: Workspace, crawl: str, targets: Sequence[Target], where: str
     ) -> tuple[Target, ...]:
-        """The parts of ``targets`` that lie on hosts which match the filter ``where`` in ``crawl``.
+        """Returns the parts of ``targets`` on hosts that match the filter ``where`` in ``crawl``.
 
-        Raises ``UserInputError`` for a filter that cannot be read, ``NothingKnown`` where nothing it names is known of
-        any host of the crawl.
+        Raises ``UserInputError`` for an invalid filter, ``NothingKnown`` if its facts are known of no host of the
+        crawl.
         """
 
 
 def find_known_hosts() -> KnownHosts | None:
-    """The first that an extension in use hands in; ``None`` where none does."""
-    return next((cast("KnownHosts", each) for own in collect("known_hosts").values() for each in own.values()), None)
+    """Returns the first implementation of the extensions in use; ``None`` without one."""
+    return next(
+        (
+            cast("KnownHosts", known_hosts)
+            for named_values in collect("known_hosts").values()
+            for known_hosts in named_values.values()
+        ),
+        None,
+    )
 
 
 def required_known_hosts() -> KnownHosts:
-    """The same. Raises ``UserInputError`` where no extension in use knows of hosts."""
-    found = find_known_hosts()
-    if found is None:
+    """Returns the same. Raises ``UserInputError`` if no extension in use knows of hosts."""
+    known_hosts = find_known_hosts()
+    if known_hosts is None:
         raise UserInputError(
             "--hosts needs an extension that knows of hosts, and none is in use: cc-pipeline extensions lists them"
         )
-    return found
+    return known_hosts

@@ -1,4 +1,4 @@
-"""How look-up commands open what they ask: settings, targets and crawls out of what a person typed."""
+"""Opens look-ups for commands: settings, targets and crawls from command-line arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_question(
     wait: bool | None = None,
     where: str = "",
 ) -> Iterator[Question]:
-    """Parses the targets a person typed and opens the question, as :func:`asked_in`.
+    """Parses targets and opens the look-up, as :func:`asked_in`.
 
     Raises ``UserInputError`` for text that is not a target, crawl or setting, and for a home of another source.
     """

@@ -1,4 +1,4 @@
-"""Options that many commands share, and what a person meant by their words: texts, files of them, names mistyped."""
+"""Options that several commands share, and the settings that flags stand for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CRAWL = typer.Option(
 )
 Crawls = Annotated[list[str], _CRAWL]
 MaybeCrawls = Annotated[list[str] | None, _CRAWL]
-#: Crawls that the home has: nothing is asked of a source, so only ids are known.
+#: Crawls of the home. No source is asked, so only ids are valid.
 CrawlsHere = Annotated[
     list[str] | None,
     typer.Option("--crawl", "-c", help="Only these crawls of the home, by id (default: all); may be repeated."),
@@ -49,22 +49,24 @@ def _kind(via: str | None) -> str | None:
     return via
 
 
-# those of extensions are not asked here: their commands import this module
+# kinds of extensions are not listed: their commands import this module
 _KINDS = ", ".join((AUTO, *(kind.name for kind in CORE_KINDS)))
 Via = Annotated[
     str | None,
-    typer.Option("--via", callback=_kind, help=f"Index to search: {_KINDS}, or one that an extension brings."),
+    typer.Option("--via", callback=_kind, help=f"Index to search: {_KINDS}, or one that an extension adds."),
 ]
 AllowGaps = Annotated[
     bool,
     typer.Option(
-        "--allow-gaps", help="Go without index files that cannot be read. What they hold is missing, and marked so."
+        "--allow-gaps",
+        help="Skip index files that cannot be read. Their captures are missing, and the result is marked incomplete.",
     ),
 ]
 AcceptLosses = Annotated[
     list[str] | None,
     typer.Option(
-        "--accept-losses", help="Captures that the source has lost, by the number that a run says of them. Repeatable."
+        "--accept-losses",
+        help="Accept captures that the source has lost, by the number that a run printed; may be repeated.",
     ),
 ]
 Hosts = Annotated[
@@ -72,7 +74,7 @@ Hosts = Annotated[
     typer.Option(
         "--hosts",
         metavar="FILTER",
-        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100', by an extension that knows them.",
+        help="Only hosts whose facts match, as in 'prank10 > 5 and fetch_200 > 100'; needs an extension that has them.",
     ),
 ]
 Wait = Annotated[
@@ -86,20 +88,19 @@ Yes = Annotated[
     bool,
     typer.Option(
         "--yes",
-        help="Ask nothing: fetch whatever it costs (above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS), parse again "
-        "what a changed setting asks for.",
+        help="Do not ask: fetch above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS, parse again after a changed setting.",
     ),
 ]
 
 
 def at_any_price(yes: bool) -> int | None:
-    """The limit of a fetch (bytes or requests) that the flag means; ``None`` leaves it to the environment."""
+    """Returns the limit of a fetch (bytes or requests) for ``--yes``; ``None`` keeps that of the environment."""
     return _NO_LIMIT if yes else None
 
 
 def patience(wait: bool | None) -> float | None:
-    """The seconds that the flag has a command wait for a source that refuses: without it, at a terminal until somebody
-    stops it, unless the environment says otherwise; ``None`` leaves it to that."""
+    """Returns how many seconds a command waits for a source that refuses; ``None`` keeps the setting. Without a flag or
+    a variable, a command at a terminal waits until it is stopped."""
     from cc_pipeline.settings.reading import in_environment
     from cc_pipeline.transport.refusals import WAIT_ATTENDED
 
@@ -110,7 +111,7 @@ def patience(wait: bool | None) -> float | None:
 
 
 def most_gaps(allow_gaps: bool) -> float | None:
-    """The setting ``max_index_gaps`` that the flag means; ``None`` leaves it to the environment."""
+    """Returns the setting ``max_index_gaps`` for the flag; ``None`` keeps that of the environment."""
     return 1.0 if allow_gaps else None
 
 

@@ -1,4 +1,4 @@
-"""What a person or a pipe sees: consoles, progress bars, tables, CSV, JSON lines, whole files."""
+"""Output for terminals and pipes: consoles, progress bars, tables, CSV, JSON lines, complete files."""
 
 from __future__ import annotations
 
@@ -35,23 +35,22 @@ if TYPE_CHECKING:
 
     from cc_pipeline.api.export import Export
 
-#: Characters a line of what goes to a file or a pipe may have: none is broken where nobody looks at a screen, so that
-#: a message stays one line of a log.
+#: Maximum characters of a line in a file or pipe. Lines are not wrapped there, so a message is one line of a log.
 _UNBROKEN = 100_000
 
-#: A line of pieces, plain ones or (text, style).
+#: Joins the pieces of a line: texts, or (text, style).
 coloured = Text.assemble
-#: Rows from which the widths of the columns of plain text are taken; those behind them are written as they come.
+#: Number of rows from which the column widths of plain text are computed. Later rows are streamed.
 _MEASURED = 1_000
-#: Characters for a column, below which each row of a wide result stands alone.
+#: Minimum width of a column. Below it, a wide result is printed one value per line.
 _NARROWEST = 12
-#: Characters for a long text in a table, below which its rows stand alone.
+#: Minimum width of a wrapped text in a table. Below it, rows are printed one value per line.
 _NARROWEST_FOLDED = 16
 #: Characters between two columns of a table on a terminal.
 _BETWEEN = 3
-#: Seconds that were left when a source was last waited for.
+#: Seconds left at the last report that a source is waited for.
 _left = [0]
-#: When a line last told that a source is waited for (monotonic), and seconds until the next.
+#: Time of the last line about waiting (monotonic), and seconds until the next.
 _told_at = [0.0]
 _LINE_EVERY: Final = 60.0
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
@@ -70,15 +69,15 @@ class _EscapingConsole(Console):
 
 
 def _console(*, stderr: bool = False) -> Console:
-    """A console as wide as its terminal, or as ``COLUMNS`` says; one that breaks no line where it is neither.
+    """Returns a console as wide as its terminal or ``COLUMNS``. In a file or pipe it wraps no lines.
 
-    What it prints comes out as it is: addresses, names of files and words of servers hold ``[…]`` and ``:x:`` that are
-    no markup of ours. What we print in a colour is said by :func:`coloured`.
+    Markup is off: addresses, file names and server messages contain ``[…]`` and ``:x:``. :func:`coloured` makes
+    coloured text.
     """
-    made = _EscapingConsole(stderr=stderr, markup=False, emoji=False, highlight=False)
-    if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = _UNBROKEN
-    return made
+    new_console = _EscapingConsole(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not new_console.is_terminal and "COLUMNS" not in os.environ:
+        new_console.width = _UNBROKEN
+    return new_console
 
 
 console = _console()
@@ -86,14 +85,19 @@ console_err = _console(stderr=True)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table that fits its screen, with right-aligned numbers and long texts in several lines; or one value a line
-    where the columns are too many for that."""
+    """Prints a table that fits the screen, with right-aligned numbers and wrapped texts. If there are too many columns
+    for that, prints one value per line."""
     values = [list(row) for row in rows]
-    said = [place for place in range(len(columns)) if not values or any(row[place] is not None for row in values)]
-    columns, values = [columns[place] for place in said], [[row[place] for place in said] for row in values]
-    # what pages say is no markup
+    filled_places = [
+        place for place in range(len(columns)) if not values or any(row[place] is not None for row in values)
+    ]
+    columns, values = (
+        [columns[place] for place in filled_places],
+        [[row[place] for place in filled_places] for row in values],
+    )
+    # text from pages is escaped and never markup
     texts = [[escape_controls(_shown_cell(value), one_line=True) for value in row] for row in values]
-    # names of columns have no blanks, so that they can be asked for; in a narrow table they take several lines
+    # column names have underscores, as in SQL; in a narrow table they are wrapped at spaces
     for names, breaks in ((columns, "\n"), (columns, " "), ([name.replace("_", " ") for name in columns], " ")):
         widths, is_squeezed = _fitting([name.split(breaks) for name in names], texts)
         if not is_squeezed:
@@ -112,8 +116,8 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
 
 
 def _fitting(names: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) -> tuple[list[int], bool]:
-    """Widths of the columns of a table that fits the screen: short ones as wide as they are, long ones as wide as is
-    left for each of them; and whether there are such long ones. Of names there are the parts that stay together."""
+    """Returns the column widths of a table that fits the screen, and whether long columns were narrowed. Short columns
+    keep their width; long ones share the rest. ``names`` are split into parts that are not wrapped."""
     room = console.width - _BETWEEN * (len(names) - 1)
     widths = [
         max([*map(len, name), *(cell_len(row[place]) for row in texts)], default=0) for place, name in enumerate(names)
@@ -123,7 +127,7 @@ def _fitting(names: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) -> 
 
 
 def _show_singly(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> None:
-    """One value a line, each row by itself; values that are empty are left out."""
+    """Prints each row as one value per line. Empty values are left out."""
     width = max(map(len, columns))
     for number, row in enumerate(texts, start=1):
         console.print(Text(f"row {number:,}", style="bold"))
@@ -133,7 +137,7 @@ def _show_singly(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> None
 
 
 def show_cut(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Rows on a terminal, each cell cut to what fits: as a table, or one value a line where there are many columns."""
+    """Prints rows with truncated cells on a terminal: as a table, or one value per line if there are many columns."""
     texts = [[escape_controls(_cell(value), one_line=True) for value in row] for row in rows]
     if len(columns) * (_NARROWEST + _BETWEEN) <= console.width:
         table = Table(header_style="bold", show_edge=False, pad_edge=False)
@@ -170,7 +174,7 @@ def _shown_cell(value: object) -> str:
 
 @contextmanager
 def progress_bars() -> Iterator[None]:
-    """Shows a bar per stage while the block runs; plain when the screen is not a terminal."""
+    """Shows a progress bar per stage while the block runs. Without a terminal, only waiting is reported."""
     bars = Progress(
         SpinnerColumn(),
         TextColumn("{task.description:<18}", markup=False),
@@ -190,16 +194,16 @@ def progress_bars() -> Iterator[None]:
             return
         if stage not in tasks:
             tasks[stage] = bars.add_task(stage, total=total, detail="")
-        over = stage == progress.WAITING and not detail
-        bars.update(tasks[stage], completed=done, total=total, detail=detail, visible=not over)
+        has_ended = stage == progress.WAITING and not detail
+        bars.update(tasks[stage], completed=done, total=total, detail=detail, visible=not has_ended)
 
     with bars, progress.progress_to(sink):
         yield
 
 
 def tell_of_waiting(stage: str, done: int, total: int | None, detail: str) -> None:
-    """Writes a line to standard error where no bar shows that a source is waited for: when that begins, at each probe,
-    and once a minute."""
+    """Reports on standard error that a source is waited for, if no progress bar does: at the start, at each probe, and
+    once a minute."""
     del total
     if stage == progress.WAITING:
         now = time.monotonic()
@@ -210,10 +214,9 @@ def tell_of_waiting(stage: str, done: int, total: int | None, detail: str) -> No
 
 
 def usable_streams() -> None:
-    """Makes what a command writes writable: nowhere for closed streams, in UTF-8 whatever the locale says.
+    """Opens closed standard streams on the null device, and sets files and pipes to UTF-8, whatever the locale is.
 
-    Pages have every script, and files and pipes are UTF-8 in all formats. A terminal keeps its encoding; what that
-    lacks is shown as escapes.
+    A terminal keeps its encoding. Characters that it lacks are shown as escapes.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started us, as some schedulers do
@@ -227,21 +230,21 @@ def usable_streams() -> None:
 
 
 def drop_output() -> None:
-    """Throws away what standard output still holds: it cannot be written, and the end of the process would try."""
-    with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    """Discards buffered output that cannot be written. Otherwise the interpreter would try again at its exit."""
+    with suppress(OSError, ValueError), Path(os.devnull).open("wb") as null_device:
+        os.dup2(null_device.fileno(), sys.stdout.fileno())
 
 
 def format_by_name(out: Path | None) -> str:
-    """The format of rows that the name of a file says; a table for none, on the screen.
+    """Returns the row format of a file name's suffix; ``table`` without a file.
 
-    Raises ``UserInputError`` for a name that says none, such as ``pages.csv.gz`` or ``pages.xlsx``.
+    Raises ``UserInputError`` for an unknown suffix, such as ``pages.csv.gz`` or ``pages.xlsx``.
     """
     if out is None:
         return "table"
-    if (found := _SUFFIXES.get(out.suffix.lower())) is None:
-        raise UserInputError(f"the name {out.name!r} does not say a format; add --format csv, jsonl or parquet")
-    return found
+    if (format_name := _SUFFIXES.get(out.suffix.lower())) is None:
+        raise UserInputError(f"the name {out.name!r} has no known suffix; add --format csv, jsonl or parquet")
+    return format_name
 
 
 def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], output: str = "table") -> None:
@@ -258,26 +261,26 @@ def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         write_aligned(columns, rows)
 
 
-def show_export(title: str, done: Export) -> None:
-    """What was handed on: the rows that say so on standard output, what else there is to say on standard error."""
-    write_rows(title, done.rows.columns, [tuple(row.values()) for row in done.rows])
-    for note in done.notes:
+def show_export(title: str, export: Export) -> None:
+    """Prints the rows of an export report to standard output, and its notes to standard error."""
+    write_rows(title, export.rows.columns, [tuple(row.values()) for row in export.rows])
+    for note in export.notes:
         notice(note)
 
 
 def json_line(row: Mapping[str, object]) -> str:
-    """One row as a line of JSON: times in ISO 8601, bytes in hexadecimal digits."""
+    """Returns one row as a line of JSON: times in ISO 8601, bytes in hexadecimal digits."""
     return json.dumps(row, default=_jsonable, ensure_ascii=False) + "\n"
 
 
 def write_csv(stream: IO[str], rows: Iterable[Sequence[object]]) -> None:
-    """Writes rows as CSV; texts without formulas where ``--guard-formulas`` was given."""
-    # a carriage return is quoted by all versions of Python where it is part of what ends a line
+    """Writes rows as CSV. With ``--guard-formulas``, texts are no formulas."""
+    # all versions of Python quote a carriage return if it is part of the line terminator
     csv.writer(_Lines(stream), lineterminator="\r\n").writerows([_in_csv(value) for value in row] for row in rows)
 
 
 class _Lines:
-    """Ends each line of CSV as the rest of the output does."""
+    """Ends each line of CSV with a line feed alone, as the rest of the output."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -287,7 +290,7 @@ class _Lines:
 
 
 def as_text(value: object) -> str:
-    """A value as it stands in CSV: times in ISO 8601, bytes in hexadecimal digits, lists and mappings as JSON."""
+    """Returns a value as text for CSV: times in ISO 8601, bytes in hexadecimal digits, lists and mappings as JSON."""
     return _cell(value)
 
 
@@ -302,8 +305,7 @@ def warn(text: str) -> None:
 
 
 class Spoken:
-    """What the work tells a person at the command line (``python/voice.py``): notes and costs on standard error, what
-    belongs to the answer on standard output."""
+    """The reporter of the command line: notes and costs go to standard error, answers to standard output."""
 
     note = staticmethod(warn)
     notice = staticmethod(notice)
@@ -324,7 +326,7 @@ class Spoken:
 
 
 def write_aligned(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Writes rows as plain text in columns: as wide as the first thousand rows need, so that memory stays flat."""
+    """Writes rows as aligned plain text. Widths come from the first thousand rows, so that memory stays flat."""
     texts = ([escape_controls(_cell(value), one_line=True) for value in row] for row in rows)
     first = [list(columns), *islice(texts, _MEASURED)]
     widths = [max(len(row[place]) for row in first) for place in range(len(columns))]
@@ -335,13 +337,13 @@ def write_aligned(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> N
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Another name beside ``path`` to write to, renamed to it when the block ends well, and deleted when not.
+    """Yields a temporary path next to ``path``. It is renamed to ``path`` if the block succeeds, else deleted.
 
-    Raises ``EnvironmentFault`` where the disk refuses.
+    Raises ``EnvironmentFault`` if the disk refuses.
     """
-    with disk_trouble(path), written_whole(path, make_folder=False) as beside:
-        beside.touch()
-        yield beside
+    with disk_trouble(path), written_whole(path, make_folder=False) as temporary_path:
+        temporary_path.touch()
+        yield temporary_path
 
 
 def _in_csv(value: object) -> str:
@@ -378,21 +380,21 @@ _given = [False]
 
 
 def guarding() -> bool:
-    """Whether the command that runs is to make formulas in CSV harmless."""
+    """Whether the running command makes formulas in CSV harmless."""
     return _given[0]
 
 
 def say_source(*, home: str | None, source: str | None, asks: bool) -> None:
-    """Writes a line to standard error where the source is not Common Crawl's own bucket, a loud one for a mini crawl.
+    """Writes a line to standard error if the source is not Common Crawl's own bucket, in bold for a mini crawl.
 
-    With ``asks`` the command sends requests: then a line says how to set a contact, where Common Crawl gets none.
+    ``asks``: the command sends requests. Then a line says how to set a contact, if Common Crawl would get none.
     """
     from cc_pipeline.settings import load_settings
 
     try:
         settings = load_settings(home=home, source=source)
     except CcPipelineError:
-        return  # the command says it
+        return  # the command reports it
     if settings.is_mini_crawl:
         text = f"INVENTED WEB: {settings.source} is a mini crawl, generated here; no page in it is real."
         console_err.print(f"{text} Another home has another source: --home", soft_wrap=True, style="bold reverse")
@@ -406,18 +408,21 @@ _CONTACT: Final = "export CC_PIPELINE_CONTACT=mailto:you@example.org"
 
 
 class GuardedCommand(TyperCommand):
-    """A command that says first which source answers, with the flag where it has a choice of formats and CSV is one."""
+    """A command that prints its source first. If CSV is one of its formats, it has ``--guard-formulas``."""
 
     def invoke(self, ctx: Context) -> Any:
-        """Says which source answers, then does what the command does."""
+        """Prints the source, then runs the command."""
         if "home" in ctx.params:
-            asks = "source" in ctx.params
-            say_source(home=ctx.params["home"], source=ctx.params.get("source"), asks=asks)
+            sends_requests = "source" in ctx.params
+            say_source(home=ctx.params["home"], source=ctx.params.get("source"), asks=sends_requests)
         return super().invoke(ctx)
 
-    def __init__(self, name: str | None, *, params: Sequence[Parameter] = (), **others: Any) -> None:
-        own = list(params)
-        if any("--format" in one.opts and "csv" in (getattr(one, "help", None) or "") for one in own):
+    def __init__(self, name: str | None, *, params: Sequence[Parameter] = (), **attributes: Any) -> None:
+        parameters = list(params)
+        if any(
+            "--format" in parameter.opts and "csv" in (getattr(parameter, "help", None) or "")
+            for parameter in parameters
+        ):
             option = TyperOption(
                 param_decls=["--guard-formulas"],
                 is_flag=True,
@@ -426,5 +431,5 @@ class GuardedCommand(TyperCommand):
                 callback=lambda _context, _option, value: _given.__setitem__(0, bool(value)),
                 help=_HELP,
             )
-            own.append(option)
-        super().__init__(name, params=own, **others)
+            parameters.append(option)
+        super().__init__(name, params=parameters, **attributes)

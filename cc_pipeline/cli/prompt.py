@@ -36,14 +36,15 @@ _NAMES = (
 def converse(
     connection: duckdb.DuckDBPyConnection,
     history: Path,
-    ask: Callable[[str], object],
+    run_statement: Callable[[str], object],
     *,
     screen: tuple[Input, Output] | None = None,
 ) -> None:
-    """Hands what a person types to ``ask``, until they leave; an error is shown, and the next statement awaited.
+    """Passes each typed statement to ``run_statement`` until the person leaves. Errors are printed, and the prompt
+    continues.
 
-    Ctrl-C drops what is typed, or ends the query that runs. ``history`` is a file that what was typed is kept in.
-    ``screen`` is another terminal than this process's, for tests.
+    Ctrl-C clears the input, or stops the running query. ``history`` is the history file. ``screen`` is another
+    terminal, for tests.
     """
     session: PromptSession[str] = PromptSession(
         history=_kept(history),
@@ -68,7 +69,7 @@ def converse(
             return
         try:
             with interruption.of_one_step():
-                ask(text)
+                run_statement(text)
         except CcPipelineError as error:
             console_err.print(str(error), style="red", highlight=False, markup=False)
         except KeyboardInterrupt:
@@ -80,7 +81,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("enter")
     def _(event: KeyPressEvent) -> None:
-        """Enter ends a statement that is whole, a word that leaves, and, on an empty line, anything."""
+        """Submits a complete statement, a word that leaves, and, on an empty line, anything."""
         buffer = event.current_buffer
         text = buffer.text.strip()
         if not text or text.lower() in _LEAVE or is_complete(text) or not buffer.document.current_line.strip():
@@ -92,7 +93,7 @@ def _keys() -> KeyBindings:
 
 
 def _kept(path: Path) -> History:
-    """The history in ``path``, which nobody else may read; in memory where it cannot be written."""
+    """Returns the history in ``path``, readable by its owner only; in memory if it cannot be written."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     except OSError:

@@ -1,6 +1,6 @@
-"""Statements of SQL and their results: each is shown to a person, or written whole for a program.
+"""Runs SQL statements, and prints their results or writes them to a file.
 
-DuckDB makes the lines and writes Parquet itself, so ten million rows cost seconds and no memory. Lists and structs are
+DuckDB formats lines and writes Parquet, so ten million rows take seconds and little memory. Lists and structs are
 JSON in CSV and tables, times are ISO 8601, bytes hexadecimal digits.
 """
 
@@ -24,9 +24,9 @@ from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.lake.reading import last_token, quoted, quoted_name, unended
 
 FORMATS: Final = ("table", "csv", "jsonl", "parquet")
-#: How DuckDB is told to write Parquet.
+#: Options of DuckDB for Parquet.
 _PARQUET: Final = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"
-#: Kinds of statements that answer with rows; of the others there is nothing to show.
+#: Kinds of statements that return rows.
 _ANSWERING: Final = (
     StatementType.SELECT,
     StatementType.EXPLAIN,
@@ -37,9 +37,9 @@ _ANSWERING: Final = (
 _TEXTS: Final = ("varchar", "enum")
 _NESTED: Final = ("list", "array", "struct", "map", "union", "variant")
 _TIMES: Final = {"timestamp with time zone": "Z", "timestamp": ""}
-#: Rows that a terminal shows; whoever wants more of them uses a format for programs.
+#: Maximum rows shown on a terminal. The other formats have all rows.
 _MOST_SHOWN: Final = 1_000
-#: Characters of a cell that are fetched for a terminal.
+#: Maximum characters of a cell on a terminal.
 _MOST_FETCHED: Final = 1_000
 _FETCHED_AT_ONCE: Final = 1_000
 _PIPE_BLOCK: Final = 1 << 16
@@ -47,44 +47,48 @@ _RESULT: Final = "_answer"
 
 
 def chosen_format(output: str | None, out: Path | None, *, csv: bool = False, json: bool = False) -> str:
-    """The format that a person means: ``output``, or its short forms, or by the name of ``out``, or a table.
+    """Returns the format: ``output`` or its short forms, else that of the suffix of ``out``, else ``table``.
 
-    Raises ``UserInputError`` for several that differ, for an unknown one, and for Parquet on a terminal.
+    Raises ``UserInputError`` for conflicting or unknown formats, and for Parquet on a terminal.
     """
-    said = {name for name, meant in ((output, output), ("csv", csv), ("jsonl", json)) if meant and name}
-    if len(said) > 1:
-        raise UserInputError(f"{' and '.join(sorted(said))} are two formats; choose one of {', '.join(FORMATS)}")
-    chosen = checked_format(said.pop() if said else format_by_name(out), FORMATS)
-    if chosen == "table" and out is not None:
+    format_names = {
+        name for name, is_requested in ((output, output), ("csv", csv), ("jsonl", json)) if is_requested and name
+    }
+    if len(format_names) > 1:
+        raise UserInputError(
+            f"{' and '.join(sorted(format_names))} are two formats; choose one of {', '.join(FORMATS)}"
+        )
+    format_name = checked_format(format_names.pop() if format_names else format_by_name(out), FORMATS)
+    if format_name == "table" and out is not None:
         raise UserInputError("--out takes --format csv, jsonl or parquet; a table is for the screen")
-    if chosen == "parquet" and out is None and sys.stdout.isatty():
+    if format_name == "parquet" and out is None and sys.stdout.isatty():
         raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet or pipe the output somewhere")
-    return chosen
+    return format_name
 
 
 def answer(connection: duckdb.DuckDBPyConnection, text: str, output: str = "table", out: Path | None = None) -> None:
-    """Runs the statements of ``text`` one after the other, and writes every result to standard output, or to ``out``.
+    """Runs the statements of ``text`` in order, and writes every result to standard output or to ``out``.
 
-    A file appears only when it is whole. Raises ``UserInputError`` where several results are to go into one file, and
-    ``EnvironmentFault`` where it cannot be written; what DuckDB raises for a statement that it refuses.
+    A file appears only when it is complete. Raises ``UserInputError`` if several results are to go into one file,
+    ``EnvironmentFault`` if it cannot be written, and the error of DuckDB for a statement that it refuses.
     """
     connection.execute("SET TimeZone = 'UTC'")
-    # a name in a query never means a variable of this program
+    # names in a query must not refer to variables of this program
     connection.execute("SET python_enable_replacements = false")
     statements = connection.extract_statements(text)
-    answering = sum(_answers(statement) for statement in statements)
-    if answering != 1 and (out is not None or output == "parquet"):
-        raise UserInputError(f"{out or 'a Parquet file'} holds one result, and these statements have {answering}")
-    seen = 0
+    result_count = sum(_answers(statement) for statement in statements)
+    if result_count != 1 and (out is not None or output == "parquet"):
+        raise UserInputError(f"{out or 'a Parquet file'} holds one result, and these statements have {result_count}")
+    shown_count = 0
     for statement in statements:
-        result = connection.sql(statement)  # of a query only the names and types of its columns
+        result = connection.sql(statement)  # for a query only the names and types of its columns
         if result is None or not _answers(statement):
             continue
-        if seen and output in ("table", "csv"):
+        if shown_count and output in ("table", "csv"):
             sys.stdout.write("\n")
-        seen += 1
+        shown_count += 1
         if statement.type == StatementType.SELECT:
-            # asked through a relation, DuckDB hears no Ctrl-C
+            # Ctrl-C cannot stop a relation
             _write(connection, result, f"({unended(statement.query)}\n)", output, out)
         elif statement.type == StatementType.EXPLAIN and output == "table":
             sys.stdout.writelines(f"{row[-1]}\n" for row in result.fetchall())
@@ -96,7 +100,7 @@ def answer(connection: duckdb.DuckDBPyConnection, text: str, output: str = "tabl
 
 
 def is_complete(text: str) -> bool:
-    """Whether the statements of ``text`` are ended: by a semicolon that is in no string and no comment."""
+    """Whether ``text`` ends with a semicolon that is in no string or comment."""
     last = last_token(text)
     return last is not None and text[last] == ";"
 
@@ -106,7 +110,7 @@ def _answers(statement: duckdb.Statement) -> bool:
 
 
 def _write_text(connection: duckdb.DuckDBPyConnection, query: str, output: str, stream: BinaryIO) -> None:
-    # it loads pyarrow, which a table on a terminal does without
+    # this loads pyarrow, which a table on a terminal does not need
     from cc_pipeline.export.text_rows import write_text
 
     write_text(connection, query, output, stream)
@@ -119,11 +123,11 @@ def _write(
     screen = output == "table" and console.is_terminal
     query = f"SELECT {_readable(result, output, cut=_MOST_FETCHED if screen else None)} FROM {rows} AS {_RESULT}"
     if out is not None:
-        with whole_file(out) as beside:
+        with whole_file(out) as temporary_path:
             if output == "parquet":
-                _copy(connection, query, beside)
+                _copy(connection, query, temporary_path)
             else:
-                with beside.open("wb") as stream:
+                with temporary_path.open("wb") as stream:
                     _write_text(connection, query, output, stream)
     elif output == "parquet":
         _copy_to_pipe(connection, query, sys.stdout)
@@ -135,7 +139,7 @@ def _write(
 
 
 def _readable(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> str:
-    """The columns of a result, by their places, as ``output`` shows them; ``cut`` bounds the length of texts."""
+    """Returns SQL for the columns of a result as ``output`` shows them. ``cut`` limits the length of texts."""
     columns = []
     for place, (name, kind) in enumerate(zip(result.columns, result.types, strict=True), start=1):
         value = f"#{place}"
@@ -165,8 +169,8 @@ def _copy(connection: duckdb.DuckDBPyConnection, query: str, path: Path) -> None
 
 
 def _copy_to_pipe(connection: duckdb.DuckDBPyConnection, query: str, stream: TextIO) -> None:
-    """Has DuckDB write to a pipe and hands on what comes: opened by its name, standard output may be a file that others
-    have written to, and would lose that."""
+    """Lets DuckDB write to a pipe, and copies the bytes to ``stream``. If DuckDB opened standard output by name, a file
+    with earlier output would lose it."""
     reading, writing = os.pipe()
     failed: list[BaseException] = []
 
@@ -196,14 +200,14 @@ def _copy_to_pipe(connection: duckdb.DuckDBPyConnection, query: str, stream: Tex
 
 
 def _show(rows: duckdb.DuckDBPyConnection, columns: Sequence[str], *, screen: bool) -> None:
-    each = _each(rows)
+    remaining_rows = _each(rows)
     if not screen:
-        write_aligned(columns, each)
+        write_aligned(columns, remaining_rows)
         return
-    shown = list(islice(each, _MOST_SHOWN))
-    show_cut(columns, shown)
-    if next(each, None) is not None:
-        notice(f"there are more than these {_MOST_SHOWN:,} rows; --csv or --out FILE.parquet has all of them")
+    shown_rows = list(islice(remaining_rows, _MOST_SHOWN))
+    show_cut(columns, shown_rows)
+    if next(remaining_rows, None) is not None:
+        notice(f"only the first {_MOST_SHOWN:,} rows are shown; --csv or --out FILE.parquet writes all of them")
 
 
 def _each(rows: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:

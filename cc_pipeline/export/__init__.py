@@ -1,1 +1,1 @@
-"""What leaves a home as files: tables, records, one page, with papers that say where it came from."""
+"""Exports of a home as files: tables, records, one page, with documents about their origin."""

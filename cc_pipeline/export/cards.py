@@ -1,8 +1,8 @@
-"""What other programs read of a data set: a Croissant document, and the head of a card for Hugging Face.
+"""Descriptions of a data set for programs: a Croissant document, and the head of a card for Hugging Face.
 
-Both are made of the files that were written and of their ``Provenance``. Croissant 1.1 with its terms of responsible AI
-and of PROV (https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html); its library reads ``https://schema.org``
-alone as vocabulary, and media types to the letter.
+Both are built from the written files and their ``Provenance``. The document is Croissant 1.1 with the vocabularies of
+responsible AI and PROV (https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html). Its library accepts only
+``https://schema.org`` as vocabulary, and only exact media types.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.documents.html.text import ISO_639_3
 from cc_pipeline.export.provenance import Provenance
 
-#: By suffix, as mlcroissant matches them.
+#: Media types by suffix, as mlcroissant compares them.
 _MEDIA: Final = {".parquet": "application/x-parquet", ".jsonl": "application/jsonlines", ".csv": "text/csv"}
 TABULAR: Final = tuple(_MEDIA)
 TERMS: Final = "https://commoncrawl.org/terms-of-use"
@@ -47,7 +47,8 @@ _WORD: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of rows: what it is called, its path from the document, what has its columns, and how many rows it has."""
+    """A file of rows: its name, its path relative to the document, its digest and size, its number of rows, its
+    columns."""
 
     name: str
     path: str
@@ -59,8 +60,8 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a person says of a data set, where one does: ``creator`` and ``url``; and what a program found: ``title``,
-    ``languages`` (ISO 639-3) of its texts, ``done`` to them in order."""
+    """The description of a data set: ``title``, ``creator`` and ``url`` (optional, by a person), ``languages`` (ISO
+    639-3) of its texts, and the processing steps (``done``), in order."""
 
     title: str
     creator: str = ""
@@ -70,7 +71,7 @@ class About:
 
 
 def schema_of(path: Path, columns: Sequence[tuple[str, str]]) -> pa.Schema:
-    """The columns of a written file: a Parquet file's own, or those with the DuckDB types named."""
+    """Returns the columns of a written file: those of a Parquet file, else ``columns`` with their DuckDB types."""
     if path.suffix == ".parquet":
         return pq.read_schema(path)
     return pa.schema([(name, _OF_DUCKDB.get(kind, pa.null())) for name, kind in columns])
@@ -83,12 +84,12 @@ _OF_DUCKDB: Final = {
 
 
 def croissant(
-    about: About, provenance: Provenance, files: Sequence[DataFile], also: Sequence[DataFile]
+    description: About, provenance: Provenance, files: Sequence[DataFile], other_files: Sequence[DataFile]
 ) -> dict[str, Any]:
-    """The Croissant document of ``files``, each a record set; ``also`` are files without one, such as the list of what
-    became of each target. Columns of structs, and lists of them, are in the files and in no record set."""
+    """Builds the Croissant document of ``files``, each a record set; ``other_files`` are files without one, such as the
+    list of target outcomes. Record sets leave out columns of structs and of lists of structs."""
     days = provenance.made_at.date().isoformat()
-    crawls = [one.crawl for one in provenance.crawls]
+    crawls = [crawl_source.crawl for crawl_source in provenance.crawls]
     activity = {
         "@type": "prov:Activity",
         "prov:endedAtTime": provenance.made_at.isoformat(timespec="seconds"),
@@ -100,78 +101,78 @@ def croissant(
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
-        "name": _WORD.sub("-", about.title).strip("-") or "dataset",
-        "description": f"{about.title}. Rows of Common Crawl, {', '.join(crawls)}. Asked: {'; '.join(provenance.asked)}"
-        f". Targets: {outcomes or 'none'}.",
+        "name": _WORD.sub("-", description.title).strip("-") or "dataset",
+        "description": f"{description.title}. Rows of Common Crawl, {', '.join(crawls)}. "
+        f"Asked: {'; '.join(provenance.asked)}. Targets: {outcomes or 'none'}.",
         "license": TERMS,
-        "url": about.url or "https://commoncrawl.org/",
+        "url": description.url or "https://commoncrawl.org/",
         "version": "1.0.0",
-        "creator": {"@type": "Organization", "name": about.creator or "not named"},
+        "creator": {"@type": "Organization", "name": description.creator or "not named"},
         "datePublished": days,
-        "citeAs": f"{about.title}, made of Common Crawl ({', '.join(crawls)}) with {SOFTWARE} on {days}",
+        "citeAs": f"{description.title}, made of Common Crawl ({', '.join(crawls)}) with {SOFTWARE} on {days}",
         "prov:wasDerivedFrom": [
             {
-                "@id": _INDEX.format(crawl=one.crawl),
+                "@id": _INDEX.format(crawl=crawl_source.crawl),
                 "@type": "prov:Entity",
-                "rdfs:label": _digests(one.path_list, one.indexes),
+                "rdfs:label": _digests(crawl_source.path_list, crawl_source.indexes),
             }
-            for one in provenance.crawls
+            for crawl_source in provenance.crawls
         ],
         "prov:wasGeneratedBy": activity,
         "rai:dataCollection": "Pages that Common Crawl fetched, taken from its archives by targets and crawls.",
         "rai:dataCollectionType": ["Web Scraping", "Secondary Data analysis"],
         "rai:dataCollectionRawData": f"WARC and ARC records of {', '.join(crawls)} at {', '.join(provenance.sources)}",
         "rai:dataCollectionMissingData": f"targets.csv says what became of each target: {outcomes or 'none'}.",
-        "rai:dataPreprocessingProtocol": list(about.done) or ["none: rows are as the pipeline parsed them"],
+        "rai:dataPreprocessingProtocol": list(description.done) or ["none: rows are as the pipeline parsed them"],
         "rai:dataLimitations": "Common Crawl fetches a part of a site's pages, those that its robots.txt allowed then.",
         "rai:personalSensitiveInformation": "Pages are as they were published; nothing was taken out of their texts.",
         "distribution": [
             {
                 "@type": "cr:FileObject",
-                "@id": one.path,
-                "name": one.path,
-                "contentUrl": one.path,
-                "contentSize": f"{one.bytes} B",
-                "encodingFormat": _MEDIA.get(Path(one.path).suffix, "application/octet-stream"),
-                "sha256": one.sha256,
+                "@id": file.path,
+                "name": file.path,
+                "contentUrl": file.path,
+                "contentSize": f"{file.bytes} B",
+                "encodingFormat": _MEDIA.get(Path(file.path).suffix, "application/octet-stream"),
+                "sha256": file.sha256,
                 "prov:wasGeneratedBy": activity,
             }
-            for one in (*files, *also)
+            for file in (*files, *other_files)
         ],
-        "recordSet": [_record_set(one) for one in files],
+        "recordSet": [_record_set(file) for file in files],
     }
-    if about.languages:
-        document["inLanguage"] = list(about.languages)
+    if description.languages:
+        document["inLanguage"] = list(description.languages)
     return document
 
 
 def _digests(path_list: str | None, indexes: Mapping[str, str]) -> str:
-    told = ([f"path list {path_list}"] if path_list else []) + [
-        f"index ({kind}) {one}" for kind, one in indexes.items()
+    texts = ([f"path list {path_list}"] if path_list else []) + [
+        f"index ({kind}) {digest}" for kind, digest in indexes.items()
     ]
-    return "; ".join(told) or "no digest is known"
+    return "; ".join(texts) or "no digest is known"
 
 
 def _record_set(file: DataFile) -> dict[str, Any]:
-    fields = [found for column in file.schema if (found := _field(file, column)) is not None]
+    fields = [record_field for column in file.schema if (record_field := _field(file, column)) is not None]
     return {"@type": "cr:RecordSet", "@id": file.name, "name": file.name, "field": fields}
 
 
 def _field(file: DataFile, column: pa.Field) -> dict[str, Any] | None:
-    kind, is_list = column.type, False
+    kind, is_repeated = column.type, False
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        kind, is_list = kind.value_type, True
-    named = _named(kind)
-    if named is None:
+        kind, is_repeated = kind.value_type, True
+    type_name = _named(kind)
+    if type_name is None:
         return None
     field = {
         "@type": "cr:Field",
         "@id": f"{file.name}/{column.name}",
         "name": column.name,
-        "dataType": named,
+        "dataType": type_name,
         "source": {"fileObject": {"@id": file.path}, "extract": {"column": column.name}},
     }
-    return field | ({"isArray": True, "arrayShape": "-1"} if is_list else {})
+    return field | ({"isArray": True, "arrayShape": "-1"} if is_repeated else {})
 
 
 def _named(kind: pa.DataType) -> str | None:
@@ -195,27 +196,28 @@ def _has_maps(kind: pa.DataType) -> bool:
     return any(_has_maps(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def card_head(about: About, files: Sequence[DataFile]) -> str:
-    """The head of a README that Hugging Face reads: licence, languages, size, and a configuration for each table, since
-    ``load_dataset`` would take splits from names of files otherwise. Between lines of three dashes; tables with columns
-    of maps, or without rows, which it cannot load, have no configuration."""
-    loaded = [one for one in files if one.rows and not any(_has_maps(column.type) for column in one.schema)]
-    rows = sum(one.rows for one in files)
+def card_head(description: About, files: Sequence[DataFile]) -> str:
+    """Builds the head of a README for Hugging Face, between lines of three dashes: licence, languages, size, and a
+    configuration for each table, since ``load_dataset`` would derive splits from file names otherwise. Tables that it
+    cannot load (with columns of maps, or without rows) have no configuration."""
+    loaded = [file for file in files if file.rows and not any(_has_maps(column.type) for column in file.schema)]
+    rows = sum(file.rows for file in files)
     power = max(0, len(str(rows)) - 3) if rows >= 1_000 else 0
     size = "n>1T" if power >= len(_SIZES) else f"{_SIZES[power - 1]}<n<{_SIZES[power]}" if power else "n<1K"
     short = {code: two for two, code in ISO_639_3.items() if len(two) == 2}
+    languages = sorted({short.get(code, code) for code in description.languages})
     head: dict[str, Any] = {
-        "pretty_name": about.title,
+        "pretty_name": description.title,
         "license": "other",
         "license_name": "common-crawl-terms-of-use",
         "license_link": TERMS,
-        **({"language": sorted({short.get(code, code) for code in about.languages})} if about.languages else {}),
+        **({"language": languages} if languages else {}),
         "size_categories": [size],
         "tags": ["common-crawl", "croissant"],
         "configs": [
-            {"config_name": one.name, **({"default": True} if not number else {}),
-             "data_files": [{"split": "train", "path": one.path}]}
-            for number, one in enumerate(loaded)
+            {"config_name": file.name, **({"default": True} if not number else {}),
+             "data_files": [{"split": "train", "path": file.path}]}
+            for number, file in enumerate(loaded)
         ],
     }  # fmt: skip
     return f"---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---\n"

@@ -1,4 +1,4 @@
-"""Metadata documents of 2012, one a line."""
+"""Exports metadata documents in the format of 2012, one per line."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.table_files import Selection, written_tables
 from cc_pipeline.lake.reading import explained
 
-#: Rows of ``page_metadata`` held at a time: a row holds all links of its page.
+#: Rows of ``page_metadata`` in memory at a time: a row has all links of its page.
 _BATCH: Final = 200
-#: Characters that would end a line or a column; no valid URL has them unescaped.
+#: Characters that would end a line or a column, escaped. No valid URL contains them.
 _ESCAPED: Final = {ord(character): f"%{ord(character):02X}" for character in "\t\r\n"}
 
 
 def write_documents(request: RowsRequest, compat: Compat) -> Written:
-    """Writes the metadata document of each row to a file, one a line: URL, tab, JSON. Raises ``UserInputError`` for a
-    query that does not give whole rows of ``page_metadata``."""
+    """Writes the metadata document of each row to a file, one per line: URL, tab, JSON. Raises ``UserInputError`` for a
+    query that does not return complete rows of ``page_metadata``."""
     with whole_file(request.out) as path:
-        handed = [_write_lines(request.connection, request.selections[0], compat, path)]
-    return written_tables(handed, write_papers(request.out, request.about, request.provenance, handed, [request.out]))
+        exported_tables = [_write_lines(request.connection, request.selections[0], compat, path)]
+    return written_tables(
+        exported_tables, write_papers(request.out, request.about, request.provenance, exported_tables, [request.out])
+    )
 
 
 def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: Compat, path: Path) -> Handed:
@@ -35,7 +37,7 @@ def _write_lines(connection: DuckDBPyConnection, selection: Selection, compat: C
         result = connection.execute(f"SELECT * FROM ({selection.sql}){order}")
         columns = [column[0] for column in result.description or []]
         if not {"url", "disposition", "parsed_as"} <= {*columns}:
-            raise UserInputError("documents are made of whole rows: --query 'SELECT * FROM page_metadata WHERE …'")
+            raise UserInputError("documents need complete rows: --query 'SELECT * FROM page_metadata WHERE …'")
         while page := result.fetchmany(_BATCH):
             for values in page:
                 row = dict(zip(columns, values, strict=True))

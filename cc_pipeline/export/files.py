@@ -1,4 +1,4 @@
-"""Files and folders that are handed on appear whole or not at all, with a README that says where the rows came from."""
+"""Writes exported files and folders atomically, with a README and other documents about the origin of the rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cc_pipeline.export.provenance import Provenance, read, write_targets
 from cc_pipeline.processes import this_process
 
 README, PROVENANCE, CROISSANT, TARGETS = "README.md", "provenance.json", "croissant.json", "targets.csv"
-#: A card for Hugging Face stands before the line by which a README of ours is known.
+#: Maximum lines before the line that identifies our README: a card for Hugging Face comes before it.
 _HEAD_LINES = 1_000
 _TERMS = """Common Crawl publishes its data under its terms of use (https://commoncrawl.org/terms-of-use). The pages
 belong to those who wrote them: what may be done with a page follows from its own licence and from the law. Robots
@@ -30,8 +30,8 @@ rules and reservations of text and data mining that pages carried are in `page_m
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """One table or file that was handed on: its name, rows, and rows by crawl where the rows name one; of a table the
-    name and DuckDB's type of each of its ``columns``."""
+    """An exported table or file: its name, number of rows, rows by crawl if it has a column ``crawl``, and for a table
+    the name and DuckDB type of each of its ``columns``."""
 
     name: str
     rows: int
@@ -42,31 +42,31 @@ class Handed:
 
 @contextmanager
 def whole_file(out: Path) -> Iterator[Path]:
-    """A path beside ``out`` to write to, which takes its place when the block ends without an error.
+    """Yields a temporary path in the folder of ``out``. It replaces ``out`` if the block ends without an error.
 
-    Raises ``EnvironmentFault`` where the disk refuses.
+    Raises ``EnvironmentFault`` if the disk refuses.
     """
-    with disk_trouble(out), written_whole(out, durable=True) as beside:
-        yield beside
+    with disk_trouble(out), written_whole(out, durable=True) as temporary_path:
+        yield temporary_path
 
 
 @contextmanager
 def whole_folder(out: Path) -> Iterator[Path]:
-    """The same for a folder. One that is there is replaced if it has our README, or nothing, in it.
+    """Does the same for a folder. An existing folder is replaced if it is empty or has our README.
 
-    Raises ``UserInputError`` for a folder that holds something else.
+    Raises ``UserInputError`` for a folder with other files.
     """
     if out.exists() and not out.is_dir():
-        raise UserInputError(f"{out} is a file; name a folder that is not there yet")
+        raise UserInputError(f"{out} is a file; name a new folder")
     if out.is_dir() and any(out.iterdir()) and not _is_ours(out / README):
-        raise UserInputError(f"{out} holds files that no export wrote; name another folder")
-    with disk_trouble(out), folder_written_whole(out) as beside:
-        yield beside
+        raise UserInputError(f"{out} has files that no export wrote; name another folder")
+    with disk_trouble(out), folder_written_whole(out) as temporary_folder:
+        yield temporary_folder
 
 
 @contextmanager
 def scratch_beside(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` for what does not fit into memory, deleted when the block ends."""
+    """Yields a folder beside ``out`` for spill files, which is deleted at the end of the block."""
     folder = out.with_name(f".{out.name}.{this_process()}.scratch")
     try:
         with disk_trouble(folder):
@@ -77,81 +77,87 @@ def scratch_beside(out: Path) -> Iterator[Path]:
 
 
 def files_in(folder: Path) -> tuple[Path, ...]:
-    """All files in a folder and below it, in the order of their names."""
+    """Returns all files in a folder and its subfolders, in the order of their names."""
     return tuple(sorted(path for path in folder.rglob("*") if path.is_file()))
 
 
 def paper(out: Path, name: str) -> Path:
-    """Where a paper about ``out`` lies: in it, if it is a folder, else beside it."""
+    """Returns the path of a document about ``out``: in it, if it is a folder, else beside it."""
     return out / name if out.is_dir() else out.with_name(f"{out.name}.{name}")
 
 
 def write_papers(
     out: Path,
-    about: About,
+    description: About,
     provenance: Provenance,
-    handed: Sequence[Handed],
+    exported_tables: Sequence[Handed],
     files: Sequence[Path],
-    more: str = "",
-    told: Mapping[str, Any] | None = None,
+    extra_text: str = "",
+    extra_fields: Mapping[str, Any] | None = None,
 ) -> tuple[Path, ...]:
-    """Writes what there is to say of ``out``, a file or folder whose ``files`` are complete: README.md,
-    provenance.json, targets.csv, and croissant.json where the first of ``files`` are those of the tables ``handed``, in
-    that order; the README of a folder of tables begins with a card. ``more`` goes into the README, ``told`` into the
-    JSON. Gives ``files`` and the papers. Papers of an earlier export to the same name go. Raises ``EnvironmentFault``
-    where the disk refuses.
+    """Writes the documents about ``out``, a file or folder whose ``files`` are complete: README.md, provenance.json,
+    targets.csv, and croissant.json if the first of ``files`` are those of the tables ``exported_tables``, in that
+    order. The README of a folder of tables begins with a card. ``extra_text`` is added to the README, ``extra_fields``
+    to the JSON. Documents of an earlier export are deleted. Returns ``files`` and the documents. Raises
+    ``EnvironmentFault`` if the disk refuses.
     """
     folder = out.is_dir()
 
-    def named(file: Path) -> str:
+    def relative_name(file: Path) -> str:
         return str(file.relative_to(out) if folder else file.name)
 
     with disk_trouble(out):
         if paper(out, PROVENANCE).exists():
-            # of an earlier export to this name: what is not written anew would tell of that
+            # documents of an earlier export that are not replaced would be wrong
             for name in (TARGETS, CROISSANT):
                 paper(out, name).unlink(missing_ok=True)
         if provenance.targets:
             write_targets(paper(out, TARGETS), provenance.targets)
             files = [*files, paper(out, TARGETS)]
-        listed: list[dict[str, Any]] = [
-            {"name": named(one), "bytes": one.stat().st_size, "sha256": sha256_of(one)} for one in files
+        file_facts: list[dict[str, Any]] = [
+            {"name": relative_name(path), "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
         ]
-        said = provenance.as_json() | {
-            "name": about.title,
-            "counts": {one.name: one.rows for one in handed},
-            "files": listed,
-            **(told or {}),
+        document = provenance.as_json() | {
+            "name": description.title,
+            "counts": {table.name: table.rows for table in exported_tables},
+            "files": file_facts,
+            **(extra_fields or {}),
         }
-        _write_json(paper(out, PROVENANCE), said)
-        tables = [one for one, file in zip(handed, files, strict=False) if one.columns and file.suffix in TABULAR]
-        head, papers = "", [paper(out, README), paper(out, PROVENANCE)]
-        if tables and len(tables) == len(handed):
+        _write_json(paper(out, PROVENANCE), document)
+        tables = [
+            table
+            for table, file in zip(exported_tables, files, strict=False)
+            if table.columns and file.suffix in TABULAR
+        ]
+        head, documents = "", [paper(out, README), paper(out, PROVENANCE)]
+        if tables and len(tables) == len(exported_tables):
             rows = [
-                DataFile(one.name, about_file["name"], about_file["sha256"], about_file["bytes"], one.rows,
-                         schema_of(file, one.columns))
-                for one, file, about_file in zip(tables, files, listed, strict=False)
+                DataFile(table.name, about_file["name"], about_file["sha256"], about_file["bytes"], table.rows,
+                         schema_of(file, table.columns))
+                for table, file, about_file in zip(tables, files, file_facts, strict=False)
             ]  # fmt: skip
-            also = [
-                DataFile(one["name"], one["name"], one["sha256"], one["bytes"], 0, pa.schema([]))
-                for one in listed[len(rows) :]
+            other_files = [
+                DataFile(
+                    file_fact["name"], file_fact["name"], file_fact["sha256"], file_fact["bytes"], 0, pa.schema([])
+                )
+                for file_fact in file_facts[len(rows) :]
             ]
-            papers.append(paper(out, CROISSANT))
-            _write_json(papers[-1], croissant(about, provenance, rows, also))
-            head = card_head(about, rows) if folder else ""
-        lines = _readme(about, provenance, handed, listed, more)
+            documents.append(paper(out, CROISSANT))
+            _write_json(documents[-1], croissant(description, provenance, rows, other_files))
+            head = card_head(description, rows) if folder else ""
+        lines = _readme(description, provenance, exported_tables, file_facts, extra_text)
         write_whole(paper(out, README), head + "\n".join(lines))
-    return (*files, *papers)
+    return (*files, *documents)
 
 
-def provenance_of(folder: Path, asked: Sequence[str]) -> Provenance:
-    """Of what a folder that :func:`write_papers` wrote was made, and what was ``asked`` of it now. Of one without such
-    papers, nothing else is known."""
+def provenance_of(folder: Path, selection: Sequence[str]) -> Provenance:
+    """Reads the provenance of a folder that :func:`write_papers` wrote, and adds the ``selection`` of the new export.
+    Without these documents, nothing else is known."""
     try:
-        before = read(json.loads(paper(folder, PROVENANCE).read_bytes()), paper(folder, TARGETS))
+        earlier = read(json.loads(paper(folder, PROVENANCE).read_bytes()), paper(folder, TARGETS))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Provenance(asked=tuple(asked))
-    return replace(before, asked=(*before.asked, *asked))
+        return Provenance(asked=tuple(selection))
+    return replace(earlier, asked=(*earlier.asked, *selection))
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -159,39 +165,53 @@ def _write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _readme(
-    about: About, provenance: Provenance, handed: Sequence[Handed], listed: Sequence[Mapping[str, Any]], more: str
+    description: About,
+    provenance: Provenance,
+    exported_tables: Sequence[Handed],
+    file_facts: Sequence[Mapping[str, Any]],
+    extra_text: str,
 ) -> list[str]:
-    lines = [f"# {about.title}", "", f"Handed on by {SOFTWARE} at {provenance.made_at:%Y-%m-%d %H:%M:%S} UTC.", ""]
+    lines = [
+        f"# {description.title}",
+        "",
+        f"Handed on by {SOFTWARE} at {provenance.made_at:%Y-%m-%d %H:%M:%S} UTC.",
+        "",
+    ]
     lines += ["## What is here", "", "| name | rows | columns | crawls |", "|---|---|---|---|"]
-    for one in handed:
-        crawls = ", ".join(f"{crawl}: {rows:,}" for crawl, rows in sorted(one.crawls.items(), reverse=True))
-        lines.append(f"| `{one.name}` | {one.rows:,} | {len(one.columns) or ''} | {crawls} |")
-    lines += ["", *(f"`{one.name}`: {one.note}" for one in handed if one.note), ""]
+    for table in exported_tables:
+        crawls = ", ".join(f"{crawl}: {rows:,}" for crawl, rows in sorted(table.crawls.items(), reverse=True))
+        lines.append(f"| `{table.name}` | {table.rows:,} | {len(table.columns) or ''} | {crawls} |")
+    lines += ["", *(f"`{table.name}`: {table.note}" for table in exported_tables if table.note), ""]
     lines += ["| file | bytes | SHA-256 |", "|---|---|---|"]
-    lines += [f"| `{one['name']}` | {one['bytes']:,} | `{one['sha256']}` |" for one in listed]
+    lines += [
+        f"| `{file_fact['name']}` | {file_fact['bytes']:,} | `{file_fact['sha256']}` |" for file_fact in file_facts
+    ]
     lines += ["", "## Where it came from", ""]
-    lines += [f"- source: {one}" for one in provenance.sources] + [f"- {one}" for one in provenance.asked]
+    lines += [f"- source: {source}" for source in provenance.sources] + [
+        f"- {sentence}" for sentence in provenance.asked
+    ]
     if provenance.targets:
-        told = ", ".join(f"{count:,} {name}" for name, count in provenance.outcomes.items() if count)
-        lines.append(f"- what became of the targets, or of the members of sets: {told}; `{TARGETS}` names each")
+        summary = ", ".join(f"{count:,} {name}" for name, count in provenance.outcomes.items() if count)
+        lines.append(f"- what became of the targets, or of the members of sets: {summary}; `{TARGETS}` names each")
     for crawl in provenance.crawls:
-        told = ", ".join(f"{kind} `{digest}`" for kind, digest in crawl.indexes.items())
+        summary = ", ".join(f"{kind} `{digest}`" for kind, digest in crawl.indexes.items())
         lines.append(
-            f"- {crawl.crawl}: path list `{crawl.path_list or 'not asked'}`" + (f"; indexes: {told}" if told else "")
+            f"- {crawl.crawl}: path list `{crawl.path_list or 'not asked'}`"
+            + (f"; indexes: {summary}" if summary else "")
         )
     if provenance.published is not None:
         lines.append(f"- published: {provenance.published:%Y-%m-%d %H:%M:%S} UTC")
     if provenance.versions:
-        told = ", ".join(f"{name} {version}" for name, version in sorted(provenance.versions.items()))
-        lines.append(f"- versions of the lake's tables: {told}")
+        summary = ", ".join(f"{name} {version}" for name, version in sorted(provenance.versions.items()))
+        lines.append(f"- versions of the lake's tables: {summary}")
     lines.append(f"- the same for programs, with the versions of pipeline and parser: `{PROVENANCE}`")
-    if more:
-        lines += ["", more.strip()]
+    if extra_text:
+        lines += ["", extra_text.strip()]
     return [*lines, "", "## Terms", "", _TERMS, ""]
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal digits."""
+    """Returns the SHA-256 of a file's bytes, in hexadecimal digits."""
     with disk_trouble(path), path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

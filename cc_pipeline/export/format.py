@@ -1,4 +1,4 @@
-"""What a format of ``export`` is: its name's suffixes, a line of help, and a function that writes."""
+"""The types of export formats and of their requests and results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowsRequest:
-    """Rows to write to ``out``: queries of an open ``connection``. ``about`` and ``provenance`` are for the papers
-    beside it. Texts that ``guards_formulas`` is set for are no formulas in a spreadsheet."""
+    """Rows to write to ``out``: queries of an open ``connection``. ``about`` and ``provenance`` are for the documents
+    beside it. With ``guards_formulas``, no text is a formula in a spreadsheet."""
 
     connection: DuckDBPyConnection
     selections: Sequence[Selection]
@@ -46,8 +46,8 @@ class RecordsRequest:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a format wrote: all ``files``, papers included; a table of names and numbers that says what is in them
-    (``columns``, ``rows``); lines for a person; and the error for planned captures that are not in it, if any."""
+    """The result of a format: all ``files``, documents included; a summary table (``columns``, ``rows``); ``notes`` for
+    people; and the error about planned captures that are missing, if any."""
 
     files: tuple[Path, ...]
     columns: tuple[str, ...]
@@ -61,7 +61,7 @@ class RowFormat:
     """A format of tables and queries.
 
     ``summary`` follows the name in the help of ``export``; formats with the same summary share a line. A file with one
-    of ``suffixes`` is of this format unless another is named. A format of only one table names it (``only_table``).
+    of ``suffixes`` has this format unless another is named. ``only_table`` is the table of a format that has only one.
     """
 
     summary: str

@@ -1,5 +1,5 @@
-"""The formats of ``export``: those of the core, and those that extensions hand in. Nothing heavy is loaded before a
-format writes."""
+"""The formats of ``export``: those of the core and those of extensions. Nothing heavy is loaded before a format
+writes."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ FORMATS: Final[dict[str, ExportFormat]] = {
 
 
 def find_formats() -> dict[str, ExportFormat]:
-    """All formats by name. An extension that hands in something else, or a name that is taken, is refused."""
-    found = dict(FORMATS)
-    for extension, handed_in in collect("export_formats", taken=FORMATS).items():
-        if odd := [name for name, value in handed_in.items() if not isinstance(value, ExportFormat)]:
-            refuse(extension, f"export_formats: {', '.join(odd)} is neither a RowFormat nor a RecordFormat")
+    """Returns all formats by name. An extension with an invalid format, or a name that is taken, is refused."""
+    all_formats = dict(FORMATS)
+    for extension, added_formats in collect("export_formats", taken=FORMATS).items():
+        if invalid_names := [name for name, value in added_formats.items() if not isinstance(value, ExportFormat)]:
+            refuse(extension, f"export_formats: {', '.join(invalid_names)} is neither a RowFormat nor a RecordFormat")
         else:
-            found |= handed_in
-    return found
+            all_formats |= added_formats
+    return all_formats
 
 
 def describe_formats() -> str:
-    """The formats in sentences, for the help: those with the same summary together."""
+    """Describes the formats in sentences, for the help; formats with the same summary share one."""
     names: dict[str, list[str]] = defaultdict(list)
-    for name, each in find_formats().items():
-        names[each.summary].append(name)
-    return " ".join(f"[bold]{', '.join(same)}[/]: {summary}." for summary, same in names.items())
+    for name, export_format in find_formats().items():
+        names[export_format.summary].append(name)
+    return " ".join(f"[bold]{', '.join(group)}[/]: {summary}." for summary, group in names.items())

@@ -1,4 +1,4 @@
-"""One capture as a person or a program wants it: its page, its texts, its record, or all that is known of it."""
+"""Renders one capture: its page, its texts, its record, or all its metadata as JSON."""
 
 from __future__ import annotations
 
@@ -20,90 +20,90 @@ from cc_pipeline.extraction.nearest import Nearest, moment_of
 from cc_pipeline.records.pages import page_of
 
 Form = Literal["html", "body", "text", "markdown", "warc", "record", "json"]
-#: Forms for which a page is parsed.
+#: Forms that need the page to be parsed.
 PARSED: Final = frozenset({"text", "markdown", "json"})
-#: Bytes of a body that are unpacked at most.
+#: Maximum bytes of a decoded body.
 _LIMIT: Final = 64 << 20
 
 
-def rendered(found: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
-    """What ``form`` says of a capture, and a note for a person.
+def rendered(nearest: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
+    """Renders a capture in ``form``. Returns the bytes, and a note for people, if any.
 
-    ``html``: the body as UTF-8 text, whatever its charset was; a body that is no text as it is. ``body``: the body's
-    exact bytes, codings taken off. ``text``, ``markdown``: its main text, the whole text where no main text is found;
-    empty where there is none. ``warc``: a gzip member with its WARC record: the archive's exact bytes, of the ARC years
-    the record converted. ``record``: the archive's exact bytes, ARC or WARC. ``json``: one object.
+    ``html``: the body as UTF-8 text, whatever its charset was; binary bodies unchanged. ``body``: the exact bytes of
+    the body, without codings. ``text``, ``markdown``: the main text; without one, the full text, which may be empty.
+    ``warc``: a gzip member with a WARC record: the exact bytes of the archive; ARC records are converted. ``record``:
+    the exact bytes of the archive, ARC or WARC. ``json``: one object.
 
-    A page is parsed in a process of its own, with bounds on time and memory. Raises ``DataFault`` where no parser gets
-    through it, and for an ARC record without a date, which has no WARC form; ``EnvironmentFault`` where that process
+    A page is parsed in a process of its own, with limits of time and memory. Raises ``DataFault`` if no parser can
+    process it, and for an ARC record without a date, which cannot be converted; ``EnvironmentFault`` if that process
     cannot start.
     """
     if form == "record":
-        return found.member, None
+        return nearest.member, None
     if form == "warc":
-        if found.row["archive_format"] != "arc":
-            return found.member, None
-        return _as_warc(found), "converted from an ARC record; --format record gives the archive's own bytes"
+        if nearest.row["archive_format"] != "arc":
+            return nearest.member, None
+        return _as_warc(nearest), "converted from an ARC record; --format record gives the archive's own bytes"
     if form == "body":
-        return _body(found), None
+        return _body(nearest), None
     if form == "html":
-        return _page(found)
-    parsed = _parsed(found, extractor)
+        return _page(nearest)
+    parsed = _parsed(nearest, extractor)
     if form == "json":
-        return (_json(found, parsed), None)
+        return (_json(nearest, parsed), None)
     text = parsed.text
     main = text.get("main_content_markdown") if form == "markdown" else text.get("main_content")
-    whole = text.get("text") or ""
+    full_text = text.get("text") or ""
     note = None
     if not main:
-        note = "no main text was found in it: this is all its text" if whole else "it has no text"
+        note = "no main text was found: this is the full text" if full_text else "the page has no text"
     if "parser_ended" in (parsed.metadata["flags"] or ()):
-        note = "its parser did not get through it: this is of its beginning alone"
-    return _ended(main or whole), note
+        note = "the parser did not finish: this is the text of the beginning of the page"
+    return _ended(main or full_text), note
 
 
 def start_parser(form: Form | None, extractor: str) -> None:
-    """Starts the process that will parse a page, if ``form`` (``None``: any) needs it, while the page is fetched."""
+    """Starts the parser process while the page is fetched, if ``form`` (``None``: any) needs it."""
     if form is None or form in PARSED:
-        with suppress(OSError):  # parsing will say so
+        with suppress(OSError):  # parsing reports the error
             start_early(_options(extractor), page_of)
 
 
 class _Parsed(NamedTuple):
-    """Rows of one page: of its metadata, of its text (empty where it has none), of its links."""
+    """The rows of one page: of its metadata, of its text (empty if it has none), of its links."""
 
     metadata: Mapping[str, Any]
     text: Mapping[str, Any]
     links: list[Mapping[str, Any]]
 
 
-def _as_warc(found: Nearest) -> bytes:
-    row = found.row
+def _as_warc(nearest: Nearest) -> bytes:
+    row = nearest.row
     return arc_as_warc_member(
-        found.record, row["warc_filename"], row["warc_record_offset"], row["warc_record_length"], found.address
+        nearest.record, row["warc_filename"], row["warc_record_offset"], row["warc_record_length"], nearest.address
     )
 
 
-def _body(found: Nearest) -> bytes:
-    in_arc = found.row["archive_format"] == "arc"
-    return uncoded(found.record.payload, _content_headers(found), _LIMIT, set(), archived_decoded=in_arc)
+def _body(nearest: Nearest) -> bytes:
+    in_arc = nearest.row["archive_format"] == "arc"
+    return uncoded(nearest.record.payload, _content_headers(nearest), _LIMIT, set(), archived_decoded=in_arc)
 
 
-def _content_headers(found: Nearest) -> Headers:
-    return found.record.record_headers if found.record.record_type == "resource" else found.record.http_headers
+def _content_headers(nearest: Nearest) -> Headers:
+    return nearest.record.record_headers if nearest.record.record_type == "resource" else nearest.record.http_headers
 
 
-def _page(found: Nearest) -> tuple[bytes, str | None]:
-    body = _body(found)
-    mime, label = content_type(_content_headers(found))
+def _page(nearest: Nearest) -> tuple[bytes, str | None]:
+    body = _body(nearest)
+    mime, label = content_type(_content_headers(nearest))
     kind = binary_type(body)
     if kind is not None:
-        return body, f"it is no text ({mime or kind}): these are its bytes"
+        return body, f"the page is no text ({mime or kind}): these are its bytes"
     decoded = decode(body, label, markup=mime != "text/plain")
     note = (
         None
         if decoded.charset == "UTF-8"
-        else f"it was {decoded.charset}, and is UTF-8 now; --format body gives its bytes"
+        else f"converted from {decoded.charset} to UTF-8; --format body has the original bytes"
     )
     return decoded.text.encode("utf-8", "replace"), note
 
@@ -112,23 +112,23 @@ def _options(extractor: str) -> ParseOptions:
     return ParseOptions(main_content=extractor, markdown=True)  # type: ignore[arg-type]  # settings are checked
 
 
-def _parsed(found: Nearest, extractor: str) -> _Parsed:
-    row = {name: found.row.get(name) for name in (*KEY_NAMES, "archive_format")}
+def _parsed(nearest: Nearest, extractor: str) -> _Parsed:
+    row = {name: nearest.row.get(name) for name in (*KEY_NAMES, "archive_format")}
     row |= {"target": "", "outcome": "fetched", "reason": None, "detail": None}
-    row |= {"stored_file": found.row["warc_filename"], "stored_offset": found.row["warc_record_offset"]}
-    [tables] = parse_batches([[(row, found.member)]], _options(extractor), 1, page_of)
+    row |= {"stored_file": nearest.row["warc_filename"], "stored_offset": nearest.row["warc_record_offset"]}
+    [tables] = parse_batches([[(row, nearest.member)]], _options(extractor), 1, page_of)
     [metadata] = tables["page_metadata"].to_pylist()
     if metadata["failure_reason"] == "ParseFailed":
-        why = f"the page could not be parsed: {metadata['failure_detail']}"
-        raise DataFault(DataKind.PARSER_BROKE, str(row["stored_file"]), row["stored_offset"], why)
+        reason = f"the page could not be parsed: {metadata['failure_detail']}"
+        raise DataFault(DataKind.PARSER_BROKE, str(row["stored_file"]), row["stored_offset"], reason)
     return _Parsed(metadata, next(iter(tables["page_text"].to_pylist()), {}), tables["page_links"].to_pylist())
 
 
-def _json(found: Nearest, parsed: _Parsed) -> bytes:
-    row, record, text = found.row, found.record, parsed.text
+def _json(nearest: Nearest, parsed: _Parsed) -> bytes:
+    row, record, text = nearest.row, nearest.record, parsed.text
     moment = record.fetch_time or moment_of(row)
     meta = parsed.metadata
-    said: dict[str, Any] = {
+    document: dict[str, Any] = {
         "url": record.url or row["url"],
         "crawl": row["crawl"],
         "fetch_time": _time(moment),
@@ -137,13 +137,13 @@ def _json(found: Nearest, parsed: _Parsed) -> bytes:
         "charset": meta.get("charset_detected"),
         "headers": [list(pair) for pair in record.http_headers],
         "record": {
-            "source": found.address,
+            "source": nearest.address,
             "filename": row["warc_filename"],
             "offset": row["warc_record_offset"],
             "length": row["warc_record_length"],
             "format": row["archive_format"],
             "payload_sha1": record.payload_digest,
-            "digest_check": found.digest_check,
+            "digest_check": nearest.digest_check,
             "truncated": record.truncated,
         },
         "title": text.get("title"),
@@ -160,7 +160,7 @@ def _json(found: Nearest, parsed: _Parsed) -> bytes:
         ],
         "flags": meta.get("flags") or [],
     }
-    return (json.dumps(said, ensure_ascii=False, default=str) + "\n").encode("utf-8", "surrogateescape")
+    return (json.dumps(document, ensure_ascii=False, default=str) + "\n").encode("utf-8", "surrogateescape")
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -1,7 +1,7 @@
-"""Of what something that is handed on was made: sources, crawls with what identifies them, what became of each target.
+"""The provenance of an export: sources, crawls with the digests of their indexes, and the outcome of each target.
 
-One value, gathered once. The README, ``provenance.json``, the Croissant document and the card of Hugging Face are
-written from it. No path of the home is in it.
+It is gathered once. The README, ``provenance.json``, the Croissant document and the card of Hugging Face are written
+from it. It contains no path of the home.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.workspace import Workspace
 
 FORMAT: Final = "cc_pipeline provenance"
-#: Raised when a reader of before would read it wrongly.
+#: Raised when older readers would misread the document.
 VERSION: Final = 1
-#: What became of a target: captures were found, an index was asked and names none, it is blocked, this home has nothing
-#: of it: it was not run, or found in no crawl and not kept.
+#: Outcomes of a target: captures were found; an index has none; it is blocked; this home has nothing of it, because it
+#: was not run, or was found in no crawl and not kept.
 OUTCOMES: Final = ("found", "empty", "refused", "not here")
-#: Targets that are named where they are told of in a sentence.
+#: Maximum number of targets named in a sentence.
 _SPELLED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlSource:
-    """A crawl that rows came from. ``path_list`` is the digest of the paths of its index files, ``indexes`` the digest
-    of each index that named captures, by its kind; both are null or absent where this home never asked."""
+    """A crawl of the rows. ``path_list`` is the digest of the paths of its index files, ``indexes`` are the digests of
+    the indexes that named captures, by kind; ``None`` or empty if this home never read them."""
 
     crawl: str
     path_list: str | None = None
@@ -49,8 +49,8 @@ class CrawlSource:
 
 @dataclass(frozen=True, slots=True)
 class TargetOutcome:
-    """What became of a target, or of a member of the set ``of``, over all crawls asked. ``pages`` are those handed on,
-    where they can be told by it."""
+    """The outcome of a target, or of a member of the set ``of``, over all crawls. ``pages`` is the number of exported
+    pages, if it is known by target."""
 
     definition: str
     outcome: str
@@ -62,8 +62,9 @@ class TargetOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """``sources`` are addresses, the first preferred; of a folder only its name. ``asked`` says in words what was
-    chosen, ``versions`` are the lake's tables at the publication, ``published`` when that was."""
+    """The origin of exported rows. ``sources`` are addresses, the preferred one first; of a folder only its name.
+    ``asked`` describes the selection in words, ``versions`` are those of the lake's tables at the publication,
+    ``published`` is its time."""
 
     sources: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
@@ -75,29 +76,33 @@ class Provenance:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """How many targets (members of sets each) had each outcome; all of ``OUTCOMES``, in their order."""
-        return {name: sum(one.outcome == name for one in self.targets) for name in OUTCOMES}
+        """The number of targets (and members of sets) by outcome; all of ``OUTCOMES``, in their order."""
+        return {name: sum(target.outcome == name for target in self.targets) for name in OUTCOMES}
 
     def with_pages(self, by_domain: Mapping[str, int]) -> Provenance:
-        """The same, with the pages handed on of each target that is a registered domain."""
-        told = [
-            replace(one, pages=by_domain.get(one.definition, 0))
-            if not {*": "} & {*one.definition} and registered_domain(one.definition) == one.definition
-            else one
-            for one in self.targets
+        """Returns the same with the exported pages of each target that is a registered domain."""
+        outcomes = [
+            replace(target, pages=by_domain.get(target.definition, 0))
+            if not {*": "} & {*target.definition} and registered_domain(target.definition) == target.definition
+            else target
+            for target in self.targets
         ]
-        return replace(self, targets=tuple(told))
+        return replace(self, targets=tuple(outcomes))
 
     def as_rows(self) -> list[tuple[str, str]]:
-        """Names and values, for files that hold it as a table."""
+        """Returns names and values, for files that contain it as a table."""
         rows = [("software", f"cc_pipeline {__version__}"), ("parser version", str(PARSER_VERSION))]
-        rows += [("source", one) for one in self.sources] + [("asked", one) for one in self.asked]
-        rows += [(f"index of {c.crawl}, {kind}", digest) for c in self.crawls for kind, digest in c.indexes.items()]
+        rows += [("source", source) for source in self.sources] + [("asked", sentence) for sentence in self.asked]
+        rows += [
+            (f"index of {crawl_source.crawl}, {kind}", digest)
+            for crawl_source in self.crawls
+            for kind, digest in crawl_source.indexes.items()
+        ]
         rows += [(f"targets {name}", str(count)) for name, count in self.outcomes.items() if count]
         return rows + [(f"version of {name}", str(version)) for name, version in sorted(self.versions.items())]
 
     def as_json(self) -> dict[str, Any]:
-        """What ``provenance.json`` says, but for files and counts."""
+        """Returns the content of ``provenance.json``, without files and counts."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -107,53 +112,62 @@ class Provenance:
             "published_at": None if self.published is None else self.published.isoformat(),
             "sources": list(self.sources),
             "asked": list(self.asked),
-            "crawls": [asdict(one) for one in self.crawls],
+            "crawls": [asdict(crawl_source) for crawl_source in self.crawls],
             "targets": self.outcomes,
             "tables": dict(sorted(self.versions.items())),
         }
 
 
 def gather(
-    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], asked: Sequence[str] = ()
+    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], selection: Sequence[str] = ()
 ) -> Provenance:
-    """What the home knows of where rows of ``targets`` (none: all it has) in ``crawls`` (none: all) came from.
-    ``asked`` is what else was asked, in words.
+    """Gathers the provenance of rows of ``targets`` (none: all) in ``crawls`` (none: all). ``selection`` are further
+    conditions in words.
 
-    A set may be given by its name alone. Reads two tables and the logs of the lake, and sends no request. Raises
-    ``EnvironmentFault`` where the lake cannot be read.
+    A set may be given by its name alone. Reads two tables and the logs of the lake, and sends no requests. Raises
+    ``EnvironmentFault`` if the lake cannot be read.
     """
     lake = workspace.lake
     where: dict[str, Any] = {"crawl": list(crawls)} if crawls else {}
-    named = {target.slug: target for target in targets}
-    if named:
-        # a set that was called by its name alone comes without members, and captures are counted by member
-        named |= workspace.targets([slug for slug, one in named.items() if one.kind == "set" and not one.members])
-        asked = [*asked, _said(list(named.values()))]
-        where["target"] = [part for own in workspace.rows_of([*named]).values() for part in own]
+    targets_by_slug = {target.slug: target for target in targets}
+    if targets_by_slug:
+        # a set that is given by its name has no members, but captures are counted by member
+        targets_by_slug |= workspace.targets(
+            [
+                slug
+                for slug, named_target in targets_by_slug.items()
+                if named_target.kind == "set" and not named_target.members
+            ]
+        )
+        selection = [*selection, _said(list(targets_by_slug.values()))]
+        where["target"] = [part for row_slugs in workspace.rows_of([*targets_by_slug]).values() for part in row_slugs]
     else:
-        named = workspace.targets(
+        targets_by_slug = workspace.targets(
             sorted({whole_slug(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()})
         )
     columns = ["crawl", "target", "located_by", "index_version", "captures", "members"]
-    found = _Found()
+    lookups = _Found()
     for batch in stream_rows(lake, "lookups", where, columns):
         for row in batch.to_pylist():
-            found.add(row)
-    chosen = sorted({*found.indexes, *crawls})
+            lookups.add(row)
+    crawl_ids = sorted({*lookups.indexes, *crawls})
     pinned = {spec: lake.pin(spec).version for spec in ("captures", "records", "page_text")}
     return Provenance(
-        tuple(shown(one) if scheme_of(one) else f"folder {Path(one).name}" for one in workspace.settings.sources),
-        tuple(asked),
-        tuple(_crawls(workspace, chosen, found.indexes)),
-        tuple(_outcomes(named, found, blocked(workspace))),
+        tuple(
+            shown(source) if scheme_of(source) else f"folder {Path(source).name}"
+            for source in workspace.settings.sources
+        ),
+        tuple(selection),
+        tuple(_crawls(workspace, crawl_ids, lookups.indexes)),
+        tuple(_outcomes(targets_by_slug, lookups, blocked(workspace))),
         {name: version for name, version in pinned.items() if version >= 0},
     )
 
 
 @dataclass(slots=True)
 class _Found:
-    """What look-ups say together: captures by target and member, crawls by target, and by crawl the version of each
-    index that was asked."""
+    """The totals of look-ups: captures by target and member, crawls by target, and the version of each index by
+    crawl."""
 
     captures: Counter[tuple[str, str]] = field(default_factory=Counter)
     crawls: dict[str, set[str]] = field(default_factory=dict)
@@ -163,51 +177,53 @@ class _Found:
         slug, kinds = whole_slug(row["target"]), self.indexes.setdefault(row["crawl"], {})
         kinds[row["located_by"]] = max(kinds.get(row["located_by"], ""), row["index_version"] or "")
         self.crawls.setdefault(slug, set()).add(row["crawl"])
-        for one in row["members"] or [{"member": "", "captures": row["captures"]}]:
-            self.captures[slug, one["member"]] += one["captures"]
+        for member_row in row["members"] or [{"member": "", "captures": row["captures"]}]:
+            self.captures[slug, member_row["member"]] += member_row["captures"]
 
 
 def name_of(target: Target) -> str:
-    """A target as it is named to others, of a set its name alone: what a person typed may be a path of theirs."""
+    """Returns a target as text for others; of a set its name only: its definition may contain a path of the user."""
     if target.slug.startswith(SET_SLUG):
         return f"set:{target.value}" + (f" where {target.where}" if target.where else "")
     return target.definition
 
 
 def _said(targets: Sequence[Target]) -> str:
-    names = [name_of(one) for one in targets[:_SPELLED]]
-    more = len(targets) - len(names)
-    return f"targets: {', '.join(names)}" + (f", and {more:,} more" if more else "")
+    names = [name_of(target) for target in targets[:_SPELLED]]
+    more_count = len(targets) - len(names)
+    return f"targets: {', '.join(names)}" + (f", and {more_count:,} more" if more_count else "")
 
 
 def _crawls(
     workspace: Workspace, crawls: Sequence[str], indexes: Mapping[str, Mapping[str, str]]
 ) -> Iterator[CrawlSource]:
-    lists = LIST.made_from(workspace.lake, [Slice(crawl) for crawl in crawls])
+    path_lists = LIST.made_from(workspace.lake, [Slice(crawl) for crawl in crawls])
     harvested = columnar_versions(workspace.lake, crawls)
     for crawl in crawls:
-        asked = indexes.get(crawl, {})
-        own = {kind: digest for kind, digest in asked.items() if kind != "parquet" and digest}
-        if "parquet" in asked:
-            own |= {f"columnar, {subset}": one for (name, subset), one in harvested.items() if name == crawl}
-        yield CrawlSource(crawl, lists[Slice(crawl)], dict(sorted(own.items())))
+        index_digests = indexes.get(crawl, {})
+        crawl_digests = {kind: digest for kind, digest in index_digests.items() if kind != "parquet" and digest}
+        if "parquet" in index_digests:
+            crawl_digests |= {
+                f"columnar, {subset}": version for (name, subset), version in harvested.items() if name == crawl
+            }
+        yield CrawlSource(crawl, path_lists[Slice(crawl)], dict(sorted(crawl_digests.items())))
 
 
-def _outcomes(named: Mapping[str, Target], looked_up: _Found, no: Blocked) -> Iterator[TargetOutcome]:
-    """What became of each target; of a set, of each of its members."""
-    for slug, target in named.items():
-        asked = len(looked_up.crawls.get(slug, ()))
-        for one in target.members or (target,):
-            count = looked_up.captures[slug, one.definition if target.members else ""]
-            outcome = "found" if count else "empty" if asked else "not here"
-            if not count and no.touching(one):
+def _outcomes(targets_by_slug: Mapping[str, Target], lookups: _Found, blocklist: Blocked) -> Iterator[TargetOutcome]:
+    """Yields the outcome of each target, and of each member of a set."""
+    for slug, target in targets_by_slug.items():
+        crawl_count = len(lookups.crawls.get(slug, ()))
+        for member in target.members or (target,):
+            count = lookups.captures[slug, member.definition if target.members else ""]
+            outcome = "found" if count else "empty" if crawl_count else "not here"
+            if not count and blocklist.touching(member):
                 outcome = "refused"
-            yield TargetOutcome(one.definition, outcome, slug if target.members else "", asked, count)
+            yield TargetOutcome(member.definition, outcome, slug if target.members else "", crawl_count, count)
 
 
 def read(document: Mapping[str, Any], targets: Path) -> Provenance:
-    """What :meth:`Provenance.as_json` and :func:`write_targets` wrote of something that is handed on anew. Raises
-    ``KeyError``, ``TypeError``, ``ValueError`` or ``OSError`` where they did not."""
+    """Reads what :meth:`Provenance.as_json` and :func:`write_targets` wrote. Raises ``KeyError``, ``TypeError``,
+    ``ValueError`` or ``OSError`` for other documents."""
     published = document["published_at"]
     rows: list[dict[str, str]] = []
     if targets.exists():
@@ -216,7 +232,9 @@ def read(document: Mapping[str, Any], targets: Path) -> Provenance:
     return Provenance(
         tuple(map(str, document["sources"])),
         tuple(map(str, document["asked"])),
-        tuple(CrawlSource(str(one["crawl"]), one["path_list"], dict(one["indexes"])) for one in document["crawls"]),
+        tuple(
+            CrawlSource(str(crawl["crawl"]), crawl["path_list"], dict(crawl["indexes"])) for crawl in document["crawls"]
+        ),
         tuple(
             TargetOutcome(
                 row["definition"], row["outcome"], row["of"], int(row["crawls"]), int(row["captures"]),
@@ -230,9 +248,9 @@ def read(document: Mapping[str, Any], targets: Path) -> Provenance:
 
 
 def write_targets(path: Path, targets: Collection[TargetOutcome]) -> None:
-    """Writes what became of each target as CSV. Raises ``OSError`` as it comes."""
+    """Writes the outcome of each target as CSV. Raises ``OSError``."""
     names = ("definition", "outcome", "of", "crawls", "captures", "pages")
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([getattr(one, name) for name in names] for one in targets)
+        writer.writerows([getattr(target, name) for name in names] for target in targets)

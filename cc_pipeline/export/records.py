@@ -1,4 +1,4 @@
-"""Planned captures of targets, as exports of records count them."""
+"""Counts planned captures of targets for exports of records."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from cc_pipeline.workspace.workspace import Workspace
 
 @dataclass(slots=True)
 class Ledger:
-    """What became of the planned captures of what is handed on: outcomes, and records by crawl."""
+    """The numbers of planned captures by outcome, and of exported records by crawl."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     crawls: Counter[str] = field(default_factory=Counter)
 
     @property
     def planned(self) -> int:
-        """All captures that were planned."""
+        """The number of all planned captures."""
         return sum(self.outcomes.values())
 
 
 def rows_of_targets(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
-    """The slugs under which tables have rows of ``targets``."""
-    return [part for own in workspace.rows_of([target.slug for target in targets]).values() for part in own]
+    """Returns the slugs under which tables have rows of ``targets``."""
+    return [part for slugs in workspace.rows_of([target.slug for target in targets]).values() for part in slugs]
 
 
 def crawls_with_records(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
-    """Crawls of which the home has planned captures of ``targets``, newest first."""
+    """Returns the crawls in which the home has planned captures of ``targets``, newest first."""
     slugs = rows_of_targets(workspace, targets)
     return sorted({crawl for (crawl,) in count_rows(workspace.lake, "records", {"target": slugs}, ["crawl"])})[::-1]
 
 
 def written_records(files: tuple[Path, ...], crawls: Mapping[str, int], notes: Sequence[str] = ()) -> Written:
-    """What was written of records, counted by crawl."""
+    """Returns the result of an export of records, counted by crawl."""
     return Written(files, ("crawl", "records"), tuple(sorted(crawls.items(), reverse=True)), tuple(notes))

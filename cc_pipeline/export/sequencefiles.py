@@ -1,4 +1,4 @@
-"""The SequenceFiles of 2012 of some targets: their texts and their metadata."""
+"""Exports the SequenceFiles of 2012 of targets: their texts and their metadata."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cc_pipeline.workspace.workspace import export_prefix
 
 
 def write_sequencefiles(request: RecordsRequest) -> Written:
-    """Writes the files into a folder, those of each crawl and target by themselves.
+    """Writes the files into a folder, with a subfolder for each crawl and target.
 
-    Raises ``EnvironmentFault`` for a partition that was not parsed, and where lake or disk refuse.
+    Raises ``EnvironmentFault`` for a partition that was not parsed, and if the lake or the disk refuses.
     """
     ledger = Ledger()
     notes: list[str] = []
@@ -24,12 +24,12 @@ def write_sequencefiles(request: RecordsRequest) -> Written:
             for target in request.targets:
                 ledger.crawls[crawl] += int(report.per_target[target.slug]["metadata records"])
                 prefix = export_prefix(crawl, target.slug)
-                here = folder / crawl / target.slug
-                here.mkdir(parents=True)
+                target_folder = folder / crawl / target.slug
+                target_folder.mkdir(parents=True)
                 for kind in EXPORT_KINDS:
                     for number in range(int(report.per_target[target.slug][f"{kind} files"])):
                         name = f"{kind}-{number:05d}"
-                        (here / name).write_bytes(place.read_all(prefix + name, 1 << 40).data)
-        handed = Handed("text and metadata", sum(ledger.crawls.values()), ledger.crawls)
-        write_papers(folder, request.about, request.provenance, [handed], files_in(folder))
+                        (target_folder / name).write_bytes(place.read_all(prefix + name, 1 << 40).data)
+        exported_table = Handed("text and metadata", sum(ledger.crawls.values()), ledger.crawls)
+        write_papers(folder, request.about, request.provenance, [exported_table], files_in(folder))
     return written_records(files_in(request.out), ledger.crawls, notes)

@@ -1,6 +1,6 @@
-"""Published tables, queries and files as Parquet, JSON lines, CSV, or one DuckDB file with the rows inside.
+"""Exports published tables, queries and files as Parquet, JSON lines, CSV, or one DuckDB file with the rows.
 
-DuckDB writes them in a stream: rows are in no order, and memory stays flat however many there are.
+DuckDB streams the rows: they have no order, and memory stays flat.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from cc_pipeline.lake.snapshot import MacroSpec, make_macros
 from cc_pipeline.publish.macros import MACROS
 
 SUFFIX: Final = {"parquet": ".parquet", "jsonl": ".jsonl", "csv": ".csv", "duckdb": ".duckdb"}
-#: What DuckDB may hold; it puts more into a folder beside the output.
+#: Memory limit of DuckDB; it spills more to a folder beside the output.
 MEMORY: Final = "2GB"
-#: What files of tables are written in, where rows are of usual size: DuckDB fills what it may hold with what it wrote.
-#: So a million pages of 12 kB take 454 MB as Parquet.
+#: Memory limit for rows of usual size: DuckDB fills its memory with written data. A million pages of 12 kB then take
+#: 454 MB as Parquet.
 _USUAL_MEMORY: Final = "400MB"
-#: The same for a file of DuckDB, which has more beside it.
+#: The same for a DuckDB file, which needs further memory.
 _USUAL_MEMORY_OF_DUCKDB: Final = "250MB"
-#: Rows of a row group in a file of DuckDB, which is held whole until it is written. Its usual 122,880 would be a
+#: Rows per row group of a DuckDB file, which stays in memory until it is written. The default of 122,880 would be a
 #: gigabyte of pages.
 _GROUP_ROWS_OF_DUCKDB: Final = 8_192
-#: A row may hold a whole page: a row group of DuckDB's usual size would be gigabytes, and 20,480 rows in each thread
-#: did not fit into one.
+#: Rows per row group of a Parquet file. A row may have a complete page: DuckDB's default would be gigabytes, and 20,480
+#: rows per thread did not fit into one.
 _GROUP_ROWS: Final = 2_048
 _GROUP_BYTES: Final = "16MB"
-#: Tables of the core with a target's rows, in the order in which people ask for them.
+#: Tables of the core with rows of targets, the most requested first.
 OF_TARGETS: Final = (
     "page_text", "page_metadata", "page_links", "feed_items", "captures", "records", "capture_targets", "targets",
     "lookups", "fetches",
@@ -51,7 +51,7 @@ _PLACE = ", ".join(CAPTURE)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One thing to hand on: its name, the query that gives its rows, and the published table behind it, if any."""
+    """A selection of rows: its name, its query, and its published table, if any."""
 
     name: str
     sql: str
@@ -61,31 +61,37 @@ class Selection:
 def select_tables(
     connection: duckdb.DuckDBPyConnection, names: Sequence[str], targets: Sequence[str], crawls: Sequence[str]
 ) -> list[Selection]:
-    """Published tables, or what they have of ``targets`` (slugs) and ``crawls``; of neither, all of it.
+    """Selects published tables, or only their rows of ``targets`` (slugs) and ``crawls``.
 
-    No ``names``: with targets or crawls all tables about them, else all there are. Raises ``UserInputError`` for a
-    name that is not published, and for a table that has nothing to do with targets.
+    Without ``names``, selects all tables; with targets or crawls, all tables about targets. Raises ``UserInputError``
+    for a name that is not published, and for a table without rows of targets.
     """
-    there = dict(_published(connection))
+    columns_by_table = dict(_published(connection))
     for name in names:
-        if name not in there:
-            raise UserInputError(f"{name!r} is not published; there are: {', '.join(sorted(there))}")
-    chosen = _about_targets(there) if (targets or crawls) else sorted(there)
+        if name not in columns_by_table:
+            raise UserInputError(f"{name!r} is not published; there are: {', '.join(sorted(columns_by_table))}")
+    default_names = _about_targets(columns_by_table) if (targets or crawls) else sorted(columns_by_table)
     return [
-        Selection(name, _rows_of(name, there[name], targets, crawls), name) for name in (dict.fromkeys(names) or chosen)
+        Selection(name, _rows_of(name, columns_by_table[name], targets, crawls), name)
+        for name in (dict.fromkeys(names) or default_names)
     ]
 
 
-def _about_targets(there: Mapping[str, Sequence[str]]) -> list[str]:
-    """The published tables that have rows of single targets: the core's, then those of extensions."""
+def _about_targets(columns_by_table: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns the published tables with rows of single targets: those of the core, then those of extensions."""
     added = [view.name for views in collect("views").values() for view in views]
-    about = [name for name in added if name in there and ("target" in there[name] or set(CAPTURE) <= {*there[name]})]
-    return [*(name for name in OF_TARGETS if name in there), *about]
+    extension_tables = [
+        name
+        for name in added
+        if name in columns_by_table
+        and ("target" in columns_by_table[name] or set(CAPTURE) <= {*columns_by_table[name]})
+    ]
+    return [*(name for name in OF_TARGETS if name in columns_by_table), *extension_tables]
 
 
 def _macros_for(tables: Collection[str | None]) -> list[Sequence[MacroSpec]]:
-    """The macros that go along with published ``tables``: those of the core where all tables of targets are there, and
-    then those of each extension all of whose views are."""
+    """Returns the macros for published ``tables``: those of the core if all tables of targets are there, then those of
+    each extension whose views are all there."""
     if not set(OF_TARGETS) <= {*tables}:
         return []
     views = collect("views")
@@ -98,12 +104,12 @@ def _macros_for(tables: Collection[str | None]) -> list[Sequence[MacroSpec]]:
 
 
 def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "query") -> Selection:
-    """One query. Raises ``UserInputError`` for several statements, and for one that gives no rows."""
+    """Selects the rows of one query. Raises ``UserInputError`` for several statements, and for one without rows."""
     try:
         statements = connection.extract_statements(sql)
         if len(statements) != 1:
             raise UserInputError(f"--query has {len(statements)} statements; give one")
-        # what is put around it must not end up in a comment at its end
+        # the text after it must not become part of a comment at its end
         query = f"{unended(statements[0].query).strip()}\n"
         connection.execute(f"DESCRIBE {query}")
     except duckdb.Error as error:
@@ -112,16 +118,16 @@ def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "q
 
 
 def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
-    """Lets DuckDB hold no more than ``MEMORY``, and put the rest into ``scratch``; no name in a query means a variable
-    of this program."""
+    """Limits the memory of DuckDB to ``MEMORY``, with spill files in ``scratch``. Names in a query cannot refer to
+    variables of this program."""
     connection.execute("SET python_enable_replacements = false")
     connection.execute(f"SET temp_directory = {quoted(str(scratch))}")
     connection.execute(f"SET memory_limit = '{MEMORY}'")
-    # to keep an order DuckDB has to hold back what comes too early, and rows have none
+    # keeping an order needs memory, and rows have none
     connection.execute("SET preserve_insertion_order = false")
     # each row is read once
     connection.execute("SET enable_external_file_cache = false")
-    # what is read ahead of a million pages on a disk saves no time and takes 80 MB; of S3 it saves a request a page
+    # prefetching a million pages from disk saves no time and takes 80 MB; from S3 it saves a request per page
     [(far,)] = connection.execute("SELECT count(*) FROM duckdb_views() WHERE contains(sql, '://')").fetchall()
     connection.execute(f"SET disable_parquet_prefetching = {not far}")
 
@@ -129,12 +135,12 @@ def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
 def write_table(
     connection: duckdb.DuckDBPyConnection, selection: Selection, format: str, path: Path, *, guarded: bool = False
 ) -> Handed:
-    """Writes the rows of ``selection`` to ``path``; of a ``guarded`` CSV no text is a formula. Raises
-    ``UserInputError`` for a query that DuckDB refuses, ``EnvironmentFault`` where it cannot write."""
+    """Writes the rows of ``selection`` to ``path``; a ``guarded`` CSV has no formulas. Raises ``UserInputError`` for a
+    query that DuckDB refuses, ``EnvironmentFault`` if it cannot write."""
     columns = _described(connection, selection.sql)
     sql = f"SELECT {_columns_as(columns, format, guarded)} FROM ({selection.sql})"
     if format != "parquet":
-        # each thread would hold a piece of each column
+        # each thread would have a part of each column in memory
         connection.execute(f"SET threads = 1; SET memory_limit = '{MEMORY}'; SET streaming_buffer_size = '1MB'")
         with _explained(path), path.open("wb") as stream:
             return _handed(connection, selection, columns, write_text(connection, sql, format, stream))
@@ -151,30 +157,30 @@ def write_duckdb(
     connection: duckdb.DuckDBPyConnection,
     selections: Sequence[Selection],
     path: Path,
-    about: Sequence[tuple[str, str]],
+    metadata: Sequence[tuple[str, str]],
     macros: Sequence[Sequence[MacroSpec]] = (),
 ) -> list[Handed]:
-    """Writes each selection as a table of one new DuckDB file, comments included, ``about`` as the table ``about``, and
-    groups of ``macros``, which are to find all they read in it: one after the first that cannot be made is left out.
+    """Writes each selection as a table of one new DuckDB file with comments, ``metadata`` as the table ``about``, and
+    the groups of ``macros``, which may read tables of the file only. All groups but the first are optional.
 
     Raises as :func:`write_table` does.
     """
     path.unlink(missing_ok=True)
     options = f"READ_WRITE, STORAGE_VERSION '{STORED_AS}', ROW_GROUP_SIZE {_GROUP_ROWS_OF_DUCKDB}"
     connection.execute(f"ATTACH {quoted(str(path))} AS handed ({options})")
-    handed: list[Handed] = []
+    exported_tables: list[Handed] = []
     try:
-        for one in selections:
-            columns = _described(connection, one.sql)
-            name = quoted_name(one.name)
-            made = f"CREATE TABLE handed.main.{name} AS {one.sql}"
-            _run_slim(connection, made, path, _USUAL_MEMORY_OF_DUCKDB)
+        for selection in selections:
+            columns = _described(connection, selection.sql)
+            name = quoted_name(selection.name)
+            statement = f"CREATE TABLE handed.main.{name} AS {selection.sql}"
+            _run_slim(connection, statement, path, _USUAL_MEMORY_OF_DUCKDB)
             [(rows,)] = _run(connection, f"SELECT count(*) FROM handed.main.{name}", path)
-            _carry_comments(connection, one, name)
-            handed.append(_handed(connection, one, columns, int(rows), f"handed.main.{name}"))
+            _carry_comments(connection, selection, name)
+            exported_tables.append(_handed(connection, selection, columns, int(rows), f"handed.main.{name}"))
         connection.execute("CREATE TABLE handed.main.about (what VARCHAR, is_so VARCHAR)")
-        if about:
-            connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in about])
+        if metadata:
+            connection.executemany("INSERT INTO handed.main.about VALUES (?, ?)", [list(row) for row in metadata])
         comment = f"Where the rows of this file came from. {READ_BY}"
         connection.execute(f"COMMENT ON TABLE handed.main.about IS {quoted(comment)}")
         if macros:
@@ -182,21 +188,23 @@ def write_duckdb(
         connection.execute("CHECKPOINT handed")
     finally:
         connection.execute("DETACH handed")
-    return handed
+    return exported_tables
 
 
 def write_duckdb_file(request: RowsRequest) -> Written:
-    """Writes the selections as tables of one DuckDB file. Macros read several tables: they go along where all tables
-    of targets do. Raises as :func:`write_table` does."""
+    """Writes the selections as tables of one DuckDB file, with macros if it has all tables of targets, which these
+    read. Raises as :func:`write_table` does."""
     with whole_file(request.out) as path:
-        macros = _macros_for([each.table for each in request.selections])
-        about = request.provenance.as_rows()
-        handed = write_duckdb(request.connection, request.selections, path, about, macros)
-    return written_tables(handed, write_papers(request.out, request.about, request.provenance, handed, [request.out]))
+        macros = _macros_for([selection.table for selection in request.selections])
+        metadata = request.provenance.as_rows()
+        exported_tables = write_duckdb(request.connection, request.selections, path, metadata, macros)
+    return written_tables(
+        exported_tables, write_papers(request.out, request.about, request.provenance, exported_tables, [request.out])
+    )
 
 
 def write_table_files(request: RowsRequest) -> Written:
-    """Writes one selection to a file, or several into a folder, a file each; a name without a suffix is a folder.
+    """Writes one selection to a file, or several into a folder, one file each; a name without a suffix is a folder.
     Raises as :func:`write_table` does."""
     out, format = request.out, request.format
 
@@ -205,25 +213,29 @@ def write_table_files(request: RowsRequest) -> Written:
 
     if len(request.selections) == 1 and not (out.is_dir() or not out.suffix):
         with whole_file(out) as path:
-            handed = [write(request.selections[0], path)]
-        return written_tables(handed, write_papers(out, request.about, request.provenance, handed, [out]))
+            exported_tables = [write(request.selections[0], path)]
+        return written_tables(
+            exported_tables, write_papers(out, request.about, request.provenance, exported_tables, [out])
+        )
     with whole_folder(out) as folder:
         paths = [folder / f"{selection.name}{SUFFIX[format]}" for selection in request.selections]
-        handed = [write(selection, path) for selection, path in zip(request.selections, paths, strict=True)]
-        write_papers(folder, request.about, request.provenance, handed, paths)
-    return written_tables(handed, files_in(out))
+        exported_tables = [write(selection, path) for selection, path in zip(request.selections, paths, strict=True)]
+        write_papers(folder, request.about, request.provenance, exported_tables, paths)
+    return written_tables(exported_tables, files_in(out))
 
 
-def written_tables(handed: Sequence[Handed], files: tuple[Path, ...]) -> Written:
-    """What was written of tables: each with its rows and columns."""
+def written_tables(exported_tables: Sequence[Handed], files: tuple[Path, ...]) -> Written:
+    """Returns the result of an export of tables: each with its rows and columns."""
     return Written(
-        files, ("name", "rows", "columns"), tuple((each.name, each.rows, len(each.columns)) for each in handed)
+        files,
+        ("name", "rows", "columns"),
+        tuple((table.name, table.rows, len(table.columns)) for table in exported_tables),
     )
 
 
 def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[Sequence[MacroSpec]]) -> None:
-    """Macros name tables as ``main.…``, and ``lake.captures`` where they ask for captures by target."""
-    [(before,)] = connection.execute("SELECT current_database()").fetchall()
+    """Creates macros. They read tables of ``main``, and ``lake.captures`` for captures by target."""
+    [(earlier_database,)] = connection.execute("SELECT current_database()").fetchall()
     connection.execute("USE handed")
     try:
         connection.execute("CREATE SCHEMA lake")
@@ -235,16 +247,16 @@ def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[Sequenc
             with suppress(duckdb.Error):
                 make_macros(connection, group)
     finally:
-        connection.execute(f"USE {quoted_name(before)}")
+        connection.execute(f"USE {quoted_name(earlier_database)}")
 
 
 def published_at(connection: duckdb.DuckDBPyConnection) -> datetime | None:
-    """When the file was published; ``None`` for files, which show no tables."""
+    """Returns when the file was published; ``None`` for files without published tables."""
     try:
-        [(at,)] = connection.execute("SELECT max(published_at) FROM main.publication").fetchall()
+        [(moment,)] = connection.execute("SELECT max(published_at) FROM main.publication").fetchall()
     except duckdb.Error:
         return None
-    return cast("datetime | None", at)
+    return cast("datetime | None", moment)
 
 
 def _published(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, list[str]]]:
@@ -261,32 +273,32 @@ def _rows_of(name: str, columns: Sequence[str], targets: Sequence[str], crawls: 
     conditions: list[str] = []
     if crawls and "crawl" in columns:
         conditions.append(f"crawl IN ({', '.join(map(quoted, crawls))})")
-    wanted = ", ".join(map(quoted, targets))
-    shown = "*"
+    target_list = ", ".join(map(quoted, targets))
+    column_list = "*"
     if "served_by" in columns:
-        # as in what a provenance says of sources: where a folder lies concerns nobody else
+        # as in a provenance, the path of a folder is not exported
         folder = "'folder ' || parse_filename(served_by)"
-        shown = f"* REPLACE (if(starts_with(served_by, '/'), {folder}, served_by) AS served_by)"
-    sql = f"SELECT {shown} FROM main.{name}"
+        column_list = f"* REPLACE (if(starts_with(served_by, '/'), {folder}, served_by) AS served_by)"
+    sql = f"SELECT {column_list} FROM main.{name}"
     if targets and "target" in columns:
-        conditions.append(f"target IN ({wanted})")
+        conditions.append(f"target IN ({target_list})")
     elif targets and name == "targets":
-        conditions.append(f"slug IN ({wanted})")
+        conditions.append(f"slug IN ({target_list})")
     elif targets and set(CAPTURE) <= set(columns):
-        # a page that another target shows may be ruled out by these targets' conditions
-        but = " AND meant IS DISTINCT FROM 'no'" if "meant" in columns else ""
-        own = f"SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({wanted}){but}"
-        sql += f" SEMI JOIN ({own}) USING ({_PLACE})"
+        # the conditions of these targets may exclude pages of other targets
+        condition_filter = " AND meant IS DISTINCT FROM 'no'" if "meant" in columns else ""
+        target_captures = f"SELECT {_PLACE} FROM main.capture_targets WHERE target IN ({target_list}){condition_filter}"
+        sql += f" SEMI JOIN ({target_captures}) USING ({_PLACE})"
     elif targets:
         raise UserInputError(f"{name} has no rows of single targets; leave the targets out, or the table")
     return sql + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
 
 
 def _columns_as(columns: Sequence[tuple[str, str]], format: str, guarded: bool) -> str:
-    """Columns as a format can show them: times in ISO 8601 in text formats, lists and structs as JSON in CSV."""
+    """Returns SQL for columns in a format: times in ISO 8601 in text formats, lists and structs as JSON in CSV."""
     if format not in ("jsonl", "csv"):
         return "*"
-    shown = []
+    expressions = []
     for name, kind in columns:
         column = quoted_name(name)
         if kind.startswith("TIMESTAMP") and not kind.endswith("]"):
@@ -299,8 +311,8 @@ def _columns_as(columns: Sequence[tuple[str, str]], format: str, guarded: bool) 
             column = f"to_json({column}) AS {column}"
         elif format == "csv" and guarded and kind.startswith(("VARCHAR", "ENUM")):
             column = f"{harmless_in_sql(column)} AS {column}"
-        shown.append(column)
-    return ", ".join(shown)
+        expressions.append(column)
+    return ", ".join(expressions)
 
 
 def _handed(
@@ -312,23 +324,28 @@ def _handed(
 ) -> Handed:
     crawls: dict[str, int] = {}
     if any(name == "crawl" for name, _ in columns):
-        counted = f"SELECT crawl, count(*) FROM {table or f'({selection.sql})'} WHERE crawl IS NOT NULL GROUP BY ALL"
-        crawls = {str(crawl): int(count) for crawl, count in connection.execute(counted).fetchall()}
+        count_query = (
+            f"SELECT crawl, count(*) FROM {table or f'({selection.sql})'} WHERE crawl IS NOT NULL GROUP BY ALL"
+        )
+        crawls = {str(crawl): int(count) for crawl, count in connection.execute(count_query).fetchall()}
     return Handed(selection.name, rows, crawls, tuple(columns))
 
 
 def _carry_comments(connection: duckdb.DuckDBPyConnection, selection: Selection, name: str) -> None:
     if selection.table is None:
         return
-    own = f"schema_name = 'main' AND database_name = current_database() AND {{}} = {quoted(selection.table)}"
+    table_filter = f"schema_name = 'main' AND database_name = current_database() AND {{}} = {quoted(selection.table)}"
     for source, column in (("duckdb_views()", "view_name"), ("duckdb_tables()", "table_name")):
-        for (comment,) in connection.execute(f"SELECT comment FROM {source} WHERE {own.format(column)}").fetchall():
+        for (comment,) in connection.execute(
+            f"SELECT comment FROM {source} WHERE {table_filter.format(column)}"
+        ).fetchall():
             if comment:
                 connection.execute(f"COMMENT ON TABLE handed.main.{name} IS {quoted(comment)}")
-    noted = (
-        f"SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL AND {own.format('table_name')}"
+    comments_query = (
+        "SELECT column_name, comment FROM duckdb_columns() "
+        f"WHERE comment IS NOT NULL AND {table_filter.format('table_name')}"
     )
-    for column, comment in connection.execute(noted).fetchall():
+    for column, comment in connection.execute(comments_query).fetchall():
         connection.execute(f"COMMENT ON COLUMN handed.main.{name}.{quoted_name(column)} IS {quoted(comment)}")
 
 
@@ -347,8 +364,8 @@ def _run(connection: duckdb.DuckDBPyConnection, sql: str, path: Path) -> list[tu
 def _run_slim(
     connection: duckdb.DuckDBPyConnection, sql: str, path: Path, usual: str = _USUAL_MEMORY
 ) -> list[tuple[Any, ...]]:
-    """Runs what writes rows in the memory that usual rows need, and again in ``MEMORY`` where these are larger."""
-    connection.execute(f"SET threads = 1; SET memory_limit = '{usual}'")  # each thread holds a row group
+    """Runs a statement that writes rows with the memory for usual rows, and again with ``MEMORY`` if that fails."""
+    connection.execute(f"SET threads = 1; SET memory_limit = '{usual}'")  # each thread has a row group in memory
     with _explained(path):
         try:
             return connection.execute(sql).fetchall()

@@ -1,8 +1,7 @@
-"""Rows of a query as CSV and JSON lines.
+"""Writes rows of a query as CSV and JSON lines.
 
-DuckDB makes each row a line, and the lines are written here. Its own ``COPY … TO`` writes the same bytes, but in DuckDB
-2.0.0 it waits for itself for ever where a row fails after others were written: once in some fifty tries, in text
-formats alone.
+DuckDB formats each row as a line, and the lines are written here. Its own ``COPY … TO`` writes the same bytes, but in
+DuckDB 2.0.0 it may hang if a row fails after others were written: once in some fifty tries, in text formats only.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ import pyarrow as pa
 
 from cc_pipeline.lake.reading import quoted, quoted_name
 
-#: Rows that are made to lines and written at a time. DuckDB by itself takes 2,048, which are 70 MB of pages, and copies
-#: them for each step of a line.
+#: Rows that are formatted and written at a time. DuckDB's default of 2,048 would be 70 MB of pages, copied for each
+#: step of formatting.
 _AT_ONCE: Final = 128
 _ROWS: Final = "_rows_of_text"
-#: Errors that are not about the query, by the words they begin with.
+#: Errors that are not about the query, by the beginning of their messages.
 _KINDS: Final = {"Out of Memory Error: ": duckdb.OutOfMemoryException, "IO Error: ": duckdb.IOException}
-#: What a field of CSV has to be in quotes for. DuckDB takes ``#`` for the beginning of a comment.
+#: Characters for which a CSV field needs quotes. DuckDB treats ``#`` as the beginning of a comment.
 _QUOTED_FOR: Final = (",", '"', "\n", "\r", "#")
 _PLAIN_KINDS: Final = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
@@ -32,16 +31,16 @@ _PLAIN_KINDS: Final = (
 
 
 def write_text(connection: duckdb.DuckDBPyConnection, query: str, format: str, stream: BinaryIO) -> int:
-    """Writes the rows of ``query`` to ``stream`` as ``csv``, with a header, or as ``jsonl``, and returns how many.
+    """Writes the rows of ``query`` to ``stream`` as ``csv``, with a header, or as ``jsonl``. Returns their number.
 
-    Ctrl-C and an error of ``stream`` end the query. Raises what DuckDB raises for it, and what ``stream`` raises.
+    Ctrl-C and an error of ``stream`` stop the query. Raises the errors of DuckDB and of ``stream``.
     """
-    rows = f"SELECT * FROM ({query}\n)"  # of columns of one name, all but the first get a number
+    rows = f"SELECT * FROM ({query}\n)"  # this numbers further columns of one name
     columns = [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {rows}").fetchall()]
     names = [quoted_name(name) for name, _ in columns]
     if format == "csv":
         stream.write(",".join(_field(name) for name, _ in columns).encode() + b"\n")
-        # in one call: each `||` copies the row up to there, and a row may hold a page
+        # one call, because each `||` copies the row so far, which may contain a page
         line = f"concat_ws(',', {', '.join(map(_field_in_sql, names, (kind for _, kind in columns)))})"
     else:
         line = f"to_json(struct_pack({', '.join(f'{name} := {name}' for name in names)}))"
@@ -52,23 +51,23 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
     written = 0
     failed: list[duckdb.Error] = []
 
-    def ask() -> None:
-        found = connection.sql(rows).to_arrow_reader(_AT_ONCE)
-        asked.register(_ROWS, pa.RecordBatchReader.from_batches(found.schema, _noting(found, failed)))
-        asked.execute(lines)
+    def run_query() -> None:
+        arrow_reader = connection.sql(rows).to_arrow_reader(_AT_ONCE)
+        cursor.register(_ROWS, pa.RecordBatchReader.from_batches(arrow_reader.schema, _noting(arrow_reader, failed)))
+        cursor.execute(lines)
 
-    # a thread that waits for DuckDB hears no Ctrl-C, so the one that hears it waits for another
-    with _lossless(connection), connection.cursor() as asked, ThreadPoolExecutor(1) as reader:
+    # a thread that waits for DuckDB ignores Ctrl-C, so the main thread waits for another thread
+    with _lossless(connection), connection.cursor() as cursor, ThreadPoolExecutor(1) as reader:
         try:
             [(zone,)] = connection.execute("SELECT current_setting('TimeZone')").fetchall()
-            asked.execute(f"SET TimeZone = {quoted(zone)}")
-            reader.submit(ask).result()
-            while rows_of_one := reader.submit(asked.fetchmany, _AT_ONCE).result():
+            cursor.execute(f"SET TimeZone = {quoted(zone)}")
+            reader.submit(run_query).result()
+            while rows_of_one := reader.submit(cursor.fetchmany, _AT_ONCE).result():
                 stream.writelines(line for (line,) in rows_of_one)
                 written += len(rows_of_one)
         except BaseException as error:
             connection.interrupt()
-            asked.interrupt()
+            cursor.interrupt()
             if failed and isinstance(error, duckdb.Error):
                 raise failed[0] from None
             raise
@@ -76,7 +75,7 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
 
 
 def _noting(batches: pa.RecordBatchReader, failed: list[duckdb.Error]) -> Iterator[pa.RecordBatch]:
-    """``batches``; what ends them is in ``failed``: who reads Arrow is told DuckDB's words, and not their kind."""
+    """Yields ``batches``, and adds their error to ``failed``: readers of Arrow see its message, but not its class."""
     try:
         yield from batches
     except (OSError, pa.ArrowException) as error:
@@ -87,13 +86,13 @@ def _noting(batches: pa.RecordBatchReader, failed: list[duckdb.Error]) -> Iterat
 
 @contextmanager
 def _lossless(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Rows leave as Arrow batches in types that come back as they were."""
-    [(before,)] = connection.execute("SELECT current_setting('arrow_lossless_conversion')").fetchall()
+    """Inside the block, DuckDB exports Arrow batches with types that it can read back unchanged."""
+    [(earlier_setting,)] = connection.execute("SELECT current_setting('arrow_lossless_conversion')").fetchall()
     connection.execute("SET arrow_lossless_conversion = true")
     try:
         yield
     finally:
-        connection.execute(f"SET arrow_lossless_conversion = {before}")
+        connection.execute(f"SET arrow_lossless_conversion = {earlier_setting}")
 
 
 def _field(text: str) -> str:
@@ -106,6 +105,6 @@ def _field_in_sql(column: str, kind: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     if kind in _PLAIN_KINDS:
         return f"coalesce({text}, '')"
-    has = " OR ".join(f"contains({text}, {quoted(character)})" for character in _QUOTED_FOR)
+    needs_quotes = " OR ".join(f"contains({text}, {quoted(character)})" for character in _QUOTED_FOR)
     in_quotes = f"""'"' || replace({text}, '"', '""') || '"'"""
-    return f"CASE WHEN {column} IS NULL THEN '' WHEN {text} = '' OR {has} THEN {in_quotes} ELSE {text} END"
+    return f"CASE WHEN {column} IS NULL THEN '' WHEN {text} = '' OR {needs_quotes} THEN {in_quotes} ELSE {text} END"

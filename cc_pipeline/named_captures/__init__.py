@@ -1,1 +1,1 @@
-"""Captures that a person names one by one: by their places in archive files, or by URL and time."""
+"""Named captures: lists of captures by their locations in archive files, or by URL and time."""

@@ -1,5 +1,5 @@
-"""Captures are given a name, each place once, with flat memory: what a file names is compared with what
-there is, and nothing is added or taken away that nobody asked for."""
+"""Adds captures to a name, each location once and with flat memory. The captures of a file are compared with the
+existing ones; existing ones are changed or removed only on request."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import define_given
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
-#: Whether a row is of the file (1), or was there before (0): of a place that both name, the row of before stays, unless
-#: that is replaced.
+#: Whether a row is of the file (1) or existed before (0). If both have a location, the existing row is kept, unless it
+#: is replaced.
 _NEW: Final = pa.field("new", pa.int8(), nullable=False)
 _SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, _NEW])
-#: Of rows of the file that name one place, the last counts, so one that knows the length, in whatever order they stand.
+#: The last row of the file for a location is used, so one with a length, whatever the order of the file.
 _ORDER: Final = (*CAPTURE_ORDER, _NEW.name, "warc_record_length", "url")
-#: Bytes of a crawl's rows that are kept in memory: a file may name captures of all crawls.
+#: Maximum bytes of a crawl's rows in memory: a file may have captures of all crawls.
 _IN_MEMORY: Final = 4 << 20
 
 
 @dataclass(slots=True)
 class Counts:
-    """Places of a crawl: those ``before``, those of them that the file names too (``both``), of which it says other
-    things than before (``changed``), and those that it names and were not there (``new``). ``repeats`` are rows that
-    name a place once more."""
+    """Numbers of locations in a crawl: existing ones (``before``), those of them that the file has too (``both``),
+    those of these with other values (``changed``), and ``new`` ones of the file. ``repeats`` are rows that repeat a
+    location."""
 
     before: int = 0
     both: int = 0
@@ -49,23 +49,23 @@ class Counts:
 
     @property
     def gone(self) -> int:
-        """Places that were there and that the file does not name."""
+        """The number of existing locations that the file does not have."""
         return self.before - self.both
 
-    def __add__(self, other: Counts) -> Counts:
+    def __add__(self, addend: Counts) -> Counts:
         return Counts(
-            self.before + other.before,
-            self.both + other.both,
-            self.changed + other.changed,
-            self.new + other.new,
-            self.repeats + other.repeats,
+            self.before + addend.before,
+            self.both + addend.both,
+            self.changed + addend.changed,
+            self.new + addend.new,
+            self.repeats + addend.repeats,
         )
 
 
 class Adding:
-    """The captures of one name, and what is to be added. ``replace``: of what was there, only what the file
-    names stays, and as the file says it. ``folder`` is deleted by the caller. Raises ``EnvironmentFault`` where files
-    in it cannot be written or read, or the lake cannot."""
+    """The captures of one name, and those to be added. ``replace``: the captures of the file replace the existing ones.
+    ``folder`` is deleted by the caller. Raises ``EnvironmentFault`` if its files or the lake cannot be written or
+    read."""
 
     def __init__(self, lake: Lake, target: Target, folder: Path, *, replace: bool = False) -> None:
         self._lake = lake
@@ -73,21 +73,21 @@ class Adding:
         self._folder = folder
         self._replace = replace
         self._rows: dict[str, OrderedRows] = {}
-        #: The slices that are there, as far as this knows, and their digests: looked at before their rows are.
+        #: The existing slices and their digests, read before their rows.
         self._there: dict[Slice, str | None] = {}
         self._there = self._now_there()
-        for crawl in sorted({one.crawl for one in self._there}):
-            where = {"crawl": crawl, "target": [one.target for one in self._there if one.crawl == crawl]}
+        for crawl in sorted({slice_.crawl for slice_ in self._there}):
+            where = {"crawl": crawl, "target": [slice_.target for slice_ in self._there if slice_.crawl == crawl]}
             for batch in stream_rows(lake, "given_captures", where):
                 self._keep(crawl, pa.Table.from_batches([batch]), new=0)
 
     def add(self, captures: pa.Table) -> None:
-        """Takes more captures (``CAPTURE_SCHEMA``) of any crawls."""
+        """Adds captures (``CAPTURE_SCHEMA``) of any crawls."""
         for crawl in pc.unique(captures["crawl"]).to_pylist():
-            mine = captures.filter(pc.equal(captures["crawl"], crawl))
-            subsets = mine["subset"].to_pylist()
+            crawl_captures = captures.filter(pc.equal(captures["crawl"], crawl))
+            subsets = crawl_captures["subset"].to_pylist()
             targets = pa.array([with_subset(self._target.slug, subset) for subset in subsets], pa.string())
-            self._keep(crawl, mine.add_column(0, CAPTURES_SCHEMA.field("target"), targets), new=1)
+            self._keep(crawl, crawl_captures.add_column(0, CAPTURES_SCHEMA.field("target"), targets), new=1)
 
     def _keep(self, crawl: str, rows: pa.Table, *, new: int) -> None:
         if crawl not in self._rows:
@@ -96,61 +96,68 @@ class Adding:
         self._rows[crawl].add(rows.select(CAPTURES_SCHEMA.names).append_column(_NEW, flag).cast(_SCHEMA))
 
     def counts(self) -> dict[str, Counts]:
-        """What there is to add, by crawl; call it when everything was added."""
-        found = {}
-        apart = self._lake.specs["given_captures"].apart
+        """Counts the locations by crawl. Call it after all captures were added."""
+        counts_by_crawl = {}
+        excluded_columns = self._lake.specs["given_captures"].apart
         for crawl, rows in sorted(self._rows.items()):
-            own = Counts()
+            crawl_counts = Counts()
             for places, first, last in _by_place(rows):
                 is_new = np.asarray(places.column(_NEW.name))
-                before, named = is_new[first] == 0, is_new[last] == 1
-                both = before & named
-                own.before += int(before.sum())
-                own.both += int(both.sum())
-                said = [row_numbers(places.take(pa.array(rows[both])), (_NEW.name, *apart)) for rows in (first, last)]
-                own.changed += int((said[0] != said[1]).sum())
-                own.new += int((~before).sum())
-                own.repeats += int(is_new.sum()) - int(named.sum())
-            found[crawl] = own
-        return found
+                is_old, is_from_file = is_new[first] == 0, is_new[last] == 1
+                is_matched = is_old & is_from_file
+                crawl_counts.before += int(is_old.sum())
+                crawl_counts.both += int(is_matched.sum())
+                row_digests = [
+                    row_numbers(places.take(pa.array(rows[is_matched])), (_NEW.name, *excluded_columns))
+                    for rows in (first, last)
+                ]
+                crawl_counts.changed += int((row_digests[0] != row_digests[1]).sum())
+                crawl_counts.new += int((~is_old).sum())
+                crawl_counts.repeats += int(is_new.sum()) - int(is_from_file.sum())
+            counts_by_crawl[crawl] = crawl_counts
+        return counts_by_crawl
 
     def commit(self) -> None:
-        """Writes them down. A crawl of which nothing changed costs a look.
+        """Commits the captures of each crawl that changed, then the version of the target.
 
-        Killed between two crawls, the same call goes on there: they are others for their target when all
-        is written. Raises ``EnvironmentFault`` where somebody else changed them since they were read.
+        If it was killed between two crawls, the same call continues there. Raises ``EnvironmentFault`` if another
+        process changed the captures since they were read.
         """
-        apart = (*self._lake.specs["given_captures"].apart, "crawl")
+        excluded_columns = (*self._lake.specs["given_captures"].apart, "crawl")
         digests: dict[str, str] = {}
         for crawl in sorted(self._rows):
-            said = content_versions(self._batches(crawl), "target", apart)
-            slices = {one for one in self._there if one.crawl == crawl} | {Slice(crawl, target) for target in said}
-            wanted = {one: GIVEN.digest(rows=said.get(one.target, NOTHING)) for one in sorted(slices)}
-            if GIVEN.stale(self._lake, wanted):
-                GIVEN.commit(self._lake, wanted, {"given_captures": partial(self._unless_changed, crawl)})
-                self._there |= wanted
-            digests |= {f"{one.crawl}:{one.target}": digest for one, digest in wanted.items()}
+            content_digests = content_versions(self._batches(crawl), "target", excluded_columns)
+            slices = {slice_ for slice_ in self._there if slice_.crawl == crawl} | {
+                Slice(crawl, target) for target in content_digests
+            }
+            slice_digests = {
+                slice_: GIVEN.digest(rows=content_digests.get(slice_.target, NOTHING)) for slice_ in sorted(slices)
+            }
+            if GIVEN.stale(self._lake, slice_digests):
+                GIVEN.commit(self._lake, slice_digests, {"given_captures": partial(self._unless_changed, crawl)})
+                self._there |= slice_digests
+            digests |= {f"{slice_.crawl}:{slice_.target}": digest for slice_, digest in slice_digests.items()}
         self._refuse_changed()
         define_given(self._lake, self._target, version_of(input_digest({"captures": digests})))
 
     def _now_there(self) -> dict[Slice, str | None]:
-        mine = (one for one in GIVEN.here(self._lake) if one.whole.target == self._target.slug)
-        return GIVEN.made_from(self._lake, {*self._there, *mine})
+        own_slices = (slice_ for slice_ in GIVEN.here(self._lake) if slice_.whole.target == self._target.slug)
+        return GIVEN.made_from(self._lake, {*self._there, *own_slices})
 
     def _refuse_changed(self) -> None:
         if self._now_there() != self._there:
             raise EnvironmentFault(
-                f"somebody else changed {self._target.definition} meanwhile",
-                "What they wrote stays, and of this a part may be there. Run it again.",
+                f"another process changed {self._target.definition} meanwhile",
+                "Its captures are kept, and some of this file may be added. Run this again.",
             )
 
     def _unless_changed(self, crawl: str) -> Iterator[pa.RecordBatch]:
-        # a commit looks here at each try, and one that meets another of the same slices is tried again
+        # called at each attempt of a commit, also after a conflict with a commit to the same slices
         self._refuse_changed()
         return self._batches(crawl)
 
     def _batches(self, crawl: str) -> Iterator[pa.RecordBatch]:
-        """The rows that there will be of a crawl, in the order of their table."""
+        """Yields the final rows of a crawl, in the order of their table."""
         for places, first, last in _by_place(self._rows[crawl]):
             is_new = np.asarray(places.column(_NEW.name))
             stay = last[is_new[last] == 1] if self._replace else np.where(is_new[first] == 1, last, first)
@@ -158,29 +165,29 @@ class Adding:
 
 
 def given_in(lake: Lake) -> Mapping[str, dict[str, list[Slice]]]:
-    """The slices of all given captures, by slug and by crawl."""
-    found: dict[str, dict[str, list[Slice]]] = {}
+    """Returns the slices of all named captures, by slug and by crawl."""
+    slices_by_slug: dict[str, dict[str, list[Slice]]] = {}
     for slice_ in GIVEN.here(lake):
-        found.setdefault(slice_.whole.target, {}).setdefault(slice_.crawl, []).append(slice_)
-    return found
+        slices_by_slug.setdefault(slice_.whole.target, {}).setdefault(slice_.crawl, []).append(slice_)
+    return slices_by_slug
 
 
 def _by_place(rows: OrderedRows) -> Iterator[tuple[pa.RecordBatch, Any, Any]]:
-    """Rows in whole places, with the numbers of the first and of the last of each."""
+    """Yields rows with complete locations, and the numbers of the first and the last row of each location."""
     waiting: pa.Table | None = None
     for batch in rows.batches():
-        own = pa.Table.from_batches([batch])
-        table = own if waiting is None else pa.concat_tables([waiting, own])
-        [whole] = table.combine_chunks().to_batches()
-        starts = _starts(whole)
+        batch_table = pa.Table.from_batches([batch])
+        table = batch_table if waiting is None else pa.concat_tables([waiting, batch_table])
+        [combined] = table.combine_chunks().to_batches()
+        starts = _starts(combined)
         cut = int(starts[-1])
         waiting = table.slice(cut)
         if cut:
-            yield whole.slice(0, cut), starts[:-1], starts[1:] - 1
+            yield combined.slice(0, cut), starts[:-1], starts[1:] - 1
     if waiting is not None:
-        [whole] = waiting.combine_chunks().to_batches()
-        starts = _starts(whole)
-        yield whole, starts, np.append(starts[1:] - 1, whole.num_rows - 1)
+        [combined] = waiting.combine_chunks().to_batches()
+        starts = _starts(combined)
+        yield combined, starts, np.append(starts[1:] - 1, combined.num_rows - 1)
 
 
 def _starts(rows: pa.RecordBatch) -> Any:

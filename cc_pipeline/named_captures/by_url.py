@@ -1,5 +1,4 @@
-"""Captures of which a person knows the URL and the time: the index of the crawl that was made then says where they
-are."""
+"""Captures that are known by URL and time: they are looked up in the index of the crawl of that time."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.named_captures.places import ASKED_SCHEMA
 from cc_pipeline.named_captures.reading import Wrong
 
-#: URLs that one look-up asks for: they come in the order of an index, so that pages of it are hardly read twice.
+#: Maximum URLs of one look-up. They are in the order of the index, so that its pages are rarely read twice.
 AT_ONCE: Final = 20_000
-#: Crawls that are asked for a capture of which only the time is known, and how far from it they may lie: of old crawls
-#: nothing is known but the week after their captures.
+#: Maximum number of crawls that are searched for a capture by its time, and their maximum distance: of old crawls only
+#: the week after their captures is known.
 _MOST_CRAWLS: Final = 2
 _NEAR: Final = timedelta(days=31)
 
@@ -30,8 +29,8 @@ Ask: TypeAlias = Callable[[str, Sequence[Target]], Iterable[pa.Table]]
 
 
 class ByUrl:
-    """Takes what was ``asked`` for (``ASKED_SCHEMA``) and gives its captures. ``crawls`` are those of the source,
-    ``subsets`` those of its index that are asked, ``folder`` holds what does not fit memory."""
+    """Collects requests (``ASKED_SCHEMA``) and finds their captures. ``crawls`` are those of the source, ``subsets``
+    the searched subsets of its index. ``folder`` is for spill files."""
 
     def __init__(self, crawls: Sequence[Crawl], subsets: Sequence[str], folder: Path) -> None:
         self._subsets = ", ".join(subsets)
@@ -42,61 +41,66 @@ class ByUrl:
     def _ordered(self) -> OrderedRows:
         return OrderedRows(ASKED_SCHEMA, ("crawl", "url_surtkey", "row"), self._folder)
 
-    def add(self, asked: pa.Table) -> None:
-        """Takes more rows."""
-        self._rows.add(asked)
+    def add(self, requests: pa.Table) -> None:
+        """Adds requests."""
+        self._rows.add(requests)
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of requests."""
         return self._rows.rows
 
     def by_crawl(self, wrong: Wrong) -> OrderedRows:
-        """The rows with the crawl that is asked first for each; those that no crawl can have are ``wrong``."""
-        found = self._ordered()
+        """Returns the requests with the crawl to be searched first. Those that no crawl can have are added to
+        ``wrong``."""
+        requests = self._ordered()
         for rows in _listed(self._rows):
-            known = []
+            rows_with_crawl = []
             for row in rows:
                 crawl = row["crawl"] or next(iter(self._near(row["fetch_time"])), None)
                 if crawl is None:
                     wrong.add(row["row"], f"no crawl was made about {row['fetch_time']:%Y-%m-%d}")
                 else:
-                    known.append(row | {"crawl": crawl})
-            found.add(pa.Table.from_pylist(known, ASKED_SCHEMA))
-        return found
+                    rows_with_crawl.append(row | {"crawl": crawl})
+            requests.add(pa.Table.from_pylist(rows_with_crawl, ASKED_SCHEMA))
+        return requests
 
-    def located(self, rows: OrderedRows, ask: Ask, wrong: Wrong) -> Iterator[pa.Table]:
-        """The captures that the indexes name; what none has is ``wrong``."""
-        again = self._ordered()
-        for crawl, some in together(rows):
-            found, lacking = _answers(crawl, some, ask)
-            yield from found
-            again.add(pa.Table.from_pylist(list(self._elsewhere(crawl, lacking, wrong)), ASKED_SCHEMA))
-        for crawl, some in together(again):
-            found, lacking = _answers(crawl, some, ask)
-            yield from found
-            for row in lacking:
+    def located(self, rows: OrderedRows, find_captures: Ask, wrong: Wrong) -> Iterator[pa.Table]:
+        """Yields the captures of the requests ``rows``. Requests without a capture are added to ``wrong``."""
+        retries = self._ordered()
+        for crawl, crawl_rows in together(rows):
+            tables, missing_rows = _answers(crawl, crawl_rows, find_captures)
+            yield from tables
+            retries.add(pa.Table.from_pylist(list(self._elsewhere(crawl, missing_rows, wrong)), ASKED_SCHEMA))
+        for crawl, crawl_rows in together(retries):
+            tables, missing_rows = _answers(crawl, crawl_rows, find_captures)
+            yield from tables
+            for row in missing_rows:
                 wrong.add(row["row"], self._unfound(row, crawl))
 
     def _elsewhere(self, crawl: str, rows: Iterable[dict[str, Any]], wrong: Wrong) -> Iterator[dict[str, Any]]:
         for row in rows:
-            others = [] if row["named"] else [one for one in self._near(row["fetch_time"]) if one != crawl]
-            if others:
-                yield row | {"crawl": others[0]}
+            other_crawls = (
+                []
+                if row["named"]
+                else [other_crawl for other_crawl in self._near(row["fetch_time"]) if other_crawl != crawl]
+            )
+            if other_crawls:
+                yield row | {"crawl": other_crawls[0]}
             else:
                 wrong.add(row["row"], self._unfound(row, crawl))
 
     def _unfound(self, row: dict[str, Any], crawl: str) -> str:
-        when = row["fetch_time"]
-        at = "" if when is None else f" of {when:%Y-%m-%d %H:%M:%S}"
-        return f"the index of {crawl} ({self._subsets}) has no capture of {row['url'][:200]}{at}"
+        fetch_time = row["fetch_time"]
+        time_note = "" if fetch_time is None else f" of {fetch_time:%Y-%m-%d %H:%M:%S}"
+        return f"the index of {crawl} ({self._subsets}) has no capture of {row['url'][:200]}{time_note}"
 
-    def _near(self, when: datetime | None) -> list[str]:
-        """The crawls that may have a capture of a time, the likeliest first."""
-        if when is None:
+    def _near(self, moment: datetime | None) -> list[str]:
+        """Returns the crawls that may have a capture of a time, the likeliest first."""
+        if moment is None:
             return []
-        far = [(apart(span, (when, when)), crawl) for crawl, span in self._crawls]
-        return [crawl for distance, crawl in sorted(far) if distance <= _NEAR][:_MOST_CRAWLS]
+        distances = [(apart(span, (moment, moment)), crawl) for crawl, span in self._crawls]
+        return [crawl for distance, crawl in sorted(distances) if distance <= _NEAR][:_MOST_CRAWLS]
 
 
 def _listed(rows: OrderedRows) -> Iterator[list[dict[str, Any]]]:
@@ -104,10 +108,10 @@ def _listed(rows: OrderedRows) -> Iterator[list[dict[str, Any]]]:
 
 
 def together(rows: OrderedRows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The rows of each look-up, with its crawl."""
+    """Yields the crawl and the rows of each look-up."""
     waiting: list[dict[str, Any]] = []
-    for some in _listed(rows):
-        for row in some:
+    for batch_rows in _listed(rows):
+        for row in batch_rows:
             if waiting and (row["crawl"] != waiting[0]["crawl"] or len(waiting) >= AT_ONCE):
                 yield waiting[0]["crawl"], waiting
                 waiting = []
@@ -117,41 +121,47 @@ def together(rows: OrderedRows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def target_of(rows: Iterable[dict[str, Any]]) -> Target:
-    """One target that is the pages of all rows."""
+    """Returns one target with the pages of all rows."""
     urls = {row["url_surtkey"]: row["url"] for row in rows}
     members = tuple(Target("url", url, hashed_slug("url", url)) for url in urls.values())
     return Target("set", "asked", "set-asked", members)
 
 
-def _answers(crawl: str, rows: list[dict[str, Any]], ask: Ask) -> tuple[list[pa.Table], list[dict[str, Any]]]:
-    """The captures of the rows that an index has, and the rows of which it has none."""
-    wanted: dict[str, list[dict[str, Any]]] = {}
+def _answers(crawl: str, rows: list[dict[str, Any]], find_captures: Ask) -> tuple[list[pa.Table], list[dict[str, Any]]]:
+    """Returns the captures of the rows in an index, and the rows without captures."""
+    rows_by_key: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        wanted.setdefault(row["url_surtkey"], []).append(row)
-    tables = [table for table in ask(crawl, [target_of(rows)]) if table.num_rows]
+        rows_by_key.setdefault(row["url_surtkey"], []).append(row)
+    tables = [table for table in find_captures(crawl, [target_of(rows)]) if table.num_rows]
     if not tables:
         return [], rows
-    found = pa.concat_tables(tables)
+    all_captures = pa.concat_tables(tables)
     captures: dict[str, list[tuple[int, str, datetime | None]]] = {}
-    columns = (found[name].to_pylist() for name in ("url", "fetch_time"))
-    for number, (url, when) in enumerate(zip(*columns, strict=True)):
-        # that of the index is written by the rule of its crawl
-        if (key := surt_key(url)) in wanted:
-            captures.setdefault(key, []).append((number, url, None if when is None else when.replace(microsecond=0)))
-    chosen: dict[int, None] = {}
-    lacking = []
-    for key, asked in wanted.items():
-        for row in asked:
-            own = _meant(row, captures.get(key, ()))
-            chosen |= dict.fromkeys(own)
-            if not own:
-                lacking.append(row)
-    return [found.take(pa.array(sorted(chosen), pa.int64()))], lacking
+    columns = (all_captures[name].to_pylist() for name in ("url", "fetch_time"))
+    for number, (url, fetch_time) in enumerate(zip(*columns, strict=True)):
+        # the key in the index follows the rule of its crawl
+        if (key := surt_key(url)) in rows_by_key:
+            captures.setdefault(key, []).append(
+                (number, url, None if fetch_time is None else fetch_time.replace(microsecond=0))
+            )
+    capture_numbers: dict[int, None] = {}
+    missing_rows = []
+    for key, key_rows in rows_by_key.items():
+        for row in key_rows:
+            matches = _meant(row, captures.get(key, ()))
+            capture_numbers |= dict.fromkeys(matches)
+            if not matches:
+                missing_rows.append(row)
+    return [all_captures.take(pa.array(sorted(capture_numbers), pa.int64()))], missing_rows
 
 
 def _meant(row: dict[str, Any], captures: Iterable[tuple[int, str, datetime | None]]) -> list[int]:
-    """The captures that a row means: of its second, where it has one (an index may not); of several, those of the very
-    URL."""
-    when = row["fetch_time"]
-    there = [(number, url) for number, url, at in captures if when is None or at is None or at == when]
-    return [number for number, url in there if url == row["url"]] or [number for number, _ in there]
+    """Returns the captures that match a row: those of its time, if both have one; of these, those of the exact URL if
+    there are any."""
+    fetch_time = row["fetch_time"]
+    same_time = [
+        (number, url)
+        for number, url, capture_time in captures
+        if fetch_time is None or capture_time is None or capture_time == fetch_time
+    ]
+    return [number for number, url in same_time if url == row["url"]] or [number for number, _ in same_time]

@@ -1,4 +1,4 @@
-"""From rows of a file to captures: what a row names is checked, and what its URL says is filled in."""
+"""Converts rows of a file to captures: checks the location, and adds the columns that follow from the URL."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _TEXTS: Final = (
     "fetch_redirect",
 )  # fmt: skip
 _FARTHEST: Final = 1 << 62
-#: Files whose names are remembered: rows of an index come host by host, each of another file.
+#: Maximum number of cached file names: rows of an index are ordered by host, each of another file.
 _REMEMBERED: Final = 1 << 17
 #: Subsets of a crawl's archive files that hold captures.
 _SUBSETS: Final = ("warc", "crawldiagnostics", "robotstxt", "news-warc")
 
-#: What a person knows of a capture and its place is not: for the index. ``row`` is its number in the file,
-#: and ``named`` says whether the file names the crawl.
+#: Requests for captures without a location, to be looked up. ``row`` is the number of the row in the file; ``named``:
+#: the file names the crawl.
 ASKED_SCHEMA: Final = pa.schema(
     [
         pa.field("crawl", pa.string()),
@@ -46,12 +46,12 @@ ASKED_SCHEMA: Final = pa.schema(
 
 
 class _Odd(ValueError):
-    """Why a row cannot be used."""
+    """A row cannot be used, with the reason."""
 
 
 @dataclass(slots=True)
 class Places:
-    """Makes captures of rows. ``knows`` says whether the source has a crawl; what cannot be used is ``wrong``."""
+    """Parses rows to captures. ``knows`` tells whether the source has a crawl. Unusable rows are added to ``wrong``."""
 
     knows: Callable[[str], bool]
     wrong: Wrong
@@ -59,24 +59,24 @@ class Places:
     _crawls: dict[str, bool] = field(default_factory=dict)
 
     def of(self, chunk: Chunk) -> tuple[pa.Table, pa.Table]:
-        """The rows that name a place (``CAPTURE_SCHEMA``), and those that name a URL and a time or crawl
+        """Returns the rows with a location (``CAPTURE_SCHEMA``), and those with a URL and a time or crawl
         (``ASKED_SCHEMA``)."""
         number, count, columns = chunk
         captures: list[dict[str, Any]] = []
-        asked: list[dict[str, Any]] = []
+        requests: list[dict[str, Any]] = []
         names, values = [*columns], [*columns.values()]
         for place in range(count):
-            row = {name: _said(own[place]) for name, own in zip(names, values, strict=True)}
+            row = {name: _said(column[place]) for name, column in zip(names, values, strict=True)}
             if not any(value is not None for value in row.values()):
                 continue
             try:
                 if row.get("warc_filename") is not None and row.get("warc_record_offset") is not None:
                     captures.append(self._capture(row))
                 else:
-                    asked.append({**self._asked(row), "row": number + place})
-            except _Odd as why:
-                self.wrong.add(number + place, str(why))
-        return _table(captures, CAPTURE_SCHEMA), _table(asked, ASKED_SCHEMA)
+                    requests.append({**self._asked(row), "row": number + place})
+            except _Odd as error:
+                self.wrong.add(number + place, str(error))
+        return _table(captures, CAPTURE_SCHEMA), _table(requests, ASKED_SCHEMA)
 
     def _capture(self, row: Mapping[str, Any]) -> dict[str, Any]:
         file = self._file(str(row["warc_filename"]))
@@ -96,32 +96,32 @@ class Places:
         }
 
     def _asked(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        text, when, crawl = _text(row.get("url")), _moment(row.get("fetch_time")), row.get("crawl")
+        text, fetch_time, crawl = _text(row.get("url")), _moment(row.get("fetch_time")), row.get("crawl")
         if text is None:
-            raise _Odd("it names neither a place (file and offset) nor a URL")
-        if when is None and crawl is None:
-            raise _Odd(f"it names no place, and {text[:200]} neither a time nor a crawl")
-        found = None if crawl is None else _crawl(crawl)
-        if found is not None and not self._known(found):
-            raise _Odd(f"the source has no crawl {found}")
-        moment = None if when is None else when.replace(microsecond=0)
+            raise _Odd("it has neither a location (file and offset) nor a URL")
+        if fetch_time is None and crawl is None:
+            raise _Odd(f"it has no location, and {text[:200]} has neither a time nor a crawl")
+        crawl_id = None if crawl is None else _crawl(crawl)
+        if crawl_id is not None and not self._known(crawl_id):
+            raise _Odd(f"the source has no crawl {crawl_id}")
+        moment = None if fetch_time is None else fetch_time.replace(microsecond=0)
         key = surt_key(text)
-        return {"crawl": found, "url_surtkey": key, "url": text, "fetch_time": moment, "named": found is not None}
+        return {"crawl": crawl_id, "url_surtkey": key, "url": text, "fetch_time": moment, "named": crawl_id is not None}
 
     def _file(self, name: str) -> Mapping[str, Any]:
-        """What an archive file's name says. Raises ``_Odd``."""
-        found = self._files.get(name)
-        if found is None:
+        """Returns the columns that follow from the name of an archive file. Raises ``_Odd``."""
+        file_columns = self._files.get(name)
+        if file_columns is None:
             if len(self._files) >= _REMEMBERED:
                 self._files.clear()
             try:
-                found = self._read(name)
-            except (DataFault, UserInputError, _Odd) as odd:
-                found = f"{name[:200]!r} {odd.reason if isinstance(odd, DataFault) else odd}"
-            self._files[name] = found
-        if isinstance(found, str):
-            raise _Odd(found)
-        return found
+                file_columns = self._read(name)
+            except (DataFault, UserInputError, _Odd) as error:
+                file_columns = f"{name[:200]!r} {error.reason if isinstance(error, DataFault) else error}"
+            self._files[name] = file_columns
+        if isinstance(file_columns, str):
+            raise _Odd(file_columns)
+        return file_columns
 
     def _read(self, name: str) -> Mapping[str, Any]:
         key = current_key(name)
@@ -150,12 +150,12 @@ class Places:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in schema]
+    columns = [pa.array([row.get(column_field.name) for row in rows], column_field.type) for column_field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _said(value: Any) -> Any:
-    """A value; ``None`` for text that says nothing, as CSV has it."""
+    """Returns a value without blanks around it; ``None`` for empty text and NaN."""
     if isinstance(value, str):
         return value.strip() or None
     return None if value is None or value != value else value
@@ -164,8 +164,8 @@ def _said(value: Any) -> Any:
 def _crawl(text: Any) -> str:
     try:
         return validate_crawl_id(str(text))
-    except UserInputError as odd:
-        raise _Odd(str(odd)) from None
+    except UserInputError as error:
+        raise _Odd(str(error)) from None
 
 
 def _of_url(url: Any) -> dict[str, Any]:
@@ -183,26 +183,26 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value).encode("utf-8", "backslashreplace").decode()
 
 
-def _number(what: str, value: Any, least: int, most: int) -> int:
+def _number(label: str, value: Any, minimum: int, maximum: int) -> int:
     try:
-        found = int(value)
+        number = int(value)
     except (TypeError, ValueError, OverflowError):
-        found = None
-    if found is None or (isinstance(value, float) and value != found):
-        raise _Odd(f"the {what} {str(value)[:50]!r} is no number")
-    if not least <= found <= most:
-        raise _Odd(f"the {what} {found} is " + ("negative" if found < 0 else f"not between {least} and {most}"))
-    return found
+        number = None
+    if number is None or (isinstance(value, float) and value != number):
+        raise _Odd(f"the {label} {str(value)[:50]!r} is no number")
+    if not minimum <= number <= maximum:
+        raise _Odd(f"the {label} {number} is " + ("negative" if number < 0 else f"not between {minimum} and {maximum}"))
+    return number
 
 
 def _status(value: Any) -> int | None:
-    """The status; none where the row has none that can be one, as rows of revisits have."""
+    """Returns the status; ``None`` if the value is no status, as in rows of revisits."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
 
 
 def _moment(value: Any) -> datetime | None:
-    """A time as 14 digits, as ISO 8601, or as the value of a column of times; without a zone it is UTC."""
+    """Parses a time of 14 digits, in ISO 8601, or of a column of times; without a zone it is UTC."""
     if value is None:
         return None
     try:
@@ -213,4 +213,4 @@ def _moment(value: Any) -> datetime | None:
             moment = datetime.fromisoformat(f"{text[:8]}T{text[8:]}" if len(text) == 14 and text.isdigit() else text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _Odd(f"the time {str(value)[:50]!r} is none that can be read") from None
+        raise _Odd(f"the time {str(value)[:50]!r} cannot be read") from None

@@ -1,5 +1,5 @@
-"""Rows of a person's file: Parquet, CSV, JSON lines or CDXJ lines, told by its first bytes. Columns have the names of
-Athena's table of the index, of CDX servers and their clients, and of data sets made of crawls."""
+"""Reads rows of a file of captures: Parquet, CSV, JSON lines or CDXJ lines, detected by its first bytes. Columns may
+have the names of the index table of Athena, of CDX servers and clients, and of data sets made from crawls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.errors import UserInputError
 
-#: Columns of a capture, and what others call them, the likeliest first. Names are compared in lower case.
+#: Columns of a capture and their names elsewhere, the most common first. Names are compared in lower case.
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "warc_filename": ("filename", "file_path", "warc_file", "file"),
     "warc_record_offset": ("offset", "warc_offset", "record_offset"),
@@ -41,79 +41,82 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 _AT_ONCE: Final = 4_096
 _PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
 _CDXJ: Final = re.compile(r"(\S+) (\d{14}) (\{.*)", re.DOTALL)
-#: Characters of a field of a CSV file: data sets have whole pages in one.
+#: Maximum characters of a CSV field: data sets have complete pages in one.
 _LONGEST: Final = 1 << 27
 _SHOWN: Final = 30
-#: Wrong rows that are kept to be shown.
+#: Maximum number of rejected rows that are kept to be shown.
 _MOST_WRONG: Final = 20
 
-#: Values of some rows: the number of the first (from 1), how many there are, and each column's values.
+#: Values of some rows: the number of the first (from 1), the number of rows, and the values of each column.
 Chunk: TypeAlias = tuple[int, int, dict[str, Sequence[Any]]]
 
 
 @dataclass(slots=True)
 class Wrong:
-    """Rows that could not be used: how many, and why not, with the number of each of the first."""
+    """Rejected rows: their ``count``, and number and reason of each of the first."""
 
     count: int = 0
     first: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, row: int, why: str) -> None:
-        """Notes one more."""
+    def add(self, row: int, reason: str) -> None:
+        """Adds a rejected row."""
         self.count += 1
         if len(self.first) < _MOST_WRONG:
-            self.first.append((row, why))
+            self.first.append((row, reason))
 
 
-def read_chunks(path: Path, named: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
-    """The rows of a file, some thousand at a time, by the columns of a capture that it has. ``named`` maps columns of a
-    capture to those of the file where they have other names than :data:`NAMES`.
+def read_chunks(path: Path, column_names: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
+    """Yields the rows of a file, some thousand at a time, by columns of a capture. ``column_names`` maps columns of a
+    capture to those of the file, if these have other names than :data:`NAMES`.
 
-    Lines that cannot be read are ``wrong``, and their values ``None``. Raises ``UserInputError`` for a file that
-    cannot be read, is none of the formats, or names neither places nor URLs.
+    Lines that cannot be read are added to ``wrong``, and their values are ``None``. Raises ``UserInputError`` for a
+    file that cannot be read, has another format, or has neither locations nor URLs.
     """
     try:
         with path.open("rb") as file:
             head = file.read(4)
             if head == _PARQUET:
-                yield from _of_parquet(path, named)
+                yield from _of_parquet(path, column_names)
                 return
             file.seek(0)
             with _unpacked(file, head) as text:
-                yield from _of_text(text, str(path), named, wrong)
+                yield from _of_text(text, str(path), column_names, wrong)
     except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UserInputError(f"{path} cannot be read: {reason}") from error
 
 
-def columns_meant(has: Iterable[str], named: Mapping[str, str], what: str) -> dict[str, str]:
-    """The file's column of each column of a capture that it has. Raises ``UserInputError``."""
-    columns = list(has)
+def columns_meant(file_columns: Iterable[str], column_names: Mapping[str, str], file_name: str) -> dict[str, str]:
+    """Returns the file's column for each column of a capture. Raises ``UserInputError``."""
+    columns = list(file_columns)
     by_lower = {name.lower(): name for name in reversed(columns)}
-    found: dict[str, str] = {}
-    for column, others in NAMES.items():
-        if column in named:
-            if named[column] not in columns:
-                raise UserInputError(f"{what} has no column {named[column]!r}; it has {', '.join(columns[:_SHOWN])}")
-            found[column] = named[column]
-        elif name := next((by_lower[one] for one in (column, *others) if one in by_lower), None):
-            found[column] = name
-    if not ({"warc_filename", "warc_record_offset"} <= found.keys() or "url" in found):
+    matched: dict[str, str] = {}
+    for column, aliases in NAMES.items():
+        if column in column_names:
+            if column_names[column] not in columns:
+                raise UserInputError(
+                    f"{file_name} has no column {column_names[column]!r}; it has {', '.join(columns[:_SHOWN])}"
+                )
+            matched[column] = column_names[column]
+        elif name := next((by_lower[alias] for alias in (column, *aliases) if alias in by_lower), None):
+            matched[column] = name
+    if not ({"warc_filename", "warc_record_offset"} <= matched.keys() or "url" in matched):
         raise UserInputError(
-            f"{what} names neither places (file and offset) nor URLs; its columns are {', '.join(columns[:_SHOWN])}. "
-            "Say which is which: --column warc_filename=NAME --column warc_record_offset=NAME"
+            f"{file_name} has neither locations (file and offset) nor URLs; its columns are "
+            f"{', '.join(columns[:_SHOWN])}. "
+            "Map them: --column warc_filename=NAME --column warc_record_offset=NAME"
         )
-    return found
+    return matched
 
 
-def _of_parquet(path: Path, named: Mapping[str, str]) -> Iterator[Chunk]:
+def _of_parquet(path: Path, column_names: Mapping[str, str]) -> Iterator[Chunk]:
     file = pq.ParquetFile(path)
-    columns = columns_meant(file.schema_arrow.names, named, str(path))
+    columns = columns_meant(file.schema_arrow.names, column_names, str(path))
     number = 1
-    # pages of a data set may lie in the same rows: only these columns are read
+    # rows of a data set may contain pages: only these columns are read
     for batch in file.iter_batches(_AT_ONCE, columns=list(columns.values())):
-        # of columns of one name the first one counts, as in other files
-        places = {name: batch.schema.names.index(own) for name, own in columns.items()}
+        # of several columns with one name, the first is used, as in other files
+        places = {name: batch.schema.names.index(file_column) for name, file_column in columns.items()}
         yield number, batch.num_rows, {name: _listed(batch.column(place)) for name, place in places.items()}
         number += batch.num_rows
 
@@ -122,7 +125,7 @@ def _listed(values: pa.Array) -> list[Any]:
     try:
         return list(values.to_pylist())
     except (OverflowError, ValueError):
-        # a time that Python has none for: as text it is one row's trouble
+        # Python cannot represent a time: as text, only its row is rejected
         return list(values.cast(pa.string()).to_pylist())
 
 
@@ -133,52 +136,52 @@ def _unpacked(file: BinaryIO, head: bytes) -> Iterator[io.TextIOBase]:
         yield text
 
 
-def _of_text(text: Iterable[str], what: str, named: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
+def _of_text(text: Iterable[str], file_name: str, column_names: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
     lines = iter(text)
     first = next((line for line in lines if line.strip()), None)
     if first is None:
-        raise UserInputError(f"{what} has no rows")
-    every = _again(first, lines)
+        raise UserInputError(f"{file_name} has no rows")
+    all_lines = _again(first, lines)
     if first.lstrip().startswith("{") or _CDXJ.match(first):
-        yield from _of_lines(every, what, named, wrong)
+        yield from _of_lines(all_lines, file_name, column_names, wrong)
         return
     csv.field_size_limit(_LONGEST)
-    rows = csv.reader(every, delimiter="\t" if first.count("\t") > first.count(",") else ",")
+    rows = csv.reader(all_lines, delimiter="\t" if first.count("\t") > first.count(",") else ",")
     header = next(rows)
-    columns = columns_meant(header, named, what)
-    places = {name: header.index(own) for name, own in columns.items()}
+    columns = columns_meant(header, column_names, file_name)
+    places = {name: header.index(file_column) for name, file_column in columns.items()}
     number = 1
-    while some := list(islice(rows, _AT_ONCE)):
-        for place, row in enumerate(some):
+    while chunk := list(islice(rows, _AT_ONCE)):
+        for place, row in enumerate(chunk):
             if len(row) != len(header):
                 wrong.add(number + place, f"it has {len(row)} columns where the first line has {len(header)}")
-                some[place] = [""] * len(header)
-        yield number, len(some), {name: [row[at] for row in some] for name, at in places.items()}
-        number += len(some)
+                chunk[place] = [""] * len(header)
+        yield number, len(chunk), {name: [row[position] for row in chunk] for name, position in places.items()}
+        number += len(chunk)
 
 
-def _again(first: str, others: Iterator[str]) -> Iterator[str]:
+def _again(first: str, following_lines: Iterator[str]) -> Iterator[str]:
     yield first
-    yield from others
+    yield from following_lines
 
 
-def _of_lines(lines: Iterator[str], what: str, named: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
+def _of_lines(lines: Iterator[str], file_name: str, column_names: Mapping[str, str], wrong: Wrong) -> Iterator[Chunk]:
     number, columns = 1, None
-    while some := list(islice(lines, _AT_ONCE)):
-        rows = [_object(line, number + place, wrong) for place, line in enumerate(some)]
-        # lines need not have the same fields; a first one that has fewer says nothing of the others
-        columns = columns or columns_meant(dict.fromkeys(name for row in rows for name in row), named, what)
-        yield number, len(rows), {name: [row.get(own) for row in rows] for name, own in columns.items()}
+    while chunk := list(islice(lines, _AT_ONCE)):
+        rows = [_object(line, number + place, wrong) for place, line in enumerate(chunk)]
+        # lines may have different fields, so those of the first chunk are combined
+        columns = columns or columns_meant(dict.fromkeys(name for row in rows for name in row), column_names, file_name)
+        yield number, len(rows), {name: [row.get(field_name) for row in rows] for name, field_name in columns.items()}
         number += len(rows)
 
 
 def _object(line: str, number: int, wrong: Wrong) -> dict[str, Any]:
     cdxj = _CDXJ.match(line)
     try:
-        found = json.loads(cdxj[3] if cdxj else line) if line.strip() else {}
+        document = json.loads(cdxj[3] if cdxj else line) if line.strip() else {}
     except (ValueError, RecursionError) as error:
-        found = error
-    if not isinstance(found, dict):
+        document = error
+    if not isinstance(document, dict):
         wrong.add(number, "the line has no JSON object")
         return {}
-    return found | {"timestamp": cdxj[2]} if cdxj else found
+    return document | {"timestamp": cdxj[2]} if cdxj else document

@@ -1,9 +1,9 @@
-"""The settings: one frozen object, built where a command, a run or a tick begins, and passed on as a value.
+"""The settings: one frozen object, built at the start of a command, run or tick, and passed on as a value.
 
 Every setting is declared once, in ``all_settings.py`` or by an extension (``declaration.py``). It is an environment
 variable ``CC_PIPELINE_<NAME>``, of an extension ``CC_PIPELINE_<EXTENSION>_<NAME>``, and, where it makes sense, a flag.
-Who has to know whether a variable is set asks ``in_environment``. An extension may read variables for its workers'
-own credentials itself.
+``in_environment`` tells whether a variable is set. An extension may read variables with credentials for its workers
+itself.
 """
 
 from cc_pipeline.settings.all_settings import DIGEST_POLICIES, EXTRACTORS, PUBLISH, Settings

@@ -1,4 +1,4 @@
-"""What lets somebody in at a place: from its address, the environment or netrc."""
+"""Credentials for places: from the address, the environment or netrc."""
 
 from __future__ import annotations
 
@@ -22,84 +22,93 @@ _HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?"
 
 
 def own_access(texts: Sequence[str]) -> dict[str, Access]:
-    """The places that ``texts`` name, in their order, and the credentials in each address.
+    """Returns the places that ``texts`` name, in order, each with the credentials of its address.
 
-    Raises ``UserInputError`` for what is no place."""
-    found: dict[str, Access] = {}
+    Raises ``UserInputError`` for an invalid place."""
+    access_by_place: dict[str, Access] = {}
     for text in texts:
-        found.setdefault(normalise_root(text), split_access(text)[1])
-    return found
+        access_by_place.setdefault(normalise_root(text), split_access(text)[1])
+    return access_by_place
 
 
 def let_in(
-    settings: Settings, env: Mapping[str, str], own: Mapping[str, Access], collinfo: Access, others: Iterable[str]
+    settings: Settings,
+    env: Mapping[str, str],
+    access_by_place: Mapping[str, Access],
+    collinfo: Access,
+    known_places: Iterable[str],
 ) -> Settings:
-    """The settings with credentials: those of the addresses (``own``, by place), or what else is given for their hosts.
+    """Returns the settings with credentials: those of the addresses (``access_by_place``, by place), else those for
+    their hosts.
 
-    What the environment gives is sent to the one host that it is for. Without its name that is the only one there is:
-    ``others`` are places that this home, or the environment, knows beside those of the settings. Raises
-    ``UserInputError`` where there are more.
+    Credentials of the environment are sent to one host only: the named one, or the only host of all places.
+    ``known_places`` are places of this home or the environment that are not in the settings. Raises ``UserInputError``
+    if there are several hosts and none is named.
     """
-    access = _AccessByHost(env, settings, others)
-    places = {place: own.get(place) or access.of(place) for place in settings.sources}
+    access = _AccessByHost(env, settings, known_places)
+    places = {place: access_by_place.get(place) or access.of(place) for place in settings.sources}
     if scheme_of(settings.collinfo) in WEB and not collinfo and settings.collinfo != DEFAULT_COLLINFO:
-        same = [one for one in places if _origin(one) == _origin(settings.collinfo)]
-        collinfo = places[same[0]] if same else access.of(settings.collinfo)
+        same_origin = [source_place for source_place in places if _origin(source_place) == _origin(settings.collinfo)]
+        collinfo = places[same_origin[0]] if same_origin else access.of(settings.collinfo)
     source, *mirrors = places.values()
     return replace(settings, source_access=source, collinfo_access=collinfo, mirror_access=tuple(mirrors))
 
 
 class _AccessByHost:
-    """Credentials that do not stand in an address, each for one host."""
+    """Credentials that are not part of an address, each for one host."""
 
-    def __init__(self, env: Mapping[str, str], settings: Settings, others: Iterable[str]) -> None:
+    def __init__(self, env: Mapping[str, str], settings: Settings, known_places: Iterable[str]) -> None:
         self._env = env
         self._settings = settings
-        self._others = others
-        said = read_declared(ProcessSettings, env)
-        self._given = Access(said.source_user, said.source_password, said.source_query.removeprefix("?"))
-        self._host = said.source_host
+        self._others = known_places
+        process_settings = read_declared(ProcessSettings, env)
+        self._given = Access(
+            process_settings.source_user,
+            process_settings.source_password,
+            process_settings.source_query.removeprefix("?"),
+        )
+        self._host = process_settings.source_host
         if self._host and not (_HOST.fullmatch(self._host) and host_of(f"https://{self._host}")):
-            # what stands there is not repeated: it may hold a password
-            raise UserInputError(f"{PREFIX}SOURCE_HOST takes the name of one host, perhaps with a port, and no address")
+            # the value is not repeated: it may contain a password
+            raise UserInputError(f"{PREFIX}SOURCE_HOST must name one host, perhaps with a port, and no address")
 
     def of(self, place: str) -> Access:
-        """What lets somebody in at a place; nothing for Common Crawl's own, which want none."""
+        """Returns the credentials for a place; none for Common Crawl's own, which need none."""
         if scheme_of(place) not in WEB or self._settings.is_public_place(place):
             return NO_ACCESS
         return self._given if self._given and self._is_for(place) else _access_by_host(self._env, place)
 
     def _is_for(self, place: str) -> bool:
-        """Whether what the environment gives is for this place. Raises ``UserInputError`` where it does not say so."""
+        """Whether the environment's credentials are for this place. Raises ``UserInputError`` if that is ambiguous."""
         if self._host:
             return _origin(f"{scheme_of(place)}://{self._host}") == _origin(place)
-        known = {*self._settings.sources, *map(normalise_root, self._others)}
-        if len(set(map(_origin, known))) > 1:
+        known_places = {*self._settings.sources, *map(normalise_root, self._others)}
+        if len(set(map(_origin, known_places))) > 1:
             raise UserInputError(
-                f"{PREFIX}SOURCE_USER, _PASSWORD or _QUERY is set, and there are several places: "
-                f"{BETWEEN_PLACES.join(sorted(known))}. Name the host that it is for in {PREFIX}SOURCE_HOST"
+                f"{PREFIX}SOURCE_USER, _PASSWORD or _QUERY is set, but there are several hosts: "
+                f"{BETWEEN_PLACES.join(sorted(known_places))}. Set {PREFIX}SOURCE_HOST to the host that it is for"
             )
         return _origin(place) == _origin(self._settings.source)
 
 
 def _access_by_host(env: Mapping[str, str], address: str) -> Access:
-    """What netrc has for exactly this host; its ``default`` is for no host in particular, so it is sent to none."""
+    """Returns the credentials that netrc has for exactly this host. Its ``default`` is never used."""
     path = env.get("NETRC") or (f"{env['HOME']}/.netrc" if env.get("HOME") else "")
     if not path or not Path(path).is_file():
         return NO_ACCESS
     try:
-        found = netrc(path).hosts.get(host_of(address))
+        login = netrc(path).hosts.get(host_of(address))
     except (OSError, UnicodeDecodeError, NetrcParseError) as error:
-        # the parser's own words may hold a password that stands at the wrong place
+        # the parser's message may contain a misplaced password
         line = f" at line {error.lineno}" if isinstance(error, NetrcParseError) else ""
         raise EnvironmentFault(
-            f"{path} cannot be read{line}", "Mend it, or name another file (/dev/null for none) in NETRC."
+            f"{path} cannot be read{line}", "Correct it, or set NETRC to another file (/dev/null for none)."
         ) from None
-    return Access(found[0], found[2] or "") if found else NO_ACCESS
+    return Access(login[0], login[2] or "") if login else NO_ACCESS
 
 
 def _origin(address: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port of a web address; any other place is its own."""
+    """Returns scheme, host and port of a web address; any other place is its own origin."""
     scheme = scheme_of(address)
     if scheme not in WEB:
         return "", address, None

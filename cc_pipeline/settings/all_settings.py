@@ -1,4 +1,4 @@
-"""The settings as a value."""
+"""The settings of a run and of a process: all declarations of the core."""
 
 from __future__ import annotations
 
@@ -31,29 +31,31 @@ from cc_pipeline.settings.places import (
 EXTRACTORS: Final = ("fast", "auto", "quality")
 DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
-#: The ``rate_source`` of a machine that keeps to its even share by itself.
+#: The ``rate_source`` of a machine that keeps to its own even share.
 OWN_RATE: Final = "own"
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
 _HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
-#: Characters that DuckDB takes for patterns, or that the Delta library refuses, even in quotes.
+#: Characters that DuckDB treats as patterns, or that the Delta library refuses, even in quotes.
 _NOT_IN_PATHS: Final = frozenset("*?[]{}|^%\\\n")
-#: Days of history that a home needs: schedules ask what failed in the last seven.
+#: Minimum days of history: schedules read the failures of the last seven.
 _LEAST_HISTORY: Final = 8
 _T = TypeVar("_T")
 
 
 def _storable(place: object) -> str | None:
     text = str(place)
-    odd = sorted(_NOT_IN_PATHS & set(text))
-    if not odd or "://" in text:
+    bad_characters = sorted(_NOT_IN_PATHS & set(text))
+    if not bad_characters or "://" in text:
         return None
-    return f"is {text!r}; tables cannot be stored under a path that has {' '.join(odd)} in it, choose another"
+    return (
+        f"is {text!r}; tables cannot be stored under a path that has {' '.join(bad_characters)} in it, choose another"
+    )
 
 
 def _subsets(names: tuple[str, ...]) -> str | None:
-    odd = [name for name in names if name not in SUBSETS]
-    if odd or not names:
-        return f"{f'names {odd[0]!r}' if odd else 'is empty'}; choose from {', '.join(SUBSETS)}"
+    unknown_subsets = [name for name in names if name not in SUBSETS]
+    if unknown_subsets or not names:
+        return f"{f'names {unknown_subsets[0]!r}' if unknown_subsets else 'is empty'}; choose from {', '.join(SUBSETS)}"
     return None
 
 
@@ -62,9 +64,9 @@ def _seconds(wait: float) -> str | None:
 
 
 def _host_names(hosts: tuple[str, ...]) -> str | None:
-    # what stands there is not repeated: it may hold a password
-    odd = not all(_HOST_PATTERN.fullmatch(host) for host in hosts)
-    return "takes names of hosts, such as *.aws.cdn.example, and no addresses" if odd else None
+    # the value is not repeated: it may contain a password
+    has_invalid = not all(_HOST_PATTERN.fullmatch(host) for host in hosts)
+    return "takes names of hosts, such as *.aws.cdn.example, and no addresses" if has_invalid else None
 
 
 def _web_address(address: str) -> str | None:
@@ -73,16 +75,15 @@ def _web_address(address: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of a run. A field that is a ``setting`` is the variable ``CC_PIPELINE_<NAME>``; what each means is
-    said there, and in docs/settings.md.
+    """All settings of a run. A field that is a ``setting`` is the variable ``CC_PIPELINE_<NAME>``, which its help and
+    docs/settings.md explain.
 
-    ``source``, ``home``, ``lake`` and ``collinfo`` can be shown: what lets somebody in at the source and at the list of
-    crawls is kept apart, in ``source_access`` and ``collinfo_access``. ``mirrors`` are further places with the same
-    objects, in the order in which they are asked for what the source does not give, ``mirror_access`` what lets
-    somebody in there. ``rate`` and ``concurrency`` hold per host and for all processes of the home; ``None`` means the
-    source's own default. ``wait`` is ``math.inf`` for ever; ``None`` means as long as a run that nobody watches waits.
-    ``budget`` is ``None`` for the home's own file. ``of_extensions`` are the settings of extensions, which :meth:`of`
-    gives by their type.
+    ``source``, ``home``, ``lake`` and ``collinfo`` contain no credentials: those for the source and for the list of
+    crawls are in ``source_access`` and ``collinfo_access``. ``mirrors`` are further places with the same objects, in
+    order of preference, and ``mirror_access`` their credentials. ``rate`` and ``concurrency`` apply per host and to all
+    processes of the home; ``None`` means the source's own default. ``wait`` in seconds may be ``math.inf``; ``None``
+    means the time of a run without a terminal. ``budget`` is ``None`` for the home's own file. ``of_extensions`` are
+    the settings of extensions; :meth:`of` returns them by type.
     """
 
     source: str = setting(
@@ -135,7 +136,7 @@ class Settings:
     subsets: tuple[str, ...] = setting(
         ("warc",), help="with commas: `warc`, `crawldiagnostics` (redirects, 404s …), `robotstxt`", check=_subsets
     )
-    # the kinds of index are known above: a workspace refuses others
+    # higher rooms know the kinds of index: a workspace refuses others
     via: str = setting(
         "auto", help="how captures are looked up: `auto`, or [the kind of index](finding.md#which-index-is-used) to ask"
     )
@@ -284,30 +285,32 @@ class Settings:
     of_extensions: tuple[object, ...] = ()
 
     def of(self, kind: type[_T]) -> _T:
-        """The settings of an extension, by the dataclass that declares them. Raises ``EnvironmentFault`` where the
+        """Returns the settings of an extension, by the dataclass that declares them. Raises ``EnvironmentFault`` if the
         extension is not in use."""
-        for one in self.of_extensions:
-            if isinstance(one, kind):
-                return one
+        for extension_values in self.of_extensions:
+            if isinstance(extension_values, kind):
+                return extension_values
         raise EnvironmentFault(
             f"the extension that has {kind.__name__} is not in use here",
-            "cc-pipeline extensions says why: it is not installed, broken, or left out.",
+            "cc-pipeline extensions shows why: it is not installed, broken, or left out.",
         )
 
     def with_values(self, values: object) -> Settings:
-        """The same settings with other ``values`` of one extension."""
-        others = tuple(one for one in self.of_extensions if type(one) is not type(values))
-        return replace(self, of_extensions=(*others, values))
+        """Returns the settings with other ``values`` of one extension."""
+        other_settings = tuple(
+            extension_values for extension_values in self.of_extensions if type(extension_values) is not type(values)
+        )
+        return replace(self, of_extensions=(*other_settings, values))
 
     @property
     def official_mirror(self) -> str | None:
-        """The mirror that shares requests for records with the source: where the setting is on, and the source is
-        Common Crawl's own host alone. Records only, because the index knows their digests."""
+        """The mirror that shares requests for records with the source, if the setting is on and the source is Common
+        Crawl's own host alone. It serves only records, because the index has their digests."""
         is_front = self.is_public and scheme_of(self.source) in WEB and not self.mirrors
         return OFFICIAL_MIRROR if self.record_mirror and is_front else None
 
     def record_mirror_for(self, crawl: str) -> str | None:
-        """The same for one crawl; ``None`` also for a crawl that the mirror does not have."""
+        """Returns that mirror for one crawl; ``None`` also for a crawl that the mirror does not have."""
         return self.official_mirror if may_be_mirrored(crawl) else None
 
     @property
@@ -322,38 +325,38 @@ class Settings:
 
     @property
     def further_places(self) -> tuple[tuple[str, Access], ...]:
-        """The mirrors, each with what lets somebody in there alone."""
+        """The mirrors, each with its own credentials."""
         access = (*self.mirror_access, *([NO_ACCESS] * len(self.mirrors)))
         return tuple(zip(self.mirrors, access, strict=False))
 
     @property
     def s3_buckets(self) -> Mapping[str, BucketSettings]:
-        """How the buckets are reached that have settings of their own."""
+        """The buckets with settings of their own."""
         return read_buckets(self.s3_places)
 
     def s3_at(self, place: str) -> BucketSettings:
-        """How a bucket is reached: as its own settings say, which stand for all of it, else like all others."""
-        others = BucketSettings(self.s3_endpoint, self.s3_region, self.s3_anonymous)
-        return self.s3_buckets.get(host_of(place), others)
+        """Returns the settings of a bucket: its own, which replace all defaults, else the defaults."""
+        defaults = BucketSettings(self.s3_endpoint, self.s3_region, self.s3_anonymous)
+        return self.s3_buckets.get(host_of(place), defaults)
 
     @property
     def source_text(self) -> str:
-        """All places as ``CC_PIPELINE_SOURCE`` has them, without what lets somebody in."""
+        """All places as in ``CC_PIPELINE_SOURCE``, without credentials."""
         return BETWEEN_PLACES.join(self.sources)
 
     @property
     def published_path(self) -> Path:
-        """The DuckDB file analysts open."""
+        """The DuckDB file that analysts open."""
         return self.home / "cc.duckdb"
 
     @property
     def watch_list_path(self) -> Path:
-        """The watch list: one target a line."""
+        """The watch list: one target per line."""
         return self.home / "domains.txt"
 
     @property
     def watch_list_copy(self) -> Path:
-        """The last watch list that could be read."""
+        """The copy of the last valid watch list."""
         return self.cache_path / "domains.txt"
 
     @property
@@ -363,17 +366,17 @@ class Settings:
 
     @property
     def budget_path(self) -> Path:
-        """The file of the request budget: of all homes that share it where ``budget`` names one, else this home's."""
+        """The file of the request budget: the shared one if ``budget`` is set, else that of this home."""
         return Path(self.budget) if self.budget else self.home / "budget.sqlite"
 
     @property
     def footers_path(self) -> Path:
-        """Raw footers, kept so that decoding again needs no network."""
+        """Raw footers, stored so that they can be decoded again without requests."""
         return self.home / "footers"
 
     @property
     def cache_path(self) -> Path:
-        """Small cached answers (collinfo, path lists)."""
+        """The folder of small cached files (collinfo, path lists)."""
         return self.home / "cache"
 
     @property
@@ -409,7 +412,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """Variables that are no settings of a run: what a process loads, what it says of assets, and who it is at the
+    """Variables that are no settings of a run: extensions to leave out, owners of assets, and credentials for the
     source."""
 
     without: tuple[str, ...] = setting((), help="names of extensions to leave out, with commas")

@@ -1,7 +1,7 @@
-"""A setting is declared once: a field of a frozen dataclass that says its type, default, check and help.
+"""Declarations of settings: each is a field of a frozen dataclass with type, default, check and help.
 
-Reading, checking, ``cc-pipeline settings``, the texts for other processes, what a home notes, and the tables in docs/
-all follow from the declaration. Extensions declare theirs in the same way (``cc_pipeline/extension.py``).
+Reading, checking, ``cc-pipeline settings``, the texts for other processes, the notes of a home, and the tables in docs/
+use the declaration. Extensions declare settings in the same way (``cc_pipeline/extension.py``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from cc_pipeline.extension import collect, find_extensions, refuse
 from cc_pipeline.settings.environment import PREFIX, number_in, text_in, words_in, yes_in
 
 _T = TypeVar("_T")
-#: Says what is wrong with a value, as the end of a sentence that begins with the variable; ``None`` if nothing is.
+#: Returns what is wrong with a value, as the end of a sentence that begins with the variable; ``None`` if it is valid.
 Check = Callable[[Any], str | None]
 
 _KEY: Final = "cc_pipeline.setting"
-#: How a variable is read, by the type of its field.
+#: Readers of variables, by the type of the field.
 _READERS: Final[dict[Any, Callable[[Mapping[str, str], str], Any]]] = {
     str: text_in,
     str | None: text_in,
@@ -36,7 +36,7 @@ _READERS: Final[dict[Any, Callable[[Mapping[str, str], str], Any]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a declaration says beside name, type and default; :func:`setting` has the meaning of each."""
+    """The parts of a declaration besides name, type and default; :func:`setting` explains each."""
 
     help: str
     default_text: str
@@ -49,7 +49,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A declared setting. ``field`` is its field; ``name`` begins with the name of the extension that has it."""
+    """A declared setting. ``field`` is its field; ``name`` has the name of its extension, if any, as prefix."""
 
     field: str
     name: str
@@ -59,11 +59,11 @@ class Declaration:
 
     @property
     def variable(self) -> str:
-        """The variable of the environment."""
+        """The environment variable."""
         return PREFIX + self.name.upper()
 
     def read(self, env: Mapping[str, str]) -> Any:
-        """The value of the variable; ``None`` if it is unset. Raises ``UserInputError`` for a value of another type."""
+        """Reads the variable; ``None`` if it is unset. Raises ``UserInputError`` for a value of another type."""
         return _READERS[self.kind](env, self.name.upper())
 
 
@@ -79,13 +79,13 @@ def setting(
     is_of_this_machine: bool = False,
     is_read_apart: bool = False,
 ) -> _T:
-    """A field that is a setting.
+    """Declares a field as a setting.
 
-    ``help`` is the text of its row in docs/ (Markdown), ``default_text`` how the default is told there if the value
-    does not say it. ``check`` is asked about every value but ``None`` and an empty text. A secret (``is_secret``) is
-    shown nowhere and sent to no other process. If rows depend on it (``decides_rows``), it belongs to the home once
-    rows were made with it. A value of this machine (``is_of_this_machine``) is not sent to other processes. What is
-    ``is_read_apart`` has a reader of its own in the core.
+    ``help`` is the text of its row in docs/ (Markdown), ``default_text`` the description of the default there, if the
+    value is not enough. ``check`` is called with every value except ``None`` and empty text. A secret (``is_secret``)
+    is shown nowhere and sent to no other process. If rows depend on it (``decides_rows``), it belongs to the home once
+    rows were made with it. A value of this machine (``is_of_this_machine``) is not sent to other processes. A setting
+    that ``is_read_apart`` has a reader of its own in the core.
     """
     facts = Facts(
         help=help,
@@ -96,14 +96,14 @@ def setting(
         is_of_this_machine=is_of_this_machine,
         is_read_apart=is_read_apart,
     )
-    found: _T = field(default=default, repr=not is_secret, metadata={_KEY: facts})
-    return found
+    declared_field: _T = field(default=default, repr=not is_secret, metadata={_KEY: facts})
+    return declared_field
 
 
 def declarations(kind: type, extension: str = "") -> tuple[Declaration, ...]:
-    """The declared settings of a dataclass, in their order; fields that are none are left out.
+    """Returns the declared settings of a dataclass, in order; other fields are left out.
 
-    Raises ``TypeError`` for a type that no variable is read as.
+    Raises ``TypeError`` for a type without a reader.
     """
     return _declarations(kind, extension)
 
@@ -112,40 +112,52 @@ def declarations(kind: type, extension: str = "") -> tuple[Declaration, ...]:
 def _declarations(kind: type, extension: str) -> tuple[Declaration, ...]:
     kinds = get_type_hints(kind)
     begin = f"{extension}_" if extension else ""
-    found = []
-    for one in fields(kind):
-        facts = one.metadata.get(_KEY)
+    declared = []
+    for declared_field in fields(kind):
+        facts = declared_field.metadata.get(_KEY)
         if facts is None:
             continue
-        if not facts.is_read_apart and kinds[one.name] not in _READERS:
-            raise TypeError(f"{one.name} is declared as {one.type!r}; a setting is {', '.join(map(_named, _READERS))}")
-        found.append(Declaration(one.name, begin + one.name, kinds[one.name], one.default, facts))
-    return tuple(found)
+        if not facts.is_read_apart and kinds[declared_field.name] not in _READERS:
+            raise TypeError(
+                f"{declared_field.name} is declared as {declared_field.type!r}; a setting is "
+                f"{', '.join(map(_named, _READERS))}"
+            )
+        declared.append(
+            Declaration(
+                declared_field.name,
+                begin + declared_field.name,
+                kinds[declared_field.name],
+                declared_field.default,
+                facts,
+            )
+        )
+    return tuple(declared)
 
 
 def read_declared(kind: type[_T], env: Mapping[str, str]) -> _T:
-    """The checked settings of a dataclass of which every field is read by its type.
+    """Reads and checks the settings of a dataclass whose fields are all read by their types.
 
     Raises ``UserInputError`` naming the variable."""
     return checked(kind(**_values(declarations(kind), env)))
 
 
 def checked(values: _T, extension: str = "") -> _T:
-    """The same values. Raises ``UserInputError`` naming the variable of one that cannot be used."""
-    for one in declarations(type(values), extension):
-        value, check = getattr(values, one.field), one.facts.check
+    """Returns the same values. Raises ``UserInputError`` with the variable of an invalid one."""
+    for declaration in declarations(type(values), extension):
+        value, check = getattr(values, declaration.field), declaration.facts.check
         problem = None if check is None or value is None or value == "" else check(value)
         if problem is not None:
-            raise UserInputError(f"{one.variable} {problem}")
+            raise UserInputError(f"{declaration.variable} {problem}")
     return values
 
 
-def settings_of_extensions(taken: frozenset[str]) -> dict[str, type]:
-    """The dataclass of settings of each extension that has one. ``taken`` are names of settings of the core.
+def settings_of_extensions(reserved_names: frozenset[str]) -> dict[str, type]:
+    """Returns the dataclass of settings of each extension that has one. ``reserved_names`` are names of settings of the
+    core.
 
-    One that cannot be used costs its extension, of which ``cc-pipeline extensions`` says why.
+    An extension with an invalid one is refused; ``cc-pipeline extensions`` shows the reason.
     """
-    found: dict[str, type] = {}
+    types_by_extension: dict[str, type] = {}
     owners: dict[str, str] = {}
     for extension, kind in collect("settings").items():
         if kind is None:
@@ -156,43 +168,52 @@ def settings_of_extensions(taken: frozenset[str]) -> dict[str, type]:
             refuse(extension, f"settings: {error}")
             continue
         clashes = [f"{PREFIX}{name.upper()} is {owners.get(name, 'a setting of the core')}"
-                   for name in names if name in owners or name in taken]  # fmt: skip
+                   for name in names if name in owners or name in reserved_names]  # fmt: skip
         if clashes:
             refuse(extension, f"settings: {clashes[0]}; another name is needed")
             continue
-        found[extension] = kind
+        types_by_extension[extension] = kind
         owners |= dict.fromkeys(names, f"a setting of the extension {extension}")
-    return found
+    return types_by_extension
 
 
 def read_extension(extension: str, kind: type, env: Mapping[str, str], overrides: dict[str, Any]) -> Any:
-    """The checked settings of an extension; takes those that are for it out of ``overrides``.
+    """Reads and checks the settings of an extension; removes those of the extension from ``overrides``.
 
-    Raises ``UserInputError`` naming the variable."""
+    Raises ``UserInputError`` with the variable."""
     declared = declarations(kind, extension)
-    given = {one.field: overrides.pop(one.name) for one in declared if one.name in overrides}
-    return checked(kind(**{**_values(declared, env), **given}), extension)
+    own_overrides = {
+        declaration.field: overrides.pop(declaration.name) for declaration in declared if declaration.name in overrides
+    }
+    return checked(kind(**{**_values(declared, env), **own_overrides}), extension)
 
 
 def _values(declared: tuple[Declaration, ...], env: Mapping[str, str]) -> dict[str, Any]:
-    read = {one.field: one.read(env) for one in declared}
+    read = {declaration.field: declaration.read(env) for declaration in declared}
     return {name: value for name, value in read.items() if value is not None}
 
 
 def _names(kind: type, extension: str) -> list[str]:
-    """The names of an extension's settings. Raises ``TypeError`` for what is no declaration of settings."""
+    """Returns the names of an extension's settings. Raises ``TypeError`` for an invalid declaration."""
     if not (isinstance(kind, type) and is_dataclass(kind) and kind.__dataclass_params__.frozen):  # type: ignore[attr-defined]
         raise TypeError(f"{kind!r} is no frozen dataclass")
     declared = declarations(kind, extension)
-    odd = {one.name for one in fields(kind)} - {one.field for one in declared}
-    odd |= {one.field for one in declared if one.facts.decides_rows or one.facts.is_read_apart}
-    odd |= {one.field for one in declared if one.default is MISSING}
-    if odd:
+    invalid_fields = {class_field.name for class_field in fields(kind)} - {
+        declaration.field for declaration in declared
+    }
+    invalid_fields |= {
+        declaration.field
+        for declaration in declared
+        if declaration.facts.decides_rows or declaration.facts.is_read_apart
+    }
+    invalid_fields |= {declaration.field for declaration in declared if declaration.default is MISSING}
+    if invalid_fields:
         raise TypeError(
-            f"{', '.join(sorted(odd))}: each field is setting(default, help=…), is read by its type, and decides no "
-            "rows of the core"
+            f"{', '.join(sorted(invalid_fields))}: each field must be setting(default, help=…), read by its type, "
+            "without "
+            "decides_rows"
         )
-    return [one.name for one in declared]
+    return [declaration.name for declaration in declared]
 
 
 def _named(kind: Any) -> str:
@@ -200,7 +221,7 @@ def _named(kind: Any) -> str:
 
 
 def as_text(value: object) -> str:
-    """A value as its variable says it, so that the same value is read again; an unset value is an empty text."""
+    """Returns a value as the text of its variable, so that the same value is read again; empty for ``None``."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
@@ -209,32 +230,32 @@ def as_text(value: object) -> str:
 
 
 def one_of(*names: str, joint: str = "") -> Check:
-    """One of the names, or one that an extension hands in at ``joint``."""
+    """Returns a check for one of the names, or for a name that an extension adds at ``joint``."""
 
     def check(value: str) -> str | None:
         if value in names:
             return None
-        others = [name for handed in collect(joint).values() for name in handed] if joint else []
-        if value in others:
+        added_names = [name for named_values in collect(joint).values() for name in named_values] if joint else []
+        if value in added_names:
             return None
-        unused = [found.name for found in find_extensions() if found.value is None] if joint else []
-        why = f" (not in use: {', '.join(unused)}; cc-pipeline extensions says why)" if unused else ""
-        return f"is {value!r}; choose one of {', '.join((*names, *others))}{why}"
+        unused = [extension.name for extension in find_extensions() if extension.value is None] if joint else []
+        hint = f" (not in use: {', '.join(unused)}; cc-pipeline extensions says why)" if unused else ""
+        return f"is {value!r}; choose one of {', '.join((*names, *added_names))}{hint}"
 
     return check
 
 
 def is_share(value: float) -> str | None:
-    """A number from 0 to 1."""
+    """Checks for a number from 0 to 1."""
     return None if 0 <= value <= 1 else f"must be a share from 0 to 1, not {value:g}"
 
 
 def is_above_zero(value: float) -> str | None:
-    """A number above 0 that is not infinite."""
+    """Checks for a finite number above 0."""
     return None if 0 < value < math.inf else f"must be a number above 0, not {value}"
 
 
-def is_at_least(least: int, why: str = "") -> Check:
-    """``least`` or more."""
-    reason = f": {why}" if why else ""
-    return lambda value: None if value >= least else f"must be {least} or more{reason}"
+def is_at_least(minimum: int, explanation: str = "") -> Check:
+    """Returns a check for a number of ``minimum`` or more."""
+    reason = f": {explanation}" if explanation else ""
+    return lambda value: None if value >= minimum else f"must be {minimum} or more{reason}"

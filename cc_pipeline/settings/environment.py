@@ -1,4 +1,4 @@
-"""Variables of the environment as values."""
+"""Reads variables of the environment as typed values."""
 
 from __future__ import annotations
 

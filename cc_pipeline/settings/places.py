@@ -1,5 +1,5 @@
-"""A person names places in many ways: a folder, a web address, a bucket with settings of its own. What they mean, and
-which of them is Common Crawl's own."""
+"""Parses places: a folder, a web address, or a bucket with settings of its own. Recognizes Common Crawl's own
+places."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NAMES: Final = ("endpoint", "region", "profile", "anonymous")
 
 DEFAULT_SOURCE: Final = "https://data.commoncrawl.org"
 DEFAULT_COLLINFO: Final = "https://index.commoncrawl.org/collinfo.json"
-#: The file in the root of a generated bucket that says that it was generated: whoever gets rows from it is told so.
+#: The file in the root of a generated bucket that marks it as generated: users of its rows are warned.
 MINI_CRAWL_MARK: Final = "MINI-CRAWL.txt"
 WEB: Final = ("http", "https")
-#: What stands between several places. No web or S3 address has a space in it, and a folder's name may: so a folder is
-#: told from the rest of the one before it by how it begins.
+#: The separator of places. A folder's name may contain it, addresses cannot. So a folder after another one is
+#: recognized by its beginning.
 BETWEEN_PLACES: Final = ", "
 _BETWEEN: Final = re.compile(
     r"(?:,\s++|(?<!\s)[^\S\n]*+\n\s*+)(?=[A-Za-z][A-Za-z0-9+.-]*://|[/~.])|(?<!\s)\s++(?=[A-Za-z][A-Za-z0-9+.-]*://)"
@@ -34,7 +34,7 @@ _MIRROR_HOST: Final = "huggingface.co"
 _MIRROR_FOLDER: Final = "/buckets/commoncrawl/commoncrawl/"
 _MAIN_CRAWL: Final = re.compile(r"CC-MAIN-(\d{4})-\d{2}")
 _FIRST_MIRRORED: Final = 2026
-#: Where the keys of Common Crawl's bucket are found at its mirror (huggingface_hub 2.4.0: no revision in the path).
+#: The root of Common Crawl's bucket at its mirror (huggingface_hub 2.4.0: no revision in the path).
 OFFICIAL_MIRROR: Final = f"https://{_MIRROR_HOST}{_MIRROR_FOLDER}resolve"
 
 
@@ -50,11 +50,11 @@ class BucketSettings:
 
 
 def read_buckets(texts: Iterable[str]) -> Mapping[str, BucketSettings]:
-    """By bucket what texts such as ``s3://mine endpoint=https://s3.example region=eu-west-1`` say of it.
+    """Parses texts such as ``s3://mine endpoint=https://s3.example region=eu-west-1``. Returns the settings by bucket.
 
-    Raises ``UserInputError`` for what cannot be used, without repeating what may be a secret.
+    Raises ``UserInputError`` for an invalid text, without repeating possible secrets.
     """
-    found: dict[str, BucketSettings] = {}
+    buckets: dict[str, BucketSettings] = {}
     for text in texts:
         place, *words = text.split()
         bucket = host_of(place)
@@ -62,23 +62,23 @@ def read_buckets(texts: Iterable[str]) -> Mapping[str, BucketSettings]:
             raise UserInputError(
                 f"{PREFIX}S3_PLACES: {shown(place)!r} is no bucket; write s3://bucket endpoint=… region=…"
             )
-        given = dict(_pair(bucket, word) for word in words)
-        endpoint = given.get("endpoint")
+        options = dict(_pair(bucket, word) for word in words)
+        endpoint = options.get("endpoint")
         if endpoint is not None:
             problem = endpoint_problem(endpoint)
             if problem is not None:
                 raise UserInputError(f"{PREFIX}S3_PLACES {problem}")
-        found[bucket] = BucketSettings(
+        buckets[bucket] = BucketSettings(
             endpoint,
-            given.get("region", DEFAULT_REGION),
-            yes_from(f"S3_PLACES (s3://{bucket} anonymous)", given.get("anonymous", "no")),
-            given.get("profile"),
+            options.get("region", DEFAULT_REGION),
+            yes_from(f"S3_PLACES (s3://{bucket} anonymous)", options.get("anonymous", "no")),
+            options.get("profile"),
         )
-    return found
+    return buckets
 
 
 def endpoint_problem(endpoint: str) -> str | None:
-    """What is wrong with an endpoint that has credentials in it, which are not repeated; ``None`` for any other."""
+    """Returns an error for an endpoint with credentials, without repeating them; ``None`` for others."""
     if not split_access(endpoint)[1]:
         return None
     return (
@@ -88,7 +88,7 @@ def endpoint_problem(endpoint: str) -> str | None:
 
 
 def buckets_problem(texts: Iterable[str]) -> None:
-    """Nothing for texts that :func:`read_buckets` can read. Raises as that."""
+    """Checks texts with :func:`read_buckets`; raises as that."""
     read_buckets(texts)
 
 
@@ -96,19 +96,19 @@ def _pair(bucket: str, word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if name not in _NAMES or not equals or not value:
         raise UserInputError(
-            f"{PREFIX}S3_PLACES says something of s3://{bucket} that is none of {', '.join(_NAMES)}; write name=value "
-            "with a space between two"
+            f"{PREFIX}S3_PLACES for s3://{bucket} has a part that is none of {', '.join(_NAMES)}; write name=value "
+            "with spaces between them"
         )
     return name, value
 
 
 def split_places(text: str) -> tuple[str, ...]:
-    """The places that a text names, in their order: a comma and a space, or a new line, stand between them."""
+    """Splits a text into places, in order: their separator is a comma and a space, or a new line."""
     return tuple(part.strip().rstrip(",") for part in _BETWEEN.split(text.strip()) if part.strip(" ,\n"))
 
 
 def normalise_root(text: str) -> str:
-    """An absolute folder, or an ``http(s)://``/``s3://`` address without credentials and without its last slash.
+    """Returns an absolute folder, or an ``http(s)://``/``s3://`` address without credentials and final slash.
 
     Raises ``UserInputError`` for anything else.
     """
@@ -128,7 +128,7 @@ def normalise_root(text: str) -> str:
 def is_public(source: str, s3_endpoint: str | None) -> bool:
     """Whether ``source`` is Common Crawl's own bucket: its host, or its bucket at AWS.
 
-    A bucket of that name behind another endpoint is somebody else's.
+    A bucket of that name at another endpoint belongs to somebody else.
     """
     if scheme_of(source) == "s3":
         return host_of(source) == _PUBLIC_BUCKET and (s3_endpoint is None or _is_aws(s3_endpoint))
@@ -142,13 +142,13 @@ def is_mirror(source: str) -> bool:
 
 
 def may_be_mirrored(crawl: str) -> bool:
-    """Whether records of a crawl may be at Common Crawl's official mirror, which has main crawls from 2026 on, some of
-    them in part (Daft, PR 7103; cc-downloader, issue 34)."""
+    """Whether Common Crawl's official mirror may have records of a crawl. It has main crawls from 2026 on, some of them
+    partially (Daft, PR 7103; cc-downloader, issue 34)."""
     match = _MAIN_CRAWL.fullmatch(crawl)
     return match is not None and int(match[1]) >= _FIRST_MIRRORED
 
 
 def _is_aws(endpoint: str) -> bool:
-    # other names below amazonaws.com are machines and gateways that anybody may own
+    # other names below amazonaws.com are machines and gateways of anybody
     labels = host_of(endpoint).split(".")
     return labels[0] == "s3" and labels[-2:] == ["amazonaws", "com"]

@@ -1,5 +1,5 @@
-"""Flags, the environment and the home each say something; one reading of all of them gives checked settings, and texts
-that another process reads the same."""
+"""Builds the checked settings from flags, the environment and the home, and the texts from which another process builds
+the same."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ from cc_pipeline.settings.declaration import (
 from cc_pipeline.settings.environment import text_in
 from cc_pipeline.settings.places import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root, split_places
 
-#: The settings of the core that its variables give by their type.
-_BY_TYPE: Final = tuple(one for one in declarations(Settings) if not one.facts.is_read_apart)
-#: Settings that decide rows, and the kind of their values: with another one, pages are parsed or records judged again.
-#: They belong to a home once rows were made with them.
-CHOICES: Final[Mapping[str, type]] = {one.name: one.kind for one in _BY_TYPE if one.facts.decides_rows}
-_OF_THE_CORE: Final = frozenset(one.name for kind in (Settings, ProcessSettings) for one in declarations(kind))
+#: The settings of the core that are read from variables by their type.
+_BY_TYPE: Final = tuple(declaration for declaration in declarations(Settings) if not declaration.facts.is_read_apart)
+#: Settings that decide rows, with the types of their values: if one changes, pages are parsed or records verified
+#: again. They belong to a home once rows were made with them.
+CHOICES: Final[Mapping[str, type]] = {
+    declaration.name: declaration.kind for declaration in _BY_TYPE if declaration.facts.decides_rows
+}
+_OF_THE_CORE: Final = frozenset(
+    declaration.name for kind in (Settings, ProcessSettings) for declaration in declarations(kind)
+)
 
 
 def settings_of_extensions_in_use() -> dict[str, type]:
-    """The dataclass of settings of each extension that has one, by the extension's name."""
+    """Returns the dataclass of settings of each extension that has one, by the name of the extension."""
     return settings_of_extensions(_OF_THE_CORE)
 
 
@@ -46,111 +50,123 @@ def _declared_by_extensions() -> Iterator[Declaration]:
 
 
 def declared_settings() -> tuple[Declaration, ...]:
-    """All settings: those of a run, those of a process, and those of the extensions in use."""
+    """Returns all settings: of a run, of a process, and of the extensions in use."""
     return (*declarations(Settings), *declarations(ProcessSettings), *_declared_by_extensions())
 
 
 def settable_names() -> tuple[str, ...]:
-    """Names of settings that a variable gives beside the places of a home: of the core, and of extensions in use."""
-    return tuple(one.name for one in (*_BY_TYPE, *_declared_by_extensions()))
+    """Returns the names of settings of the core (without its places) and of extensions in use."""
+    return tuple(declaration.name for declaration in (*_BY_TYPE, *_declared_by_extensions()))
 
 
 def override_names() -> tuple[str, ...]:
-    """Names that ``load_settings`` takes as overrides: of the core, and of extensions in use."""
-    return tuple(one.name for one in (*declarations(Settings), *_declared_by_extensions()))
+    """Returns the names of overrides of ``load_settings``: of the core, and of extensions in use."""
+    return tuple(declaration.name for declaration in (*declarations(Settings), *_declared_by_extensions()))
 
 
 def values_by_declaration(settings: Settings) -> Iterator[tuple[Declaration, object]]:
-    """Each declared setting with its value, those of extensions last. An extension that was refused since the settings
-    were read has none: its values would lie under other names."""
-    for one in declarations(Settings):
-        yield one, settings.source_text if one.name == "source" else getattr(settings, one.field)
+    """Yields each declared setting with its value, those of extensions last. Extensions that were refused after the
+    settings were read are left out."""
+    for declaration in declarations(Settings):
+        yield (
+            declaration,
+            settings.source_text if declaration.name == "source" else getattr(settings, declaration.field),
+        )
     by_kind = {type(values): values for values in settings.of_extensions}
     for extension, kind in settings_of_extensions_in_use().items():
         if kind in by_kind:
-            for one in declarations(kind, extension):
-                yield one, getattr(by_kind[kind], one.field)
+            for declaration in declarations(kind, extension):
+                yield declaration, getattr(by_kind[kind], declaration.field)
 
 
 def process_values() -> Iterator[tuple[Declaration, object]]:
-    """The same for the settings of this process."""
+    """Yields the same for the settings of this process."""
     values = read_declared(ProcessSettings, os.environ)
-    for one in declarations(ProcessSettings):
-        yield one, getattr(values, one.field)
+    for declaration in declarations(ProcessSettings):
+        yield declaration, getattr(values, declaration.field)
 
 
 def as_texts(settings: Settings) -> dict[str, str]:
-    """What each variable says (by its name without the prefix) so that ``load_settings`` reads the same values.
+    """Returns the text of each variable (by its name without the prefix) from which ``load_settings`` reads the same.
 
-    Without what belongs to this machine, and without whatever lets somebody in: who needs that has it from the
-    environment or a role of its own. An unset value is an empty text, so that none is read in its place.
+    Values of this machine and credentials are left out: a process that needs them has its own environment or role. An
+    unset value is an empty text, so that no other value replaces it.
     """
     return {
-        one.name.upper(): as_text(value)
-        for one, value in values_by_declaration(settings)
-        if not one.facts.is_secret and not one.facts.is_of_this_machine
+        declaration.name.upper(): as_text(value)
+        for declaration, value in values_by_declaration(settings)
+        if not declaration.facts.is_secret and not declaration.facts.is_of_this_machine
     }
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-    """Settings from the environment, with ``overrides`` (``None`` values are ignored) on top.
+    """Builds the settings from the environment and ``overrides`` (``None`` values are ignored), which take precedence.
 
-    Overrides of an extension's setting have its name in front (``name_setting``).
+    Overrides of an extension's setting have its name as prefix (``name_setting``).
 
-    What rows depend on (``CHOICES``) belongs to the home once it was used: the environment does not change it.
-    Without an explicit source the places the home remembers are used, else Common Crawl's public address. Credentials
-    come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY`` for the one host that these
-    are for, or from netrc, in this order. Raises ``UserInputError`` naming the variable for values that cannot be used,
-    ``EnvironmentFault`` for a netrc file that cannot be read, and where nothing says whose tables the home holds.
+    Settings that rows depend on (``CHOICES``) belong to the home once they were used: the environment does not change
+    them. Without an explicit source, the places in the note of the home are used, else Common Crawl's public address.
+    Credentials come from the address, from ``CC_PIPELINE_SOURCE_USER``, ``_PASSWORD`` and ``_QUERY`` for their host, or
+    from netrc, in this order. Raises ``UserInputError`` with the variable of an invalid value, ``EnvironmentFault`` for
+    a netrc file that cannot be read, and for a home with tables of unknown source.
     """
     env = os.environ if environ is None else environ
-    given = {key: value for key, value in overrides.items() if value is not None}
-    home = Path(given.pop("home", None) or text_in(env, "HOME") or "data").expanduser().resolve()
-    said = text_in(env, "SOURCE")
-    named = given.pop("source", None) or said
+    remaining_overrides = {key: value for key, value in overrides.items() if value is not None}
+    home = Path(remaining_overrides.pop("home", None) or text_in(env, "HOME") or "data").expanduser().resolve()
+    source_variable = text_in(env, "SOURCE")
+    source_text = remaining_overrides.pop("source", None) or source_variable
     note = _note_of(home)
-    noted = note.places if note is not None else ()
-    texts = split_places(str(named)) if named else noted or (DEFAULT_SOURCE,)
-    own = own_access(texts)
-    source, *mirrors = own
-    lake = given.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
-    collinfo = given.pop("collinfo", None) or text_in(env, "COLLINFO")
+    noted_places = note.places if note is not None else ()
+    texts = split_places(str(source_text)) if source_text else noted_places or (DEFAULT_SOURCE,)
+    access_by_place = own_access(texts)
+    source, *mirrors = access_by_place
+    lake = remaining_overrides.pop("lake", None) or text_in(env, "LAKE") or str(home / "lake")
+    collinfo = remaining_overrides.pop("collinfo", None) or text_in(env, "COLLINFO")
     settings = Settings(source, home, normalise_root(str(lake)), "", mirrors=tuple(mirrors))
-    read: dict[str, Any] = {one.name: one.read(env) for one in _BY_TYPE}
+    read: dict[str, Any] = {declaration.name: declaration.read(env) for declaration in _BY_TYPE}
     read |= choices_of(note) if note is not None else {}
     settings = replace(settings, **{name: value for name, value in read.items() if value is not None})
     extensions = settings_of_extensions_in_use().items()
-    settings = replace(settings, of_extensions=tuple(read_extension(*each, env, given) for each in extensions))
-    settings = checked(replace(settings, **given))
+    settings = replace(
+        settings,
+        of_extensions=tuple(read_extension(*name_and_type, env, remaining_overrides) for name_and_type in extensions),
+    )
+    settings = checked(replace(settings, **remaining_overrides))
     if settings.budget:
         settings = replace(settings, budget=str(Path(settings.budget).expanduser().resolve()))
     elif any(map(settings.is_public_place, settings.sources)):
         settings = replace(settings, budget=_users_budget(env))
     collinfo = str(collinfo or (DEFAULT_COLLINFO if settings.is_common_crawl else f"{source}/collinfo.json"))
     address, list_access = split_access(collinfo)
-    return let_in(replace(settings, collinfo=address), env, own, list_access, (*noted, *split_places(said or "")))
+    return let_in(
+        replace(settings, collinfo=address),
+        env,
+        access_by_place,
+        list_access,
+        (*noted_places, *split_places(source_variable or "")),
+    )
 
 
 def _users_budget(environ: Mapping[str, str]) -> str | None:
-    """The file by which all homes of a user on this machine share what they send to Common Crawl, which counts the
-    requests of an address; ``None`` where the user has no folder that can be written to. Homes of users may lie on
-    several machines' common disk, so the file has the machine's name."""
+    """Returns the file of the request budget that all homes of a user on this machine share, because Common Crawl
+    counts requests by address; ``None`` if the user has no writable folder. Machines may share the disk of the user's
+    home, so the file has the name of the machine."""
     state = Path(environ.get("XDG_STATE_HOME", ""))
     try:
-        # a relative one is to be ignored (XDG Base Directory Specification 0.8), and homes would not share it
+        # a relative path must be ignored (XDG Base Directory Specification 0.8), and homes would not share it
         folder = (state if state.is_absolute() else Path.home() / ".local" / "state") / "cc_pipeline"
     except RuntimeError:
         return None
     machine = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
     file = folder / f"budget-{machine}.sqlite"
-    # what HOME says may be another user's, and so may the file: then nobody tells what is there, or may write to it
+    # HOME may be that of another user, and so may the file: then it cannot be read or written
     nearest = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))
     needed = [nearest, *([file] if os.path.exists(file) else [])]
     return str(file) if all(os.access(path, os.W_OK) for path in needed) else None
 
 
 def _note_of(home: Path) -> HomeNote | None:
-    """The note of a home. One of somebody else is private, and what is published there can be read all the same."""
+    """Reads the note of a home; ``None`` if it is private to another user, whose published tables can still be read."""
     try:
         return read_note(home)
     except NoteUnreadable:
@@ -158,15 +174,15 @@ def _note_of(home: Path) -> HomeNote | None:
 
 
 def choices_of(note: HomeNote) -> dict[str, str | bool]:
-    """The settings of ``CHOICES`` that a home or a lake has noted, by name."""
+    """Returns the settings of ``CHOICES`` in the note of a home or lake, by name."""
     return {name: value for name, value in note.chosen.items() if isinstance(value, CHOICES.get(name, ()))}
 
 
 def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Who the assets belong to, as ``CC_PIPELINE_OWNERS`` names them."""
+    """Returns the owners of the assets, from ``CC_PIPELINE_OWNERS``."""
     return read_declared(ProcessSettings, os.environ if environ is None else environ).owners
 
 
 def in_environment(name: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """What the variable of a setting says, ``None`` where it says nothing; whatever the home has chosen."""
+    """Returns the text of a setting's variable, whatever the home has chosen; ``None`` if it is unset."""
     return text_in(os.environ if environ is None else environ, name.upper())

@@ -1,1 +1,1 @@
-"""What keeps a lake small and whole: merging, sweeping, purging, verifying stored files."""
+"""Maintenance of a lake: joining small files, sweeping, purging, verifying stored files."""

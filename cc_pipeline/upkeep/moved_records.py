@@ -1,4 +1,4 @@
-"""Stored records that stay move to new files when the others of their files are to go, and their rows follow them."""
+"""Moves the stored records that stay to new files if others of their files are deleted, and updates their rows."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.records.sweep import note
 from cc_pipeline.upkeep.purge_plan import as_places, rows_of_files
 
-#: Bytes of neighbouring members that are read together; one record may be larger.
+#: Maximum bytes of neighbouring members that are read together; one record may be larger.
 _AT_ONCE: Final = 8 << 20
-#: Bytes at the begin of a file that hold its first member, which says what the file is.
+#: Bytes at the beginning of a file that contain its first member, which describes the file.
 _HEAD: Final = 64 << 10
 _KINDS: Final[Mapping[str, str]] = {suffix: kind for kind, suffix in SUFFIXES.items()}
 
-#: Rows of journals that are looked at together.
+#: Number of journal rows that are processed together.
 _ROWS_AT_ONCE: Final = 8_192
 _PLACE_KINDS: Final = (pa.string(), pa.int64())
-#: How often files are written again because a fetch took over more of their records meanwhile.
+#: Maximum number of attempts: a fetch may reuse more records of the files meanwhile.
 _TRIES: Final = 5
 
 
 def holds_more(storage: RecordStorage, file: str, size: int, lengths: Any) -> bool:
-    """Whether a stored file of ``size`` bytes has others than its head and members of these ``lengths`` in bytes."""
+    """Whether a stored file of ``size`` bytes has more than its head and members of these ``lengths`` (bytes)."""
     return int(np.sum(lengths)) + _head_length(storage, file, size) < size
 
 
@@ -50,14 +50,13 @@ def write_again(
     storage: RecordStorage, file: str, size: int, name: str, offsets: Any, lengths: Any, scratch: Path
 ) -> tuple[str, Any]:
     """Writes the members at ``offsets`` (ascending int64, with their ``lengths`` in bytes) of a stored ``file`` of
-    ``size`` bytes to a new file called ``name`` without its suffix; gives the new key, and the members' new offsets.
+    ``size`` bytes to a new file called ``name`` without its suffix; returns the new key and the members' new offsets.
 
-    Members that the file does not have, because it was cut, lie behind the new file's end as they did behind that of
-    the old one. The new file is whole when this returns. ``scratch`` is a folder for it. Raises ``EnvironmentFault``,
-    and ``RangeFault`` where the place does not give the old one.
+    Members beyond the end of a truncated file get offsets beyond the end of the new file. ``scratch`` is a folder for
+    the new file. Raises ``EnvironmentFault``, and ``RangeFault`` if the old file cannot be read.
     """
     folder, _, old = file.rpartition("/")
-    suffix = next(one for one in _KINDS if old.endswith(one))
+    suffix = next(known_suffix for known_suffix in _KINDS if old.endswith(known_suffix))
     crawl = folder.rpartition("/")[2]
     new = f"{name}{suffix}"
     info = {
@@ -66,19 +65,19 @@ def write_again(
         "description": f"Records of {crawl}, extracted from Common Crawl, of {old} without those that were purged",
         "isPartOf": crawl,
     }
-    here = offsets + lengths <= size
+    is_present = offsets + lengths <= size
     path = scratch / new
     with disk_trouble(path), path.open("wb") as out:
         head = segment_head(_KINDS[suffix], new, info)
         out.write(head)
-        for start, end in _stretches(offsets[here], lengths[here]):
+        for start, end in _stretches(offsets[is_present], lengths[is_present]):
             out.write(storage.transport.read(file, start, end - start).data)
         out.flush()
         sync(out.fileno())
     written = path.stat().st_size
-    kept = lengths[here]
+    present_lengths = lengths[is_present]
     places = np.full(len(offsets), written, np.int64)
-    places[here] = len(head) + np.cumsum(kept) - kept
+    places[is_present] = len(head) + np.cumsum(present_lengths) - present_lengths
     key = f"{folder}/{new}"
     storage.transport.put(key, path)
     path.unlink()
@@ -86,7 +85,7 @@ def write_again(
 
 
 def _stretches(offsets: Any, lengths: Any) -> Iterator[tuple[int, int]]:
-    """Neighbouring members as (begin, end), at most so many bytes together."""
+    """Yields the ranges (begin, end) of neighbouring members, of limited size."""
     start = end = 0
     for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
         if offset != end or offset + length - start > _AT_ONCE:
@@ -108,30 +107,31 @@ def _head_length(storage: RecordStorage, file: str, size: int) -> int:
 
 
 class _TakenOver(Exception):
-    """A row names a record that no row named when the files were written again."""
+    """A row names a record that no row named when the files were rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Stored places (``places``) and, by their numbers, the file and offset they moved to."""
+    """Stored locations (``places``) and, by their numbers, the new file and offset of each."""
 
     places: Places
     names: pa.Array
     files: Any
     offsets: Any
 
-    def follow(self, rows: pa.RecordBatch, gone: pa.Array) -> pa.RecordBatch:
-        """The rows, those of moved records with new places. Raises ``_TakenOver`` for others of ``gone`` files."""
-        at = self.places.positions(as_places(rows))
-        here = at >= 0
-        if np.any(pc.is_in(rows.column("stored_file"), value_set=gone).to_numpy(zero_copy_only=False) & ~here):
+    def follow(self, rows: pa.RecordBatch, old_files: pa.Array) -> pa.RecordBatch:
+        """Returns the rows, with new locations of moved records. Raises ``_TakenOver`` for other records of
+        ``old_files``."""
+        positions = self.places.positions(as_places(rows))
+        is_moved = positions >= 0
+        if np.any(pc.is_in(rows.column("stored_file"), value_set=old_files).to_numpy(zero_copy_only=False) & ~is_moved):
             raise _TakenOver
-        if not np.any(here):
+        if not np.any(is_moved):
             return rows
-        mask = pa.array(here)
-        at = np.where(here, at, 0)
-        file = pc.if_else(mask, self.names.take(pa.array(self.files[at])), rows.column("stored_file"))
-        offset = pc.if_else(mask, pa.array(self.offsets[at]), rows.column("stored_offset"))
+        mask = pa.array(is_moved)
+        positions = np.where(is_moved, positions, 0)
+        file = pc.if_else(mask, self.names.take(pa.array(self.files[positions])), rows.column("stored_file"))
+        offset = pc.if_else(mask, pa.array(self.offsets[positions]), rows.column("stored_offset"))
         columns = [
             file if name == "stored_file" else offset if name == "stored_offset" else rows.column(name)
             for name in rows.schema.names
@@ -148,25 +148,27 @@ def move_records(
     scratch: Path,
     killed: LeftByKilled,
 ) -> int:
-    """Has no row name any of ``files`` (keys of stored files and their sizes in bytes) that has records which no row
-    names; gives how many were written again.
+    """Rewrites each of ``files`` (keys of stored files and their sizes in bytes) that has records without a row, and
+    updates the rows; returns the number of rewritten files.
 
-    ``name`` begins the names of new files and is used once. Of files that ``killed`` runs left, what their journals
-    have of captures that some target has moves along. Raises ``EnvironmentFault``.
+    ``name`` begins the names of the new files and is used once. Journal rows of ``killed`` runs move too, if a target
+    has the capture. Raises ``EnvironmentFault``.
     """
-    for again in range(_TRIES):
-        kept = _kept(lake, crawl, files)
+    for attempt in range(_TRIES):
+        named_records = _kept(lake, crawl, files)
         written: dict[str, tuple[str, Any, Any]] = {}
         freed: list[str] = []
         for number, (file, size) in enumerate(sorted(files.items())):
-            offsets, lengths = kept.get(file, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
+            offsets, lengths = named_records.get(file, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
             rows = killed.journal_of(storage, file)
             if rows:
                 offsets, lengths = _with_journal(offsets, lengths, rows)
             if not len(offsets):
                 freed.append(file)
             elif file in killed.files or holds_more(storage, file, size, lengths):
-                new, places = write_again(storage, file, size, f"{name}-{again}{number:04d}", offsets, lengths, scratch)
+                new, places = write_again(
+                    storage, file, size, f"{name}-{attempt}{number:04d}", offsets, lengths, scratch
+                )
                 if rows:
                     _write_journal(storage, new, rows, dict(zip(offsets.tolist(), places.tolist(), strict=True)))
                 written[file] = (new, offsets, places)
@@ -179,51 +181,55 @@ def move_records(
         delete_journals(storage, [file for file in (*written, *freed) if file in killed.files])
         return len(written)
     raise EnvironmentFault(
-        f"stored records of {crawl} were taken over by a running fetch again and again",
-        "Wait for its end, then run this again: it goes on where it stopped.",
+        f"a running fetch reuses stored records of {crawl} that are being moved",
+        "Wait for its end, then run this again: it continues where it stopped.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class LeftByKilled:
-    """Stored files with the journal of a killed run that has records of captures which no target has any more, and
-    the places of the captures that some target has."""
+    """Stored files of killed runs whose journals have captures that no target has, and the locations of the captures
+    that a target has."""
 
     files: tuple[str, ...]
     wanted: Places
 
     def journal_of(self, storage: RecordStorage, file: str) -> list[Row]:
-        """What the journal of a file has of captures that some target has."""
+        """Returns the journal rows of a file whose captures a target has."""
         rows = list(journal_rows(storage, file)) if file in self.files else []
         if not rows:
             return []
-        return [row for row, here in zip(rows, self.wanted.among(_captured(rows)).to_pylist(), strict=True) if here]
+        return [
+            row
+            for row, is_captured in zip(rows, self.wanted.among(_captured(rows)).to_pylist(), strict=True)
+            if is_captured
+        ]
 
 
 def left_by_killed_runs(lake: Lake, storage: RecordStorage, crawl: str) -> LeftByKilled:
-    """What killed fetches left of captures that are gone: no row may ever name it. Files of running fetches are not
-    among it. Raises ``EnvironmentFault``."""
-    commits = [held.commit for held in living(storage, crawl)]
-    found, by_file = PlacesFound(), dict[str, list[pa.RecordBatch]]()
+    """Finds files of killed fetches with captures that no target has: no row will ever name these. Files of running
+    fetches are left out. Raises ``EnvironmentFault``."""
+    commits = [lease.commit for lease in living(storage, crawl)]
+    places_found, by_file = PlacesFound(), dict[str, list[pa.RecordBatch]]()
     for rows in _batches(adopt(storage, crawl)):
         places = _captured(rows)
-        found.add(places)
+        places_found.add(places)
         for row_file in {str(row["stored_file"]) for row in rows}:
-            mine = pa.array([row["stored_file"] == row_file for row in rows])
-            by_file.setdefault(row_file, []).append(places.filter(mine))
+            is_of_file = pa.array([row["stored_file"] == row_file for row in rows])
+            by_file.setdefault(row_file, []).append(places.filter(is_of_file))
     if not by_file:
-        return LeftByKilled((), found.places())
-    every, wanted = found.places(), PlacesFound()
+        return LeftByKilled((), places_found.places())
+    all_places, captures_found = places_found.places(), PlacesFound()
     for batch in stream_rows(lake, "captures", {"crawl": crawl}, PLACE_NAME):
-        wanted.add(batch.filter(every.among(batch)))
-    known = wanted.places()
+        captures_found.add(batch.filter(all_places.among(batch)))
+    captured_places = captures_found.places()
     files = [
         file
-        for file, own in by_file.items()
-        if not all(pc.all(known.among(one)).as_py() is not False for one in own)
+        for file, file_batches in by_file.items()
+        if not all(pc.all(captured_places.among(file_places)).as_py() is not False for file_places in file_batches)
         and not any(f"-{commit}-" in file for commit in commits)
     ]
-    return LeftByKilled(tuple(sorted(files)), known)
+    return LeftByKilled(tuple(sorted(files)), captured_places)
 
 
 def _captured(rows: Sequence[Row]) -> pa.RecordBatch:
@@ -234,26 +240,26 @@ def _captured(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    each = iter(rows)
-    while some := list(islice(each, _ROWS_AT_ONCE)):
-        yield some
+    row_iterator = iter(rows)
+    while batch := list(islice(row_iterator, _ROWS_AT_ONCE)):
+        yield batch
 
 
 def _kept(lake: Lake, crawl: str, files: Collection[str]) -> dict[str, tuple[Any, Any]]:
-    """Offsets and lengths of the records that rows name, by file, in the order of the file."""
-    nothing = pa.schema([("stored_file", pa.string()), ("stored_offset", pa.int64()), ("stored_length", pa.int64())])
-    found = [pa.Table.from_batches([rows]).select(list(STORED)) for rows in rows_of_files(lake, crawl, files)]
-    table = pa.concat_tables([nothing.empty_table(), *found]).group_by(list(STORED)).aggregate([])
+    """Returns offsets and lengths of the records that rows name, by file, in the order of the file."""
+    schema = pa.schema([("stored_file", pa.string()), ("stored_offset", pa.int64()), ("stored_length", pa.int64())])
+    tables = [pa.Table.from_batches([rows]).select(list(STORED)) for rows in rows_of_files(lake, crawl, files)]
+    table = pa.concat_tables([schema.empty_table(), *tables]).group_by(list(STORED)).aggregate([])
     table = table.sort_by([("stored_file", "ascending"), ("stored_offset", "ascending")])
     by_file = {}
     for file in pc.unique(table.column("stored_file")).to_pylist():
-        own = table.filter(pc.equal(table.column("stored_file"), file))
-        by_file[file] = tuple(own.column(name).to_numpy().astype(np.int64) for name in STORED[1:])
+        file_rows = table.filter(pc.equal(table.column("stored_file"), file))
+        by_file[file] = tuple(file_rows.column(name).to_numpy().astype(np.int64) for name in STORED[1:])
     return by_file
 
 
 def _follow(lake: Lake, crawl: str, written: Mapping[str, tuple[str, Any, Any]]) -> None:
-    found = PlacesFound()
+    places_found = PlacesFound()
     old = [
         pa.RecordBatch.from_arrays(
             [pa.array([file] * len(offsets), pa.string()), pa.array(offsets)], names=list(STORED[:2])
@@ -261,21 +267,23 @@ def _follow(lake: Lake, crawl: str, written: Mapping[str, tuple[str, Any, Any]])
         for file, (_, offsets, _) in written.items()
     ]
     for rows in old:
-        found.add(as_places(rows))
-    places = found.places()
+        places_found.add(as_places(rows))
+    places = places_found.places()
     names = pa.array([new for new, _, _ in written.values()], pa.string())
     files, moved_to = np.zeros(len(places), np.int32), np.zeros(len(places), np.int64)
     for number, (rows, (_, _, new)) in enumerate(zip(old, written.values(), strict=True)):
-        at = places.positions(as_places(rows))
-        files[at], moved_to[at] = number, new
-    moved, gone = _Moved(places, names, files, moved_to), pa.array([*written], pa.string())
-    change_rows(lake, "records", crawl, "stored_file", gone, lambda rows: moved.follow(rows, gone))
+        positions = places.positions(as_places(rows))
+        files[positions], moved_to[positions] = number, new
+    moved, old_files = _Moved(places, names, files, moved_to), pa.array([*written], pa.string())
+    change_rows(lake, "records", crawl, "stored_file", old_files, lambda rows: moved.follow(rows, old_files))
 
 
 def _with_journal(offsets: Any, lengths: Any, rows: Collection[Row]) -> tuple[Any, Any]:
-    also = {int(row["stored_offset"]): int(row["stored_length"]) for row in rows}
-    every = dict(sorted({**also, **dict(zip(offsets.tolist(), lengths.tolist(), strict=True))}.items()))
-    return np.array([*every], np.int64), np.array([*every.values()], np.int64)
+    journal_lengths = {int(row["stored_offset"]): int(row["stored_length"]) for row in rows}
+    all_lengths = dict(
+        sorted({**journal_lengths, **dict(zip(offsets.tolist(), lengths.tolist(), strict=True))}.items())
+    )
+    return np.array([*all_lengths], np.int64), np.array([*all_lengths.values()], np.int64)
 
 
 def _write_journal(storage: RecordStorage, new: str, rows: Collection[Row], places: Mapping[int, int]) -> None:

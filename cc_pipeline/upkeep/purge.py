@@ -1,11 +1,10 @@
-"""Purging: a target's rows are hidden at once, and its rows and bytes that no other target holds are deleted.
+"""Purging: the rows of a target are hidden at once; its rows and the bytes that no other target has are deleted later.
 
-The order makes it safe to be killed anywhere: a note first (``purge_plan.py``) and a receipt of what is held
-(``receipts.py``), then the rows, in one commit a table;
-then the stored files. A file that no row names any more is noted as superseded. One that other targets' rows name is
-written again without the records that nobody names: the new file first, then a commit in which rows follow their
-bytes, then the old file is noted. What is noted is swept a week later, like all that is superseded. The definition
-goes last, the note when nothing is left.
+The order of the steps makes a purge safe to be killed: first a note (``purge_plan.py``) and a receipt with the
+inventory (``receipts.py``), then the rows, in one commit per table, then the stored files. A file that no row names is
+noted as superseded. A file that rows of other targets name is rewritten without the other records: first the new file,
+then a commit that updates the rows, then the note of the old file. Noted files are swept a week later, as all
+superseded files. The definition is deleted last, the note when nothing is left.
 """
 
 from __future__ import annotations
@@ -68,23 +67,23 @@ from cc_pipeline.upkeep.receipts import hold, note_state
 from cc_pipeline.upkeep.stored_files import named_files
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
-#: The commit of a job in the names of files that its tasks write.
+#: The id of a job's commit in the names of files that its tasks write.
 _COMMIT: Final = re.compile(r"-([0-9a-f]{32})-")
 _TABLES: Final = ("records", *PAGE_TABLES)
 
-#: Slices that one commit empties.
+#: Maximum number of slices that one commit empties.
 _SLICES_AT_ONCE: Final = 2_000
-#: Stored files, and bytes of them, that are dealt with between two commits.
+#: Maximum number of stored files, and of their bytes, that are processed between two commits.
 _FILES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 30
-#: The stages that a run makes one after the other.
+#: The stages of a run, the last one first.
 _OF_RUNS: Final = (PARSE, FETCH, LOCATE)
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """What a purge did. ``waiting`` stored files, with the records, are deleted at ``gone_after`` (``None``: all is
-    deleted); ``held`` crawls have a running fetch that still counts on some of them."""
+    """The outcome of a purge. ``waiting`` stored files, with the records, are deleted after ``gone_after`` (``None``:
+    everything is deleted). ``held`` crawls have a running fetch that still uses some of them."""
 
     plan: PurgePlan
     moved: int
@@ -94,25 +93,25 @@ class PurgeReport:
 
 
 def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeReport:
-    """Takes away what ``plan`` says: hidden when the first publication is done, deleted a week later, or ``now``.
+    """Purges the target of ``plan``: hidden after the first publication, deleted a week later, or ``now``.
 
     ``now`` deletes superseded files of all tables at once, which breaks readers that opened ``cc.duckdb`` before. A
-    purge that was killed goes on; one that was stopped for too long commits nothing more. Until it ends no run of the
-    target begins. Raises ``EnvironmentFault`` where a run has the target (nothing was changed then), and when the lake
-    or its place cannot be read or written.
+    killed purge is continued; one that was suspended for too long commits nothing more. No run of the target starts
+    before it ends. Raises ``EnvironmentFault`` if a run has the target (nothing was changed then), and if the lake
+    cannot be read or written.
     """
-    with _lease_to_purge(workspace, [plan.slug]) as left:
+    with _lease_to_purge(workspace, [plan.slug]) as stopped_slices:
         refuse_fetching(workspace, plan.slug, plan.slices)
-        # a person took their time to look at the plan, and runs went on meanwhile
+        # runs may have changed the target since the person saw the plan
         plan = plan_purge(workspace, plan.slug, plan.definition)
-        return _purge(workspace, replace(plan, slices=tuple(sorted({*plan.slices, *left}))), now=now)
+        return _purge(workspace, replace(plan, slices=tuple(sorted({*plan.slices, *stopped_slices}))), now=now)
 
 
 def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
     note = _begin(workspace, plan)
     hold(workspace, note, plan)
     for crawl, files in note.files.items():
-        # before any row goes: a note of an earlier time must not count for files that are only now superseded
+        # before any row is deleted: the time of an earlier note must not count for files that are superseded now
         note_superseded(workspace.storage, crawl, files, time.time())
     _remove_rows(workspace, plan.slices)
     targets.forget(workspace.lake, {plan.slug})
@@ -120,8 +119,8 @@ def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
     write_note(workspace.place, note)
     publish_warehouse(workspace)
     for crawl in note.crawls:
-        for one in workspace.place.listing(export_prefix(crawl, plan.slug)):
-            workspace.place.delete(one.key)
+        for export_file in workspace.place.listing(export_prefix(crawl, plan.slug)):
+            workspace.place.delete(export_file.key)
     delete_left_by_jobs(workspace, note.crawls)
     note, moved = _deal_with_files(workspace, note)
     if moved:
@@ -130,14 +129,16 @@ def _purge(workspace: Workspace, plan: PurgePlan, *, now: bool) -> PurgeReport:
 
 
 def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
-    """Takes away what ``subset`` has of a target in every crawl, and gives how many captures that were. Stored files
-    that no other row names are deleted by upkeep a week later. What other subsets have stays.
+    """Deletes the captures of a target in ``subset`` in every crawl, and returns their number. Upkeep deletes stored
+    files that no other row names a week later. Other subsets are kept.
 
-    Raises ``EnvironmentFault`` where a run has the target (nothing was changed then), and when the lake or its place
-    cannot be read or written.
+    Raises ``EnvironmentFault`` if a run has the target (nothing was changed then), and if the lake cannot be read or
+    written.
     """
-    with _lease_to_purge(workspace, [slug]) as left:
-        slices = [one for one in {*slices_of_target(workspace.lake, slug), *left} if one.subset == subset]
+    with _lease_to_purge(workspace, [slug]) as stopped_slices:
+        slices = [
+            slice_ for slice_ in {*slices_of_target(workspace.lake, slug), *stopped_slices} if slice_.subset == subset
+        ]
         refuse_fetching(workspace, slug, slices)
         return _drop_slices(workspace, sorted(slices))
 
@@ -147,7 +148,7 @@ def _drop_slices(workspace: Workspace, slices: Sequence[Slice]) -> int:
     captures = 0
     for crawl, targets_ in targets_by_crawl(slices).items():
         captures += sum(count_rows(lake, "captures", {"crawl": crawl, "target": targets_}, ["crawl"]).values())
-        # before any row goes, as in a purge
+        # before any row is deleted, as in a purge
         note_files_superseded(workspace, slices_of(crawl, targets_), (), time.time())
     _remove_rows(workspace, slices, of_subset=True)
     publish_warehouse(workspace)
@@ -156,134 +157,141 @@ def _drop_slices(workspace: Workspace, slices: Sequence[Slice]) -> int:
 
 @contextmanager
 def _lease_to_purge(workspace: Workspace, slugs: Collection[str]) -> Iterator[list[Slice]]:
-    """Inside the block no run of the targets ``slugs`` begins, and nothing is committed here once the lease ran out.
-    Gives the slices that runs which were stopped may still have in hand. Raises ``EnvironmentFault`` where another
-    purge has one of the targets, or the lake has tables that nobody knows."""
+    """Inside the block no run of the targets ``slugs`` starts, and nothing is committed with an expired lease. Yields
+    the slices that stopped runs may still commit. Raises ``EnvironmentFault`` if another purge has one of the targets,
+    or if the lake has unknown tables."""
     refuse_unknown_tables(workspace.lake)
-    with lease_of(workspace.storage, PURGES, slugs) as mine:
+    with lease_of(workspace.storage, PURGES, slugs) as purge_lease:
         targets.note_purge(workspace.lake, slugs)
-        others = [one for one in leases_of(workspace.storage, PURGES)[0] if one.key != mine.key and one.is_about(slugs)]
-        if others:
+        other_leases = [
+            other_lease
+            for other_lease in leases_of(workspace.storage, PURGES)[0]
+            if other_lease.key != purge_lease.key and other_lease.is_about(slugs)
+        ]
+        if other_leases:
             raise EnvironmentFault(
-                f"{', '.join(sorted(slugs)[:3])} is being purged by {others[0].holder}",
+                f"{', '.join(sorted(slugs)[:3])} is being purged by {other_leases[0].holder}",
                 "Wait for its end, then run this again. Nothing was changed.",
             )
-        left = slices_of_left_runs(workspace, slugs)
-        with workspace.lake.checked(mine.confirm):
-            yield left
+        stopped_slices = slices_of_left_runs(workspace, slugs)
+        with workspace.lake.checked(purge_lease.confirm):
+            yield stopped_slices
 
 
 def refuse_fetching(workspace: Workspace, slug: str, slices: Sequence[Slice]) -> None:
-    """Raises ``EnvironmentFault`` where a run, of whatever home, has the target."""
+    """Raises ``EnvironmentFault`` if a run of any home has the target."""
     runs = [run for run in leases_of(workspace.storage, RUNS)[0] if run.is_about([slug])]
     crawls = {crawl for run in runs for crawl in run.crawls}
-    crawls |= {*being_fetched(workspace, slug, {one.crawl for one in slices})}
+    crawls |= {*being_fetched(workspace, slug, {slice_.crawl for slice_ in slices})}
     if runs or crawls:
         holders = f" by {', '.join(dict.fromkeys(run.holder for run in runs))}" if runs else ""
         raise EnvironmentFault(
             f"{slug} is being fetched in {', '.join(sorted(crawls)[:5])}{' …' if len(crawls) > 5 else ''}{holders}",
-            "Wait for that run's end, or stop it; then run this again. Nothing was changed.",
+            "Wait for the end of that run, or stop it; then run this again. Nothing was changed.",
         )
 
 
 def go_on(workspace: Workspace) -> None:
-    """Goes on with purges whose rows are gone, for upkeep, before it publishes: a fetch may have counted on stored
-    files when they were dealt with, and rows name them again. Raises ``EnvironmentFault``."""
+    """Resumes purges whose rows are deleted, for upkeep, before it publishes: a fetch may have reused stored files of
+    them, so that rows name these again. Raises ``EnvironmentFault``."""
     for note in _waiting(workspace):
-        again: dict[str, tuple[str, ...]] = {}
+        files_by_crawl: dict[str, tuple[str, ...]] = {}
         for crawl, files in note.old.items():
-            named = named_files(workspace.lake, crawl).files
-            again[crawl] = tuple(one for one in files if one in named)
-        left = (left_by_killed_runs(workspace.lake, workspace.storage, crawl).files for crawl in note.crawls)
-        if any(again.values()) or any(note.files.values()) or any(left):
-            _deal_with_files(workspace, note.with_files(again))
+            row_files = named_files(workspace.lake, crawl).files
+            files_by_crawl[crawl] = tuple(file for file in files if file in row_files)
+        killed_files = (left_by_killed_runs(workspace.lake, workspace.storage, crawl).files for crawl in note.crawls)
+        if any(files_by_crawl.values()) or any(note.files.values()) or any(killed_files):
+            _deal_with_files(workspace, note.with_files(files_by_crawl))
 
 
 def end_what_is_done(workspace: Workspace, retention: float = RETENTION_SECONDS) -> int:
-    """Ends the purges that have nothing left to delete, for upkeep, when it has deleted what is older than
-    ``retention`` (seconds); gives how many. Raises ``EnvironmentFault``."""
+    """Ends the purges that have nothing left to delete, for upkeep, after it has deleted files older than ``retention``
+    (seconds). Returns their number. Raises ``EnvironmentFault``."""
     return sum(_end(workspace, note, retention) for note in _waiting(workspace))
 
 
 def delete_left_by_jobs(workspace: Workspace, crawls: Collection[str]) -> int:
-    """Deletes plans and table files of ``crawls`` that jobs left which have ended; gives how many. Nobody reads them.
+    """Deletes plans and table files of ``crawls`` that ended jobs left behind, and that no table names. Returns their
+    number.
 
     Raises ``EnvironmentFault``.
     """
     place, storage = workspace.place, workspace.storage
     plans: dict[str, list[str]] = {}
     tables: dict[str, dict[str, str]] = {}
-    alive: set[str] = set()
+    active_commits: set[str] = set()
     for crawl in crawls:
         prefix = f"{storage.folder(crawl)}/{PLANS}/"
-        for one in place.listing(prefix):
-            plans.setdefault(one.key.removeprefix(prefix).partition("/")[0], []).append(one.key)
+        for stored_file in place.listing(prefix):
+            plans.setdefault(stored_file.key.removeprefix(prefix).partition("/")[0], []).append(stored_file.key)
         for table in _TABLES:
-            for one in place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
-                tables.setdefault(table, {})[one.key.rpartition("/")[2]] = one.key
-    # behind the listings
+            for stored_file in place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
+                tables.setdefault(table, {})[stored_file.key.rpartition("/")[2]] = stored_file.key
+    # after the listings
     for crawl in crawls:
-        alive |= {held.commit for held in living(storage, crawl)}
-    gone = [key for job, keys in plans.items() if job not in alive for key in keys]
+        active_commits |= {fetch_lease.commit for fetch_lease in living(storage, crawl)}
+    keys_to_delete = [key for job, keys in plans.items() if job not in active_commits for key in keys]
     pinned = pinned_versions(place) if workspace.settings.lake_is_apart else {}
     for table, by_name in tables.items():
-        of_jobs = {name: found[1] for name in by_name if (found := _COMMIT.search(name))}
-        ended = {name for name, commit in of_jobs.items() if commit not in alive}
+        commits_by_name = {name: match[1] for name in by_name if (match := _COMMIT.search(name))}
+        ended = {name for name, commit in commits_by_name.items() if commit not in active_commits}
         if not ended or pinned is None:
             continue
-        # files that are named now are nearly all; what others may be costs a listing of all crawls
+        # most files are named now; to check the others costs a listing of all crawls
         now = workspace.lake.pin(table)
         ended -= {path.rpartition("/")[2] for crawl in crawls for path in files_of_crawl(now, crawl)}
         if ended:
-            left = never_committed(workspace.lake, table, pinned.get(table, ()))
-            gone += [by_name[name] for name in sorted(ended & left)]
-    for key in gone:
+            uncommitted = never_committed(workspace.lake, table, pinned.get(table, ()))
+            keys_to_delete += [by_name[name] for name in sorted(ended & uncommitted)]
+    for key in keys_to_delete:
         place.delete(key)
-    return len(gone)
+    return len(keys_to_delete)
 
 
 def remove_whole(workspace: Workspace, slugs: Collection[str], slices: Sequence[Slice]) -> None:
-    """Takes away targets that found nothing: their empty slices and their definitions. Raises ``EnvironmentFault``,
-    also where a run has one of them (nothing was changed then)."""
-    with _lease_to_purge(workspace, slugs) as left:
+    """Removes targets without captures: their empty slices and their definitions. Raises ``EnvironmentFault``, also if
+    a run has one of them (nothing was changed then)."""
+    with _lease_to_purge(workspace, slugs) as stopped_slices:
         for slug in slugs:
             refuse_fetching(workspace, slug, slices)
-        _remove_rows(workspace, sorted({*slices, *left}))
+        _remove_rows(workspace, sorted({*slices, *stopped_slices}))
         targets.forget(workspace.lake, slugs)
 
 
 def _waiting(workspace: Workspace) -> list[PurgeNote]:
-    """The purges whose rows are gone. Others were killed before that: a person asks for them again."""
+    """Returns the purges whose rows are deleted. Those killed before that must be repeated by a person."""
     notes = [note for note in begun(workspace.place) if note.removed_at is not None]
     now = datetime.now(UTC)
     for place, note in enumerate(notes):
         if note.removed_at is not None and not has_come(note.removed_at.timestamp(), now.timestamp()):
-            # by a clock that was wrong; else its files would stay for ever
+            # the clock was wrong; otherwise its files would be kept for ever
             notes[place] = replace(note, removed_at=now)
             write_note(workspace.place, notes[place])
     return notes
 
 
 def _begin(workspace: Workspace, plan: PurgePlan) -> PurgeNote:
-    """The note, with what an earlier purge that was killed had noted."""
-    before = read_note(workspace.place, plan.slug)
-    crawls = {one.crawl for one in plan.slices}
-    files = {crawl: tuple(one.file for one in own if one.records) for crawl, own in plan.files.items()}
-    note = before or PurgeNote(plan.slug, plan.definition)
+    """Writes the note of a purge, with the content of that of an earlier killed purge."""
+    earlier_note = read_note(workspace.place, plan.slug)
+    crawls = {slice_.crawl for slice_ in plan.slices}
+    files = {crawl: tuple(share.file for share in shares if share.records) for crawl, shares in plan.files.items()}
+    note = earlier_note or PurgeNote(plan.slug, plan.definition)
     if note.removed_at is not None or not note.plan:
         note = replace(note, plan=plan.digest)
     note = replace(note, begun=note.begun or datetime.now(UTC).isoformat(timespec="milliseconds"))
-    note = note.with_files({crawl: own for crawl, own in files.items() if own})
-    # a new purge of what was fetched again: the rows of now count
-    left = None if any(_made(workspace, stage, plan.slices) for stage in _stages(workspace.lake)) else note.removed_at
-    note = replace(note, crawls=tuple(sorted({*note.crawls, *crawls})), removed_at=left)
+    note = note.with_files({crawl: file_names for crawl, file_names in files.items() if file_names})
+    # a new purge of a target that was fetched again: its rows are not deleted yet
+    hidden_at = (
+        None if any(_made(workspace, stage, plan.slices) for stage in _stages(workspace.lake)) else note.removed_at
+    )
+    note = replace(note, crawls=tuple(sorted({*note.crawls, *crawls})), removed_at=hidden_at)
     write_note(workspace.place, note)
     return note
 
 
 def _stages(lake: Lake, *, of_subset: bool = False) -> dict[Stage, list[str]]:
-    """The stages whose slices go, in the order of :func:`purged_tables`, each with the tables that have a row for each
-    of its slices; ``of_subset``, those whose slices go with a subset of a target."""
+    """Returns the stages whose slices are deleted, in the order of :func:`purged_tables`, each with the tables that
+    have one row per slice. ``of_subset``: only stages whose slices are deleted with a subset of a target."""
     stages: dict[Stage, list[str]] = {}
     for spec in purged_tables(lake):
         if spec.stage is not None and (spec.removed_with == "subset" or not of_subset):
@@ -292,87 +300,89 @@ def _stages(lake: Lake, *, of_subset: bool = False) -> dict[Stage, list[str]]:
 
 
 def _remove_rows(workspace: Workspace, slices: Sequence[Slice], *, of_subset: bool = False) -> None:
-    """Empties the slices, in one commit a table; what is parsed first, since that is what is shown. ``of_subset``
-    leaves tables alone whose rows belong to no subset.
+    """Empties the slices, in one commit per table; parsed tables first, since they are published. ``of_subset`` skips
+    tables whose rows belong to no subset.
 
-    Tables of the stages of a run are emptied of all slices, also of those that they do not have: a run that is about to
-    commit one of them cannot do so any more, as its commit conflicts with this one. Other tables are emptied of what
-    they have, by their digests or their rows.
+    All slices are emptied in the tables of a run's stages, even those without rows: then a run cannot commit them any
+    more, because its commit conflicts with this one. In other tables, slices with digests or rows are emptied.
     """
     lake = workspace.lake
     for first in range(0, len(slices), _SLICES_AT_ONCE):
-        some = slices[first : first + _SLICES_AT_ONCE]
+        batch = slices[first : first + _SLICES_AT_ONCE]
         for stage, tables_of_notes in _stages(lake, of_subset=of_subset).items():
             for table in tables_of_notes:
                 if lake.version(table) >= 0:
-                    empty_slices(lake, table, some)
-            if made := some if stage in _OF_RUNS else _there(workspace, stage, some):
-                stage.empty(lake, made)
-        progress.report("rows", first + len(some), len(slices))
+                    empty_slices(lake, table, batch)
+            if filled_slices := batch if stage in _OF_RUNS else _there(workspace, stage, batch):
+                stage.empty(lake, filled_slices)
+        progress.report("rows", first + len(batch), len(slices))
 
 
 def _made(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
-    """The slices that any table of ``stage`` has, empty ones left out."""
-    named = {stage.digest_name(one): one for one in slices}
-    found: set[Slice] = set()
+    """Returns the slices with rows in any table of ``stage``."""
+    slices_by_name = {stage.digest_name(slice_): slice_ for slice_ in slices}
+    nonempty_slices: set[Slice] = set()
     for table in stage.tables:
-        digests = workspace.lake.digests(table, [*named])
-        found |= {named[name] for name, digest in digests.items() if digest not in (None, GONE)}
-    return sorted(found)
+        digests = workspace.lake.digests(table, [*slices_by_name])
+        nonempty_slices |= {slices_by_name[name] for name, digest in digests.items() if digest not in (None, GONE)}
+    return sorted(nonempty_slices)
 
 
 def _there(workspace: Workspace, stage: Stage, slices: Sequence[Slice]) -> list[Slice]:
-    """As :func:`_made`, with those that have rows and no digest."""
-    found = {*_made(workspace, stage, slices)}
+    """As :func:`_made`, with slices that have rows but no digest."""
+    present_slices = {*_made(workspace, stage, slices)}
     for crawl, targets_ in targets_by_crawl(slices).items():
         for table in stage.tables:
             where = {"crawl": crawl, "target": targets_}
-            found |= {Slice(*key) for key in count_rows(workspace.lake, table, where, SLICE)}
-    return sorted(found)
+            present_slices |= {Slice(*key) for key in count_rows(workspace.lake, table, where, SLICE)}
+    return sorted(present_slices)
 
 
 def _deal_with_files(workspace: Workspace, note: PurgeNote) -> tuple[PurgeNote, int]:
-    """Takes what is to go out of the stored files of ``note``; the note after that, and how many were written again."""
+    """Removes the records from the stored files of ``note``. Returns the new note and the number of rewritten files."""
     lake, storage = workspace.lake, workspace.storage
     moved = 0
     for crawl in sorted({*note.crawls, *note.files}):
         commit = uuid.uuid4().hex
-        # nothing that is written or read here may be swept meanwhile
-        with lease(storage, crawl, commit) as held, workspace.scratch_folder("purge") as scratch:
-            # journals name what is to go, whether its rows were committed or not
+        # the lease keeps files that are read or written here from being swept
+        with lease(storage, crawl, commit) as fetch_lease, workspace.scratch_folder("purge") as scratch:
+            # journals name the records, whether their rows were committed or not
             delete_committed(storage, crawl)
             killed = left_by_killed_runs(lake, storage, crawl)
             note = note.with_files({crawl: killed.files} if killed.files else {})
             if killed.files:
                 write_note(workspace.place, note)
-            # lost tasks, and refetches of before, left the same bytes in files that no row names
+            # lost tasks and earlier refetches left the same bytes in files that no row names
             if free := unnamed(storage, crawl, partial(named_files, lake, crawl), commit):
                 note = note.dealt_with(crawl, tuple(free))
                 write_note(workspace.place, note)
-            sizes = {one.key: one.size for one in storage.transport.listing(f"{storage.folder(crawl)}/")}
-            for number, some in enumerate(_in_turn(note.files.get(crawl, ()), sizes)):
+            sizes = {
+                stored_file.key: stored_file.size
+                for stored_file in storage.transport.listing(f"{storage.folder(crawl)}/")
+            }
+            for number, batch in enumerate(_in_turn(note.files.get(crawl, ()), sizes)):
                 progress.report("stored files", number * _FILES_AT_ONCE, len(note.files.get(crawl, ())), crawl)
                 moved += move_records(
-                    lake, storage, crawl, {one: sizes[one] for one in some if one in sizes},
+                    lake, storage, crawl, {file: sizes[file] for file in batch if file in sizes},
                     f"{crawl}-{commit}-{number:03d}", scratch, killed,
                 )  # fmt: skip
-                held.confirm()
-                note = note.dealt_with(crawl, tuple(some))
+                fetch_lease.confirm()
+                note = note.dealt_with(crawl, tuple(batch))
                 write_note(workspace.place, note)
     return note, moved
 
 
 def _in_turn(files: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    some: list[str] = []
+    batch: list[str] = []
     size = 0
     for file in files:
-        if some and (len(some) >= _FILES_AT_ONCE or size + sizes.get(file, 0) > _BYTES_AT_ONCE):
-            yield some
-            some, size = [], 0
-        some.append(file)
+        if batch and (len(batch) >= _FILES_AT_ONCE or size + sizes.get(file, 0) > _BYTES_AT_ONCE):
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
         size += sizes.get(file, 0)
-    if some:
-        yield some
+    if batch:
+        yield batch
 
 
 def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, *, now: bool) -> PurgeReport:
@@ -392,19 +402,19 @@ def _finish(workspace: Workspace, plan: PurgePlan, note: PurgeNote, moved: int, 
     ended = _end(workspace, note, retention)
     if not ended:
         note_state(workspace, note, ended=False)
-    named = {crawl: {*named_files(lake, crawl).files} & {*files} for crawl, files in waiting.items()}
+    named_by_crawl = {crawl: {*named_files(lake, crawl).files} & {*files} for crawl, files in waiting.items()}
     removed = note.removed_at or datetime.now(UTC)
     return PurgeReport(
         plan,
         moved,
         sum(map(len, waiting.values())),
-        tuple(crawl for crawl, files in named.items() if files),
+        tuple(crawl for crawl, files in named_by_crawl.items() if files),
         None if ended else datetime.fromtimestamp(removed.timestamp() + RETENTION_SECONDS, UTC),
     )
 
 
 def _end(workspace: Workspace, note: PurgeNote, retention: float) -> bool:
-    """Removes the note once all that it speaks of is deleted; whether it did."""
+    """Removes the note once all its files are deleted; returns whether it did."""
     if not _is_past(note, retention) or _still_there(workspace, note):
         return False
     note_state(workspace, note, ended=True)
@@ -417,9 +427,11 @@ def _is_past(note: PurgeNote, retention: float) -> bool:
 
 
 def _still_there(workspace: Workspace, note: PurgeNote) -> dict[str, Collection[str]]:
-    found: dict[str, Collection[str]] = {}
+    remaining: dict[str, Collection[str]] = {}
     for crawl, files in note.all_files.items():
-        listed = {one.key for one in workspace.place.listing(f"{workspace.storage.folder(crawl)}/")}
-        if here := listed & {*files}:
-            found[crawl] = here
-    return found
+        stored_keys = {
+            stored_file.key for stored_file in workspace.place.listing(f"{workspace.storage.folder(crawl)}/")
+        }
+        if present_keys := stored_keys & {*files}:
+            remaining[crawl] = present_keys
+    return remaining

@@ -1,7 +1,7 @@
-"""Receipts of purges: what was held before any row went, what is gone, and a look for what is left or is back.
+"""Receipts of purges: an inventory from before the purge, the times of its steps, and the search for leftovers.
 
-A receipt is a file in the lake, so that every home of it can look. It says of a target no more than its name, counts,
-and digests: of what its rows said, and of the names of its files, by which one that is back is known.
+A receipt is a file in the lake, so that every home of it can search. Of a target it has only the name, counts, and
+digests: of its rows, and of the names of its files, so that a file that is back is recognized.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from cc_pipeline.upkeep.purge_plan import (
 from cc_pipeline.workspace.workspace import Workspace
 
 _FOLDER: Final = "receipts/"
-#: Folders of the lake with files whose names a receipt may know.
+#: Folders of the lake with files whose names a receipt may have.
 _NAMED: Final = ("records/", "exports/")
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a purge found when it began, or went on: rows by table, stored ``records`` and their ``bytes`` that no other
-    target held, ``kept`` records that ``holders`` other targets held too, exported files. ``rows_sha256`` is of what
-    the rows of each slice said, as tables note it; ``files`` are the SHA-256 of the names of stored and exported files,
-    with the folders in which they lay."""
+    """The inventory of a purge when it began or continued, ``at`` a time: ``rows`` by table, stored ``records`` and
+    their ``bytes`` that no other target has, ``kept`` records that ``holders`` other targets have too, and exported
+    files (``exports``). ``rows_sha256`` is the digest of the content digests of all slices; ``files`` are the SHA-256
+    of the names of stored and exported files, folders included."""
 
     at: str
     crawls: tuple[str, ...]
@@ -64,9 +64,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a look found, ``at`` a time. ``rows`` by table; ``files`` of the receipt; ``superseded`` files of tables
-    that still have rows; ``published`` rows of this home's ``cc.duckdb``. It looked at so many ``tables``, ``names`` of
-    files and files of tables that no table names any more (``old_files``)."""
+    """The leftovers of a purge, found ``at`` a time: ``rows`` by table, ``files`` of the receipt, ``superseded`` files
+    of tables that still have rows, and ``published`` rows of this home's ``cc.duckdb``. ``tables``, ``names`` of files
+    and ``old_files`` (superseded files of tables) are how many were searched."""
 
     at: str
     rows: Mapping[str, int]
@@ -79,15 +79,15 @@ class Left:
 
     @property
     def nothing(self) -> bool:
-        """Whether nothing is left, where somebody looked."""
+        """Whether the search found no leftovers; ``False`` if there were no tables to search."""
         return self.tables > 0 and not (self.rows or self.files or self.superseded or self.published)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Of one purge, which has ``begun``, has ``hidden`` the rows and ``ended``, at those times. ``held`` has an entry
-    for each time that it found something, the first one of all; ``files`` are those of all, and what killed runs had
-    left; ``left`` is what the last look found."""
+    """The receipt of one purge: the times when it had ``begun``, had ``hidden`` the rows and ``ended``. ``held`` has an
+    inventory for each time that it found rows or files, the complete one first; ``files`` are those of all inventories
+    and those of killed runs; ``left`` are the last leftovers."""
 
     slug: str
     definition: str
@@ -101,23 +101,24 @@ class Receipt:
 
     @property
     def crawls(self) -> list[str]:
-        """Those that it tells of: in no other can there be files of it."""
-        return sorted({crawl for one in self.held for crawl in one.crawls})
+        """The crawls of the inventories. No other crawl can have files of the target."""
+        return sorted({crawl for inventory in self.held for crawl in inventory.crawls})
 
     @property
     def key(self) -> str:
-        """Its file in the lake."""
+        """The key of its file in the lake."""
         return _key(self.slug, self.begun)
 
 
 def hold(workspace: Workspace, note: PurgeNote, plan: PurgePlan) -> None:
-    """Writes down what ``plan`` found, if anything, before any of it goes. Raises ``EnvironmentFault``."""
-    known = _read(workspace.place, _key(note.slug, note.begun)) or Receipt(note.slug, note.definition, note.begun)
-    names = [*(one.file for own in plan.files.values() for one in own if one.records), *plan.exports]
+    """Records the inventory of ``plan``, if it is not empty, before anything is deleted. Raises
+    ``EnvironmentFault``."""
+    receipt = _read(workspace.place, _key(note.slug, note.begun)) or Receipt(note.slug, note.definition, note.begun)
+    names = [*(share.file for shares in plan.files.values() for share in shares if share.records), *plan.exports]
     if any(plan.rows.values()) or names:
-        found = Held(
+        inventory = Held(
             _now(),
-            tuple(sorted({one.crawl for one in plan.slices})),
+            tuple(sorted({slice_.crawl for slice_ in plan.slices})),
             {table: count for table, count in plan.rows.items() if count},
             _rows_digest(workspace.lake, plan),
             plan.records,
@@ -127,60 +128,64 @@ def hold(workspace: Workspace, note: PurgeNote, plan: PurgePlan) -> None:
             len(plan.exports),
             _digests(names),
         )
-        known = replace(known, held=(*known.held, found), files=_joined(known.files, found.files))
-        _write(workspace.place, known)
+        receipt = replace(receipt, held=(*receipt.held, inventory), files=_joined(receipt.files, inventory.files))
+        _write(workspace.place, receipt)
 
 
 def note_state(workspace: Workspace, note: PurgeNote, *, ended: bool) -> None:
-    """Writes down how far the purge of ``note`` has come, where it found anything; when it has ``ended``, with a look
-    at what is left. Raises ``EnvironmentFault``."""
-    known = _read(workspace.place, _key(note.slug, note.begun))
-    if known is None:
+    """Updates the receipt of the purge of ``note``, if there is one; if it has ``ended``, with its leftovers. Raises
+    ``EnvironmentFault``."""
+    receipt = _read(workspace.place, _key(note.slug, note.begun))
+    if receipt is None:
         return
-    files = _joined(known.files, _digests(name for own in note.all_files.values() for name in own))
+    files = _joined(receipt.files, _digests(name for file_names in note.all_files.values() for name in file_names))
     hidden = None if note.removed_at is None else note.removed_at.isoformat(timespec="milliseconds")
-    known = replace(known, files=files, hidden=hidden, left=None, ended=None)
+    receipt = replace(receipt, files=files, hidden=hidden, left=None, ended=None)
     if ended:
-        known = replace(known, left=look_for_rest(workspace, known), ended=_now())
-    _write(workspace.place, known)
+        receipt = replace(receipt, left=look_for_rest(workspace, receipt), ended=_now())
+    _write(workspace.place, receipt)
 
 
 def receipts(workspace: Workspace, slug: str) -> list[Receipt]:
-    """The receipts of a target, the oldest first. Raises ``EnvironmentFault``."""
-    keys = [one.key for one in workspace.place.listing(f"{_FOLDER}{slug}/")]
-    found = (_read(workspace.place, key) for key in keys if key.endswith(".json"))
-    return sorted((one for one in found if one is not None), key=lambda one: one.begun)
+    """Reads the receipts of a target, the oldest first. Raises ``EnvironmentFault``."""
+    keys = [stored_file.key for stored_file in workspace.place.listing(f"{_FOLDER}{slug}/")]
+    parsed_receipts = (_read(workspace.place, key) for key in keys if key.endswith(".json"))
+    return sorted((receipt for receipt in parsed_receipts if receipt is not None), key=lambda receipt: receipt.begun)
 
 
 def purged(workspace: Workspace) -> set[str]:
-    """The slugs that have receipts. Raises ``EnvironmentFault``."""
-    return {one.key.split("/")[1] for one in workspace.place.listing(_FOLDER) if one.key.endswith(".json")}
+    """Returns the slugs that have receipts. Raises ``EnvironmentFault``."""
+    return {
+        stored_file.key.split("/")[1]
+        for stored_file in workspace.place.listing(_FOLDER)
+        if stored_file.key.endswith(".json")
+    }
 
 
 def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
-    """What is left in the lake, and in this home, of what a receipt tells of; nothing is changed.
+    """Searches the lake and this home for leftovers of the target of a receipt; nothing is changed.
 
-    Raises ``EnvironmentFault`` where there is nothing to look at, or it cannot be read.
+    Raises ``EnvironmentFault`` if there are no tables to search, or if they cannot be read.
     """
     lake, slug = workspace.lake, receipt.slug
     refuse_unknown_tables(lake)
     tables = [spec.name for spec in purged_tables(lake) if lake.handle(spec) is not None]
     if not tables:
         raise EnvironmentFault(
-            f"{lake.root} has none of the tables that the receipt tells of",
-            "Look from a home of the lake that was purged (CC_PIPELINE_LAKE).",
+            f"{lake.root} has none of the tables of the receipt",
+            "Use a home of the lake that was purged (CC_PIPELINE_LAKE).",
         )
-    own = sorted({slug, *(one.target for one in slices_of_target(lake, slug))})
-    rows = {table: count_rows(lake, table, {"target": own}, ["target"]).total() for table in tables}
+    slice_slugs = sorted({slug, *(slice_.target for slice_ in slices_of_target(lake, slug))})
+    rows = {table: count_rows(lake, table, {"target": slice_slugs}, ["target"]).total() for table in tables}
     rows["targets"] = len(slugs_of(lake, {slug}))
     folders = [f"{folder}{crawl}/" for folder in _NAMED for crawl in receipt.crawls]
-    names = [one.key for folder in folders for one in workspace.place.listing(folder)]
-    known = set(receipt.files)
+    names = [stored_file.key for folder in folders for stored_file in workspace.place.listing(folder)]
+    known_digests = set(receipt.files)
     old = [(table, key) for table in tables for key in _superseded(workspace, table, receipt.crawls)]
     return Left(
         _now(),
         {table: count for table, count in rows.items() if count},
-        sum(_digest(name) in known for name in names),
+        sum(_digest(name) in known_digests for name in names),
         sum(_has_rows(lake, key, slug) for _, key in old),
         _published(workspace, slug),
         len(tables),
@@ -189,42 +194,44 @@ def look_for_rest(workspace: Workspace, receipt: Receipt) -> Left:
     )
 
 
-def sentences(workspace: Workspace, receipt: Receipt, left: Left) -> list[str]:
-    """What a look found, and how it looked, for a person."""
-    held = receipt.held[0]
-    what = ", ".join(f"{count:,} {table}" for table, count in held.rows.items())
-    said = [
-        f"{receipt.definition}: purged {receipt.begun[:10]}. Held: {what}; {held.records:,} stored records "
-        f"({held.bytes:,} bytes), {held.exports:,} exported files",
-        f"looked at the rows of {left.tables:,} tables, {left.names:,} names of stored and exported files against "
-        f"{len(receipt.files):,} of the receipt, {left.old_files:,} superseded files of tables, and cc.duckdb",
+def sentences(workspace: Workspace, receipt: Receipt, leftovers: Left) -> list[str]:
+    """Describes leftovers, and what was searched, in sentences."""
+    inventory = receipt.held[0]
+    row_text = ", ".join(f"{count:,} {table}" for table, count in inventory.rows.items())
+    lines = [
+        f"{receipt.definition}: purged {receipt.begun[:10]}. It had {row_text}; {inventory.records:,} stored records "
+        f"({inventory.bytes:,} bytes), {inventory.exports:,} exported files",
+        f"searched the rows of {leftovers.tables:,} tables, {leftovers.names:,} names of stored and exported files for "
+        f"{len(receipt.files):,} of the receipt, {leftovers.old_files:,} superseded files of tables, and cc.duckdb",
     ]
-    said += [f"LEFT: {count:,} rows in {table}" for table, count in left.rows.items()]
+    lines += [f"LEFT: {count:,} rows in {table}" for table, count in leftovers.rows.items()]
     counts = [
-        (left.files, "stored or exported files that the receipt names"),
-        (left.superseded, "superseded files of tables with its rows; readers may have them open"),
-        (left.published, "rows in cc.duckdb, which the next run or cc-pipeline automation upkeep publishes anew"),
+        (leftovers.files, "stored or exported files that the receipt names"),
+        (leftovers.superseded, "superseded files of tables with rows of it; readers may have them open"),
+        (leftovers.published, "rows in cc.duckdb, which the next run or cc-pipeline automation upkeep removes"),
     ]
-    said += [f"LEFT: {count:,} {what}" for count, what in counts if count]
+    lines += [f"LEFT: {count:,} {subject}" for count, subject in counts if count]
     if read_note(workspace.place, receipt.slug) is not None:
-        said.append(f"its purge has not ended: cc-pipeline targets remove {receipt.slug} --purge goes on with it")
-    if held.kept:
-        said.append(f"{held.kept:,} records stayed, since {held.holders:,} other targets held them too")
+        lines.append(f"its purge has not ended; to continue it: cc-pipeline targets remove {receipt.slug} --purge")
+    if inventory.kept:
+        lines.append(f"{inventory.kept:,} records were kept, because {inventory.holders:,} other targets have them too")
     since = datetime.fromisoformat(receipt.hidden or receipt.begun)
-    others = published_elsewhere(workspace.place, workspace.settings.home) if workspace.settings.lake_is_apart else {}
-    if late := sum(when < since for when in others.values()):
-        said.append(f"cc.duckdb of {late:,} other homes of the lake is from before it: look there too")
-    return [*said, "nothing is left" if left.nothing else f"see {workspace.place.source}/{receipt.key}"]
+    other_homes = (
+        published_elsewhere(workspace.place, workspace.settings.home) if workspace.settings.lake_is_apart else {}
+    )
+    if stale_homes := sum(published_at < since for published_at in other_homes.values()):
+        lines.append(f"cc.duckdb of {stale_homes:,} other homes of the lake is older than the purge: check there too")
+    return [*lines, "no leftovers" if leftovers.nothing else f"see {workspace.place.source}/{receipt.key}"]
 
 
 def _superseded(workspace: Workspace, table: str, crawls: Iterable[str]) -> Iterator[str]:
-    """The files in a table's folders of ``crawls`` that the table does not name."""
+    """Yields the files in a table's folders of ``crawls`` that the table does not name."""
     live = {path.rpartition("/")[2] for path in workspace.lake.pin(table).files}
     for crawl in crawls:
-        for one in workspace.place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
-            name = one.key.rpartition("/")[2]
+        for stored_file in workspace.place.listing(f"tables/{table}/crawl={quote(crawl, safe='')}/"):
+            name = stored_file.key.rpartition("/")[2]
             if name.endswith(".parquet") and name not in live:
-                yield one.key
+                yield stored_file.key
 
 
 def _has_rows(lake: Lake, key: str, slug: str) -> bool:
@@ -236,10 +243,10 @@ def _has_rows(lake: Lake, key: str, slug: str) -> bool:
     except FileNotFoundError:
         pass  # deleted since the folder was read
     except pa.ArrowInvalid:
-        pass  # no table names it and no reader opens it: a job is writing it, or was killed while it did; that is swept
+        pass  # no table names it: a job is writing it, or was killed meanwhile; such files are swept
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFault(
-            f"could not read {lake.root}/{key}: {error}", "Check the place and its permissions, then run it again."
+            f"could not read {lake.root}/{key}: {error}", "Check the lake and its permissions, then run it again."
         ) from error
     return False
 
@@ -253,12 +260,12 @@ def _published(workspace: Workspace, slug: str) -> int:
 
 
 def _rows_digest(lake: Lake, plan: PurgePlan) -> str:
-    made = hashlib.sha256()
-    names = [content_name(one) for one in plan.slices]
+    checksum = hashlib.sha256()
+    names = [content_name(slice_) for slice_ in plan.slices]
     for spec in purged_tables(lake):
         for name, digest in sorted(lake.digests(spec.name, names).items()):
-            made.update(f"{spec.name} {name} {digest}\n".encode())
-    return made.hexdigest()
+            checksum.update(f"{spec.name} {name} {digest}\n".encode())
+    return checksum.hexdigest()
 
 
 def _digests(names: Iterable[str]) -> tuple[str, ...]:
@@ -270,15 +277,15 @@ def _digest(name: str) -> str:
 
 
 def _joined(*files: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted({one for some in files for one in some}))
+    return tuple(sorted({name for names in files for name in names}))
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _key(slug: str, begun: str) -> str:
-    return f"{_FOLDER}{slug}/{begun.replace(':', '').replace('+0000', 'Z')}.json"
+def _key(slug: str, started_at: str) -> str:
+    return f"{_FOLDER}{slug}/{started_at.replace(':', '').replace('+0000', 'Z')}.json"
 
 
 def _write(place: Transport, receipt: Receipt) -> None:
@@ -286,11 +293,14 @@ def _write(place: Transport, receipt: Receipt) -> None:
 
 
 def _read(place: Transport, key: str) -> Receipt | None:
-    def of(noted: Any) -> Receipt:
-        held = tuple(
-            Held(**{**one, "crawls": tuple(one["crawls"]), "files": tuple(one["files"])}) for one in noted["held"]
+    def parse_receipt(document: Any) -> Receipt:
+        inventories = tuple(
+            Held(**{**inventory, "crawls": tuple(inventory["crawls"]), "files": tuple(inventory["files"])})
+            for inventory in document["held"]
         )
-        left = None if noted["left"] is None else Left(**noted["left"])
-        return Receipt(**{**noted, "held": held, "files": tuple(noted["files"]), "left": left})
+        leftovers = None if document["left"] is None else Left(**document["left"])
+        return Receipt(**{**document, "held": inventories, "files": tuple(document["files"]), "left": leftovers})
 
-    return read_json(place, key, of, "is no receipt of a purge", "It was changed, or written by a newer version.")
+    return read_json(
+        place, key, parse_receipt, "is no receipt of a purge", "It was changed, or written by a newer version."
+    )

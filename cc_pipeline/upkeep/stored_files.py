@@ -1,4 +1,4 @@
-"""The stored files against the rows that name them: what is lost, what is damaged, and what fetches it again."""
+"""Compares stored files with the rows that name them: finds lost and damaged records and the targets that have them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cc_pipeline.records.storage import STORED, RecordStorage, are_gone
 from cc_pipeline.records.sweep import Named
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Stored records that ``verify`` reads unless all are asked for.
+#: Number of stored records that ``verify`` reads by default.
 SAMPLE = 1_000
 _JUDGED = (
     "target", "url", "url_surtkey", "content_digest", "warc_filename", "warc_record_offset", "warc_record_length",
@@ -35,7 +35,7 @@ _JUDGED = (
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Rows of a crawl whose bytes are gone: how many of each target, and the files that are gone or too short."""
+    """Rows of a crawl without bytes: their number by target, and the files that are missing or too short."""
 
     crawl: str
     targets: Mapping[str, int]
@@ -48,8 +48,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How many of all stored records were read, whether those are all, what is wrong with which of each crawl, and how
-    many are as they came, with another payload than the index names."""
+    """The outcome of a verification: numbers of records ``read`` and ``stored``, whether all were read (``whole``), the
+    reason of each ``damaged`` record by crawl and location, and the number of ``mismatched`` records, which are as they
+    were fetched, with another payload than the index names."""
 
     read: int
     stored: int
@@ -59,12 +60,12 @@ class Verified:
 
     @property
     def records(self) -> int:
-        """How many are damaged."""
+        """The number of damaged records."""
         return sum(map(len, self.damaged.values()))
 
 
 def named_files(lake: Lake, crawl: str) -> Named:
-    """The stored files that rows of ``crawl`` name now; reads one column of the crawl."""
+    """Returns the stored files that rows of ``crawl`` name now; reads one column of the crawl."""
     pinned = lake.pin("records")
     files: set[str] = set()
     for batch in stream_crawl(lake, pinned, crawl, ["stored_file"]):
@@ -73,15 +74,15 @@ def named_files(lake: Lake, crawl: str) -> Named:
 
 
 def lost_records(workspace: Workspace, slices: Collection[Slice] | None = None) -> list[Lost]:
-    """The crawls in which ``slices`` (default: all that were fetched) have rows whose bytes are gone. Asks for each
-    stored file, or lists those of a crawl once; reads rows of what is not as it was noted.
+    """Returns the crawls in which ``slices`` (default: all fetched ones) have rows without bytes. Checks each stored
+    file, or lists those of a crawl once, and reads the rows of files that differ from their note.
 
-    Raises ``EnvironmentFault`` where the lake or its place cannot be read.
+    Raises ``EnvironmentFault`` if the lake or its store cannot be read.
     """
-    found = []
+    losses = []
     for crawl, targets in targets_by_crawl(FETCH.here(workspace.lake, slices)).items():
-        stands = stand(workspace, slices_of(crawl, targets), (FETCH,))
-        lost = {slice_: one.lost for slice_, one in stands.items() if one.lost}
+        slice_states = stand(workspace, slices_of(crawl, targets), (FETCH,))
+        lost = {slice_: slice_state.lost for slice_, slice_state in slice_states.items() if slice_state.lost}
         counts: Counter[str] = Counter()
         for slice_, count in lost.items():
             counts[slice_.whole.target] += count
@@ -89,15 +90,15 @@ def lost_records(workspace: Workspace, slices: Collection[Slice] | None = None) 
         for _, rows in lost_rows(workspace, lost):
             files.update(rows.column("stored_file").to_pylist())
         if lost:
-            found.append(Lost(crawl, dict(sorted(counts.items())), tuple(sorted(files))))
-    return found
+            losses.append(Lost(crawl, dict(sorted(counts.items())), tuple(sorted(files))))
+    return losses
 
 
 def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed: int | None = None) -> Verified:
     """Reads about ``sample`` stored records (``None``: all) and compares them with their rows: lengths, the gzip
-    checksum, the record, and the payload's digest where the row has one. Lost ones are not counted as damaged.
+    checksum, the record, and the payload's digest if the row has one. Lost records are not counted as damaged.
 
-    Raises ``EnvironmentFault`` where the lake or its place cannot be read.
+    Raises ``EnvironmentFault`` if the lake or its store cannot be read.
     """
     pinned = lake.pin("records")
     share = 1.0 if sample is None or pinned.rows <= sample else sample / pinned.rows
@@ -107,28 +108,28 @@ def verify(lake: Lake, storage: RecordStorage, sample: int | None = SAMPLE, seed
     stored: Counter[str] = Counter()
     for crawl in crawls_of(pinned):
         rows = _drawn(stream_crawl(lake, pinned, crawl, _JUDGED), share, draw, stored)
-        for row, found in read_members(rows, storage):
-            wrong = _damage(row, found, crawl) if isinstance(found, bytes) else _fault(found)
+        for row, member in read_members(rows, storage):
+            damage = _damage(row, member, crawl) if isinstance(member, bytes) else _fault(member)
             read += 1
-            mismatched += wrong is None and row["digest_check"] == "mismatch"
+            mismatched += damage is None and row["digest_check"] == "mismatch"
             progress.report("verify", read)
-            if wrong is not None:
-                damaged.setdefault(crawl, {})[row["warc_filename"], row["warc_record_offset"]] = wrong
+            if damage is not None:
+                damaged.setdefault(crawl, {})[row["warc_filename"], row["warc_record_offset"]] = damage
     return Verified(read, stored.total(), share == 1, damaged, mismatched)
 
 
 def holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[str]:
-    """The targets of ``crawl`` that have rows of any of ``places``."""
+    """Returns the targets of ``crawl`` that have rows of any of ``places``."""
     files = pa.array(sorted({file for file, _ in places}))
-    found: set[str] = set()
+    slugs: set[str] = set()
     for batch in stream_crawl(lake, lake.pin("records"), crawl, ["target", "warc_filename", "warc_record_offset"]):
-        near = batch.filter(pc.is_in(batch.column("warc_filename"), value_set=files))
-        found |= {
+        file_rows = batch.filter(pc.is_in(batch.column("warc_filename"), value_set=files))
+        slugs |= {
             whole_slug(row["target"])
-            for row in near.to_pylist()
+            for row in file_rows.to_pylist()
             if (row["warc_filename"], row["warc_record_offset"]) in places
         }
-    return sorted(found)
+    return sorted(slugs)
 
 
 def _drawn(
@@ -148,11 +149,11 @@ def _fault(fault: DataFault | None) -> str | None:
 
 
 def _damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
-    """What is wrong with the stored member of a row; ``None`` for nothing, as with quarantined bytes of the right
-    length: those are kept because they are broken."""
+    """Returns what is wrong with the stored member of a row; ``None`` if nothing is. Quarantined bytes of the right
+    length are not checked: they are stored because they are broken."""
     if row["outcome"] != "fetched":
         return None
-    promise = Promise(
+    expected = Promise(
         crawl=crawl,
         archive_format=row["archive_format"],
         key=row["stored_file"],
@@ -162,9 +163,9 @@ def _damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
         surtkey=row["url_surtkey"],
         digest=row["content_digest"],
     )
-    found = examine(data, promise)
-    if found.reason is not None:
-        return f"{found.reason}: {found.detail}"
-    if found.digest_check == "mismatch" and row["digest_check"] != "mismatch":
-        return found.detail
+    verification = examine(data, expected)
+    if verification.reason is not None:
+        return f"{verification.reason}: {verification.detail}"
+    if verification.digest_check == "mismatch" and row["digest_check"] != "mismatch":
+        return verification.detail
     return None

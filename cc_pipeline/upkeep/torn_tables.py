@@ -1,8 +1,8 @@
-"""Takes a torn commit of a table back, and has its slices made again.
+"""Undoes an incomplete commit of a table, and marks its slices to be rebuilt.
 
-Only the last commit is taken back. What others built on stays as it is; of a file of rows that is gone, the slices that
-it may have held are marked. Every torn file is kept in the table's folder ``_torn``. Each step is one commit of the
-table, or one file that takes another's place, so that a repair that was killed goes on where it stopped.
+Only the last commit is undone: later commits depend on earlier ones. If an earlier file of rows is missing, the slices
+that it may have held are marked. Every incomplete file is kept in the table's folder ``_torn``. Each step is one commit
+of the table or one replaced file, so that a killed repair continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from cc_pipeline.lake.slice import FETCH, GONE, LOCATE, PARSE, READ_FILES, TORN,
 from cc_pipeline.lake.torn import CHECKPOINT, ENTRY, HINT, Torn, find_torn, log_of, parsed_lines, read_whole
 from cc_pipeline.workspace.tables import all_tables
 
-#: Below a table's folder: torn files, with when they were taken out. Readers pass over what begins so.
+#: Folder in that of a table for incomplete files, named with the time of their removal. Readers skip the prefix.
 ASIDE: Final = "_torn"
-#: Steps that mend one table at most; each mends a file.
+#: Maximum number of repair steps for one table; each repairs one file.
 _MOST_STEPS: Final = 1_000
-#: Targets that a command names.
+#: Maximum number of targets in a command.
 _NAMED: Final = 20
-#: Beginnings of names under which no digest of a stage is committed.
+#: Prefixes of digests that belong to no stage.
 _NUMBERS: Final = ("content:", "rows:")
 _PAGE_STAGES: Final = (PARSE, READ_FILES)
 
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """A torn file that was taken out, where it is kept (``None`` where there was none), and the names under which the
-    digests of slices to be made again are committed."""
+    """An incomplete file that was removed, the path of its copy (``None`` if there was no file), and the digest names
+    of the slices that must be rebuilt."""
 
     torn: Torn
     kept: str | None
@@ -57,138 +57,146 @@ class TakenBack:
 
     @property
     def slices(self) -> list[Slice]:
-        """What is to be made again. Names in a table without crawls are of no slices."""
+        """The slices that must be rebuilt. Names in a table without crawls belong to no slices."""
         if self.torn.table not in {spec.name for spec in all_tables() if "crawl" in spec.slice_columns}:
             return []
         return sorted({slice_ for name in self.names if (slice_ := slice_named(name)) is not None})
 
 
 def slice_named(name: str) -> Slice | None:
-    """The slice whose digest, of whatever stage, is committed under ``name``."""
-    label, _, rest = name.partition(":")
+    """Returns the slice of a digest name of any stage; ``None`` if the name belongs to no slice."""
+    label, _, slice_text = name.partition(":")
     if label == READ_FILES.names_begin.rstrip(":"):
         return None
-    crawl, _, target = rest.partition(":")
+    crawl, _, target = slice_text.partition(":")
     return Slice(crawl, target) if crawl else None
 
 
 def torn_tables(lake: Lake) -> list[Torn]:
-    """Every file of a table that is not whole. Raises ``EnvironmentFault``."""
-    return [torn for table in lake.specs for torn in find_torn(lake, table)]
+    """Finds all incomplete files of tables. Raises ``EnvironmentFault``."""
+    return [incomplete_file for table in lake.specs for incomplete_file in find_torn(lake, table)]
 
 
 def torn_slices(lake: Lake, tables: Collection[str] = ()) -> list[Slice]:
-    """The slices whose last commit to any of ``tables`` (default: all, but those of extensions that are not in use) was
-    taken back, and that were not made again since."""
-    found: set[Slice] = set()
+    """Returns the slices whose last commit to any of ``tables`` was undone, and that were not rebuilt since. The
+    default is all tables, except those of extensions that are not in use."""
+    slices: set[Slice] = set()
     for table in tables or lake.specs:
         if lake.specs[table].slice_columns[:1] == ("crawl",) and not lake.specs[table].left_by:
             names = lake.digest_names(table, only=TORN)
-            found |= {slice_ for slice_ in map(slice_named, names) if slice_ is not None}
-    return sorted(found)
+            slices |= {slice_ for slice_ in map(slice_named, names) if slice_ is not None}
+    return sorted(slices)
 
 
 def run_command(lake: Lake, slices: Sequence[Slice]) -> str:
-    """The command that makes slices of one crawl again."""
+    """Returns the command that rebuilds slices of one crawl."""
     crawl = shlex.quote(slices[0].crawl)
-    wholes = sorted({slice_.whole.target for slice_ in slices if slice_.target})
-    if not wholes:
+    definitions_or_slugs = sorted({slice_.whole.target for slice_ in slices if slice_.target})
+    if not definitions_or_slugs:
         return f"cc-pipeline index harvest --crawl {crawl}"
     with suppress(CcPipelineError):
-        texts = definitions.definitions(lake, wholes)
-        wholes = [texts.get(slug, slug) for slug in wholes]
-    domains = "".join(f" {shlex.quote(text)}" for text in wholes[:_NAMED])
+        texts = definitions.definitions(lake, definitions_or_slugs)
+        definitions_or_slugs = [texts.get(slug, slug) for slug in definitions_or_slugs]
+    domains = "".join(f" {shlex.quote(text)}" for text in definitions_or_slugs[:_NAMED])
     subsets = sorted({slice_.subset for slice_ in slices if slice_.target} - {PLAIN})
-    named = "".join(f" --subset {subset}" for subset in (PLAIN, *subsets)) if subsets else ""
-    more = f" (and {len(wholes) - _NAMED:,} more)" if len(wholes) > _NAMED else ""
-    return f"cc-pipeline run{domains} --crawl {crawl}{named}{more}"
+    subset_options = "".join(f" --subset {subset}" for subset in (PLAIN, *subsets)) if subsets else ""
+    more_note = f" (and {len(definitions_or_slugs) - _NAMED:,} more)" if len(definitions_or_slugs) > _NAMED else ""
+    return f"cc-pipeline run{domains} --crawl {crawl}{subset_options}{more_note}"
 
 
 def mend_tables(lake: Lake) -> list[TakenBack]:
-    """Takes back what is torn and was not built on, and gives it; see :func:`torn_tables` for what is left then.
+    """Repairs incomplete files that no later commit depends on, and returns the repairs; :func:`torn_tables` finds the
+    others.
 
-    Raises ``EnvironmentFault`` where the lake cannot be read or written.
+    Raises ``EnvironmentFault`` if the lake cannot be read or written.
     """
-    done: list[TakenBack] = []
-    # the extension that made a table knows how it begins
+    repairs: list[TakenBack] = []
+    # only the extension that made a table knows its first entry
     for table in [spec.name for spec in lake.specs.values() if not spec.left_by]:
         for _ in range(_MOST_STEPS):
-            found = find_torn(lake, table)
-            # without its entries, a checkpoint is all that there is
-            if not found or any(torn.is_lost for torn in found):
+            incomplete_files = find_torn(lake, table)
+            # without the entries, the checkpoint is the only record of the table
+            if not incomplete_files or any(incomplete_file.is_lost for incomplete_file in incomplete_files):
                 break
-            done.append(_mend(lake, found[0]))
+            repairs.append(_mend(lake, incomplete_files[0]))
             lake.look_again(table)
-    return done
+    return repairs
 
 
 def lost_definitions(lake: Lake, targets: Iterable[Target] = ()) -> list[str]:
-    """Defines the targets again that have slices and no definition any more, where their keys or ``targets`` tell it;
-    gives the others. Raises ``EnvironmentFault``."""
-    known = {*lake.read("targets", columns=["slug"]).column("slug").to_pylist()}
-    lacking = {slice_.defined for slice_ in LOCATE.here(lake)} - known
-    defined = {target.slug: target for target in targets}
-    definitions.register(lake, [defined[slug] for slug in sorted(lacking & defined.keys())])
-    left = []
-    for slug in sorted(lacking - defined.keys()):
+    """Restores the definitions of targets that have slices but no definition, from their keys or from ``targets``;
+    returns the slugs of the others. Raises ``EnvironmentFault``."""
+    defined_slugs = {*lake.read("targets", columns=["slug"]).column("slug").to_pylist()}
+    undefined_slugs = {slice_.defined for slice_ in LOCATE.here(lake)} - defined_slugs
+    targets_by_slug = {target.slug: target for target in targets}
+    definitions.register(lake, [targets_by_slug[slug] for slug in sorted(undefined_slugs & targets_by_slug.keys())])
+    lost_slugs = []
+    for slug in sorted(undefined_slugs - targets_by_slug.keys()):
         try:
             definitions.read(lake, [slug])
         except UserInputError:
-            left.append(slug)
-    return left
+            lost_slugs.append(slug)
+    return lost_slugs
 
 
-def _mend(lake: Lake, torn: Torn) -> TakenBack:
+def _mend(lake: Lake, incomplete_file: Torn) -> TakenBack:
     try:
-        if torn.kind == HINT:
-            return TakenBack(torn, _set_aside(lake, torn.table, torn.path, move=True))
-        if torn.kind == CHECKPOINT:
-            _set_aside(lake, torn.table, f"{log_of(lake.address(torn.table))}/_last_checkpoint", move=True)
-            return TakenBack(torn, _set_aside(lake, torn.table, torn.path, move=True))
-        return _mend_entry(lake, torn) if torn.kind == ENTRY else _mend_rows(lake, torn)
+        if incomplete_file.kind == HINT:
+            return TakenBack(incomplete_file, _set_aside(lake, incomplete_file.table, incomplete_file.path, move=True))
+        if incomplete_file.kind == CHECKPOINT:
+            _set_aside(
+                lake,
+                incomplete_file.table,
+                f"{log_of(lake.address(incomplete_file.table))}/_last_checkpoint",
+                move=True,
+            )
+            return TakenBack(incomplete_file, _set_aside(lake, incomplete_file.table, incomplete_file.path, move=True))
+        return (
+            _mend_entry(lake, incomplete_file) if incomplete_file.kind == ENTRY else _mend_rows(lake, incomplete_file)
+        )
     except (OSError, DeltaError) as error:
-        raise lake_fault(f"could not mend {lake.address(torn.table)}", error) from error
+        raise lake_fault(f"could not mend {lake.address(incomplete_file.table)}", error) from error
 
 
 def _set_aside(lake: Lake, table: str, path: str, *, move: bool) -> str | None:
-    """Where the file is kept from now on, moved or copied there; ``None`` where there is none."""
+    """Moves or copies a file to the folder ``_torn``. Returns the new path; ``None`` if there is no file."""
     files = lake.file_system()
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     folder = f"{lake.address(table).removeprefix('s3://')}/{ASIDE}"
-    kept = f"{folder}/{path.rpartition('/')[2]}.{stamp}"
+    kept_path = f"{folder}/{path.rpartition('/')[2]}.{stamp}"
     try:
         if "://" not in lake.root:
             files.create_dir(folder)
-        files.copy_file(path, kept)
+        files.copy_file(path, kept_path)
         if move:
             files.delete_file(path)
     except FileNotFoundError:
         return None
-    return kept
+    return kept_path
 
 
-def _mend_entry(lake: Lake, torn: Torn) -> TakenBack:
-    """Puts an entry without changes in the place of a torn one, which marks what the torn one is known to have made."""
+def _mend_entry(lake: Lake, incomplete_file: Torn) -> TakenBack:
+    """Replaces an incomplete log entry by one without changes, which marks the slices that are known to be affected."""
     files = lake.file_system()
-    kept = _set_aside(lake, torn.table, torn.path, move=False)
-    if not torn.version:
-        _write(lake, torn.path, _first_entry(lake, torn.table))
-        return TakenBack(torn, kept)
-    data = b"" if kept is None else read_whole(files, kept)
+    kept_path = _set_aside(lake, incomplete_file.table, incomplete_file.path, move=False)
+    if not incomplete_file.version:
+        _write(lake, incomplete_file.path, _first_entry(lake, incomplete_file.table))
+        return TakenBack(incomplete_file, kept_path)
+    data = b"" if kept_path is None else read_whole(files, kept_path)
     names = _named_in(action for action in parsed_lines(data) if action is not None)
     with suppress(CcPipelineError):
-        # another table may be torn as well
-        names |= _names_by_others(lake, torn)
+        # another table may be incomplete too
+        names |= _names_by_others(lake, incomplete_file)
     now = int(time.time() * 1_000)
-    info = {"timestamp": now, "operation": "TAKE BACK", "operationParameters": {"torn": torn.state}}
+    info = {"timestamp": now, "operation": "TAKE BACK", "operationParameters": {"torn": incomplete_file.state}}
     marks = [{"txn": {"appId": name, "version": digest_to_int(TORN), "lastUpdated": now}} for name in sorted(names)]
     lines = [json.dumps(action) for action in ({"commitInfo": info}, *marks)]
-    _write(lake, torn.path, ("\n".join(lines) + "\n").encode())
-    return TakenBack(torn, kept, tuple(sorted(names)))
+    _write(lake, incomplete_file.path, ("\n".join(lines) + "\n").encode())
+    return TakenBack(incomplete_file, kept_path, tuple(sorted(names)))
 
 
 def _first_entry(lake: Lake, table: str) -> bytes:
-    """The entry with which a table like this one begins."""
+    """Returns the first log entry of such a table."""
     with TemporaryDirectory() as folder:
         like = Lake(folder, [lake.specs[table]])
         like.prepare(table)
@@ -204,95 +212,105 @@ def _write(lake: Lake, path: str, data: bytes) -> None:
 
 
 def _named_in(actions: Iterable[Mapping[str, object]]) -> set[str]:
-    """The names of digests of slices among actions."""
-    named = (action.get("txn") for action in actions)
-    names = {str(txn.get("appId")) for txn in named if isinstance(txn, dict)}
+    """Returns the digest names of slices among log actions."""
+    transactions = (action.get("txn") for action in actions)
+    names = {str(txn.get("appId")) for txn in transactions if isinstance(txn, dict)}
     return {name for name in names if name != ANCHOR and not name.startswith(_NUMBERS)}
 
 
-def _names_by_others(lake: Lake, torn: Torn) -> set[str]:
-    """The names of slices that other tables have, made from what this one lacks at the version before."""
-    table, version = torn.table, torn.version - 1
+def _names_by_others(lake: Lake, incomplete_file: Torn) -> set[str]:
+    """Returns the digest names that other tables depend on and that this table lacks at the previous version."""
+    table, version = incomplete_file.table, incomplete_file.version - 1
     if table == "captures":
         return _lacking(lake, LOCATE, version, {*FETCH.here(lake), *PARSE.here(lake)}, "lookups")
     if table == "records":
         return _lacking(lake, FETCH, version, PARSE.here(lake), "fetches")
     names: set[str] = set()
     for stage in _PAGE_STAGES:
-        for other in stage.tables if table in stage.tables else ():
-            if other != table:
-                own = lake.digest_names(other, stage.names_begin)
-                here, there = lake.digests(table, own, version), lake.digests(other, own)
-                names |= {name for name in own if here[name] != there[name]}
+        for sibling in stage.tables if table in stage.tables else ():
+            if sibling != table:
+                digest_names = lake.digest_names(sibling, stage.names_begin)
+                table_digests, sibling_digests = (
+                    lake.digests(table, digest_names, version),
+                    lake.digests(sibling, digest_names),
+                )
+                names |= {name for name in digest_names if table_digests[name] != sibling_digests[name]}
     return names
 
 
-def _lacking(lake: Lake, stage: Stage, version: int, made: Collection[Slice], notes: str) -> set[str]:
-    """The names of the slices that a later stage ``made``, or that were noted, without this one's digest."""
-    names = {stage.digest_name(slice_) for slice_ in made}
-    noted = {
+def _lacking(lake: Lake, stage: Stage, version: int, later_slices: Collection[Slice], notes: str) -> set[str]:
+    """Returns the digest names of slices that were noted or made by a later stage (``later_slices``), without this
+    stage's digest."""
+    names = {stage.digest_name(slice_) for slice_ in later_slices}
+    noted_digests = {
         stage.digest_name(Slice(row["crawl"], row["target"])): row["made_from"]
         for row in lake.read(notes, columns=["crawl", "target", "made_from"]).to_pylist()
     }
-    here = lake.digests(stage.main_table, [*{*names, *noted}], version)
-    found = {name for name in names if here[name] in (None, GONE)}
-    return found | {name for name, digest in noted.items() if here[name] != digest}
+    table_digests = lake.digests(stage.main_table, [*{*names, *noted_digests}], version)
+    missing_names = {name for name in names if table_digests[name] in (None, GONE)}
+    return missing_names | {name for name, digest in noted_digests.items() if table_digests[name] != digest}
 
 
-def _mend_rows(lake: Lake, torn: Torn) -> TakenBack:
-    """Takes the last commit back, or where the file is of an earlier one, the file out of the table."""
-    assert torn.file is not None
-    handle = opened_apart(lake, torn.table)
+def _mend_rows(lake: Lake, incomplete_file: Torn) -> TakenBack:
+    """Undoes the last commit; if the file belongs to an earlier one, removes the file from the table."""
+    assert incomplete_file.file is not None
+    handle = opened_apart(lake, incomplete_file.table)
     assert handle is not None
-    spec = lake.specs[torn.table]
+    spec = lake.specs[incomplete_file.table]
     files = stored_files(spec, handle)
-    if handle.version() != torn.version or torn.file.path not in {file.path for file in files}:
-        raise EnvironmentFault(f"{torn.table} was written meanwhile", "Run it again.")
-    before = None if torn.later else _files_before(lake, torn)
-    if before is None:
-        gone, back = [torn.file], []
-        names, numbers = _names_in_file(lake, torn.table, torn.file)
+    if handle.version() != incomplete_file.version or incomplete_file.file.path not in {file.path for file in files}:
+        raise EnvironmentFault(f"{incomplete_file.table} was written meanwhile", "Run the repair again.")
+    earlier_files = None if incomplete_file.later else _files_before(lake, incomplete_file)
+    if earlier_files is None:
+        removed_files, restored_files = [incomplete_file.file], []
+        names, numbers = _names_in_file(lake, incomplete_file.table, incomplete_file.file)
     else:
-        paths, here = {file.path for file in before}, {file.path for file in files}
-        gone = [file for file in files if file.path not in paths]
-        back = [file for file in before if file.path not in here]
-        names, numbers = _names_of_last(lake, torn, before)
+        paths, paths_now = {file.path for file in earlier_files}, {file.path for file in files}
+        removed_files = [file for file in files if file.path not in paths]
+        restored_files = [file for file in earlier_files if file.path not in paths_now]
+        names, numbers = _names_of_last(lake, incomplete_file, earlier_files)
     digests = {**dict.fromkeys(names, TORN), **numbers}
-    replace_files(lake, spec, handle, gone, back, digests, is_balanced=False)
-    kept = _set_aside(lake, torn.table, torn.path, move=True)
-    return TakenBack(torn, kept, tuple(sorted(names)))
+    replace_files(lake, spec, handle, removed_files, restored_files, digests, is_balanced=False)
+    kept_path = _set_aside(lake, incomplete_file.table, incomplete_file.path, move=True)
+    return TakenBack(incomplete_file, kept_path, tuple(sorted(names)))
 
 
-def _files_before(lake: Lake, torn: Torn) -> list[StoredFile] | None:
-    """The files of the version before the last one; ``None`` where they are not all there."""
-    handle = lake.open(lake.specs[torn.table], torn.version - 1) if torn.version else None
+def _files_before(lake: Lake, incomplete_file: Torn) -> list[StoredFile] | None:
+    """Returns the files of the previous version; ``None`` if one is missing."""
+    handle = (
+        lake.open(lake.specs[incomplete_file.table], incomplete_file.version - 1) if incomplete_file.version else None
+    )
     if handle is None:
         return None
-    before = stored_files(lake.specs[torn.table], handle)
-    folder = lake.address(torn.table).removeprefix("s3://")
-    sizes = lake.file_system().get_file_info([f"{folder}/{file.path}" for file in before])
-    return before if all(info.size == file.size for info, file in zip(sizes, before, strict=True)) else None
+    earlier_files = stored_files(lake.specs[incomplete_file.table], handle)
+    folder = lake.address(incomplete_file.table).removeprefix("s3://")
+    sizes = lake.file_system().get_file_info([f"{folder}/{file.path}" for file in earlier_files])
+    return (
+        earlier_files if all(info.size == file.size for info, file in zip(sizes, earlier_files, strict=True)) else None
+    )
 
 
-def _names_of_last(lake: Lake, torn: Torn, files: Sequence[StoredFile]) -> tuple[set[str], dict[str, str]]:
-    """The names of the slices that the last commit made, and what its numbers were before it, when the table had
-    ``files``: rows of which no count was committed are counted."""
-    entry = f"{log_of(lake.address(torn.table))}/{torn.version:020}.json"
+def _names_of_last(lake: Lake, incomplete_file: Torn, files: Sequence[StoredFile]) -> tuple[set[str], dict[str, str]]:
+    """Returns the digest names of the last commit, and the values of its counts before it, when the table had
+    ``files``. Counts that were never committed are computed."""
+    entry = f"{log_of(lake.address(incomplete_file.table))}/{incomplete_file.version:020}.json"
     actions = [action for action in parsed_lines(read_whole(lake.file_system(), entry)) if action is not None]
     txns = [action["txn"] for action in actions if isinstance(action.get("txn"), dict)]
     numbers = [str(txn["appId"]) for txn in txns if isinstance(txn, dict) and str(txn["appId"]).startswith(_NUMBERS)]
-    before = lake.digests(torn.table, numbers, torn.version - 1)
-    spec = lake.specs[torn.table]
-    uncounted = {name: key for name in numbers if before[name] is None and (key := key_of(spec, name)) is not None}
+    earlier_digests = lake.digests(incomplete_file.table, numbers, incomplete_file.version - 1)
+    spec = lake.specs[incomplete_file.table]
+    uncounted = {
+        name: key for name in numbers if earlier_digests[name] is None and (key := key_of(spec, name)) is not None
+    }
     if uncounted:
         crawls = {key[0] for key in uncounted.values()} if "crawl" in spec.slice_columns else {None}
-        there = count_in_files(lake, spec, (file for file in files if file.partition.get("crawl") in crawls))
-        before |= {name: digest_from_int(there[key]) for name, key in uncounted.items()}
-    return _named_in(actions), {name: before[name] or NOTHING for name in numbers}
+        row_counts = count_in_files(lake, spec, (file for file in files if file.partition.get("crawl") in crawls))
+        earlier_digests |= {name: digest_from_int(row_counts[key]) for name, key in uncounted.items()}
+    return _named_in(actions), {name: earlier_digests[name] or NOTHING for name in numbers}
 
 
 def _names_in_file(lake: Lake, table: str, file: StoredFile) -> tuple[set[str], dict[str, str]]:
-    """The names of the slices that a file may hold rows of, by its bounds, and that their row counts are not known."""
+    """Returns the digest names of slices that a file may contain, by its bounds, and their counts as not known."""
     names: set[str] = set()
     counts: dict[str, str] = {}
     crawl = file.partition.get("crawl")
@@ -301,9 +319,9 @@ def _names_in_file(lake: Lake, table: str, file: StoredFile) -> tuple[set[str], 
         slice_ = slice_named(name) if key is None else None
         target = key[-1] if key else name.partition(":")[2] if slice_ is None else slice_.target
         is_near = file.first is None or file.last is None or file.first <= target <= file.last
-        own = key[0] if key else None if slice_ is None else slice_.crawl
-        is_other = crawl is not None and own is not None and own != crawl
-        if not is_near or is_other or name == ANCHOR:
+        slice_crawl = key[0] if key else None if slice_ is None else slice_.crawl
+        is_other_crawl = crawl is not None and slice_crawl is not None and slice_crawl != crawl
+        if not is_near or is_other_crawl or name == ANCHOR:
             continue
         if key is not None:
             counts[name] = NOT_COUNTED

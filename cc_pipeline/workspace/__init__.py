@@ -1,1 +1,1 @@
-"""An open run: a home (the folder), its source and lake, for as long as it lasts; and the tables that a lake has."""
+"""The workspace of a run: a home (the folder), its source and lake; and the tables of a lake."""

@@ -1,8 +1,8 @@
-"""Whose tables a home and a lake hold: the source that they were first used with, also where the lake lies apart.
+"""Claims a home and a lake for a source: the source that they were first used with.
 
-A home's note is ``home.json``; a lake within the home has a copy of it. A lake that lies apart has a note of its own.
-Several homes may work on it if they have the same source: the first writes the note, with a put that only one can win,
-the others read it. The layout of such a lake is that of its tables, whatever a home's own note says.
+The note of a home is ``home.json``; a lake within the home has a copy of it. A lake outside the home has a note of its
+own. Several homes with the same source may use it: the first writes the note with a conditional put, the others read
+it. The layout of such a lake is that of its tables, whatever the note of a home says.
 """
 
 from __future__ import annotations
@@ -39,54 +39,56 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 if TYPE_CHECKING:
     from cc_pipeline.transport.client import Transport
 
-#: Bytes of the note of a lake, at most.
+#: Maximum bytes of the note of a lake.
 _LONGEST: Final = 64 * 1024
 
 
 def remembered_source(home: Path) -> str | None:
-    """The source this home was first used with, without credentials, or ``None``."""
+    """Returns the source that this home was first used with, without credentials; ``None`` for a new home."""
     note = read_note(home)
     return None if note is None else shown(note.source)
 
 
 def is_home_of(settings: Settings) -> bool:
-    """Whether the home holds tables of the settings' source, as its source or as one of its mirrors."""
+    """Whether the home has tables of the settings' source, as its source or as one of its mirrors."""
     note = read_note(settings.home)
     return note is not None and settings.source in map(shown, note.places)
 
 
 def claim_home(settings: Settings) -> None:
-    """Makes the home's folders and writes down its places; refuses a home of another source or layout.
+    """Makes the folders of the home and notes its places; refuses a home of another source or layout.
 
-    A home may get further mirrors, and another order of its places: a list of several takes the place of the noted one.
-    A single place that is in that list is used alone, and the list stays. The home's own lake gets a copy of the note,
-    from which ``home.json`` is written again where it was lost.
+    A home may get further mirrors, and another order of its places: a list of several places replaces the noted list.
+    A single place of that list is used alone, and the list is kept. The home's own lake gets a copy of the note, from
+    which a lost ``home.json`` is restored.
 
     Raises ``UserInputError`` for another source; ``UnknownLayout`` for another layout; ``EnvironmentFault`` for tables
-    of which nothing says whose they are, and when the folder cannot be written.
+    of unknown source, and if the folder cannot be written.
     """
     home, lake = settings.home, None if settings.lake_is_apart else Path(settings.lake)
-    noted, copy = read_note(home, lake), None if lake is None else read_copy(lake)
-    if noted is not None and settings.source not in map(shown, noted.places):
+    home_note, copy = read_note(home, lake), None if lake is None else read_copy(lake)
+    if home_note is not None and settings.source not in map(shown, home_note.places):
         raise UserInputError(
-            f"{home} holds tables of {shown(noted.source)}, not of {settings.source}. "
-            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to go on with the old one; a mirror is "
-            "named behind it"
+            f"{home} holds tables of {shown(home_note.source)}, not of {settings.source}. "
+            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE to use the old source; name a mirror after "
+            "the source"
         )
-    if copy is not None and {settings.source, *map(shown, noted.places if noted else ())}.isdisjoint(copy.places):
+    if copy is not None and {settings.source, *map(shown, home_note.places if home_note else ())}.isdisjoint(
+        copy.places
+    ):
         raise UserInputError(
-            f"{lake} holds tables of {copy.source}, and {home} says that it is a home of {settings.source}. Use "
-            f"another home; or, if both are the same source, which has moved, delete {lake}/{LAKE_NOTE}"
+            f"{lake} holds tables of {copy.source}, but {home} is a home of {settings.source}. Use another home; or, "
+            f"if this is the same source at a new address, delete {lake}/{LAKE_NOTE}"
         )
 
-    def renewed(noted: HomeNote | None) -> HomeNote:
-        note = noted or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
+    def renewed(base_note: HomeNote | None) -> HomeNote:
+        note = base_note or HomeNote(settings.source, LAYOUT, mirrors=settings.mirrors)
         note = note.with_tables(copy.tables if copy is not None else ())
         if settings.mirrors and settings.sources != tuple(map(shown, note.places)):
             return replace(note, source=settings.source, mirrors=settings.mirrors)
         return note
 
-    note = renewed(noted)
+    note = renewed(home_note)
     refuse_unknown_layout(str(home), note)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -98,69 +100,77 @@ def claim_home(settings: Settings) -> None:
             f"{home} cannot be used as a home: {error.strerror or error}",
             f"Check the disk and its permissions, or set {PREFIX}HOME to another folder.",
         ) from error
-    if note != noted or not is_whole(home):
+    if note != home_note or not is_whole(home):
         # another process may be noting a table
         with disk_trouble(home), locked(home / "home.lock"):
             note = renewed(read_note(home, lake))
             write_note(home, note)
     bare = replace(note, source=shown(note.source), mirrors=tuple(map(shown, note.mirrors)))
     if lake is not None and copy != bare:
-        with suppress(EnvironmentFault):  # a home that cannot be written, or not now, is read all the same
+        with suppress(EnvironmentFault):  # a home that cannot be written can still be read
             write_copy(lake, home, bare)
 
 
 def claim_lake(lake: Transport, home: Path, source: str) -> None:
-    """Writes the lake's note where there is none, and lets ``home``, which has a note, follow the lake's layout.
+    """Writes the note of the lake if it has none, and updates the note of ``home`` to the layout of the lake.
 
     Raises ``UserInputError`` for a lake of another source; ``UnknownLayout`` for a lake of another layout;
-    ``EnvironmentFault`` for a note that is none, and when the place cannot be read or written.
+    ``EnvironmentFault`` for an invalid note, and if the lake cannot be read or written.
     """
-    mine = read_note(home)
-    assert mine is not None
-    noted = _read_lake(lake)
-    if noted is None:
-        first = HomeNote(source, mine.layout, mirrors=_others(mine, source), tables=mine.tables)
+    home_note = read_note(home)
+    assert home_note is not None
+    lake_note = _read_lake(lake)
+    if lake_note is None:
+        first = HomeNote(source, home_note.layout, mirrors=_others(home_note, source), tables=home_note.tables)
         _write_lake(lake, first, only_if_absent=True)
-        # another home may have been first, also at a server that does not keep conditional puts
-        noted = _read_lake(lake) or mine
-    if noted.source not in (shown(source), *map(shown, mine.places)) and shown(source) not in noted.places:
+        # another home may have been first, even at a server without conditional puts
+        lake_note = _read_lake(lake) or home_note
+    if lake_note.source not in (shown(source), *map(shown, home_note.places)) and shown(source) not in lake_note.places:
         raise UserInputError(
-            f"the lake {lake.source} holds tables of {noted.source}, not of {shown(source)}. Set CC_PIPELINE_LAKE to "
-            "another place for this source, or work on that lake with a home of its source"
+            f"the lake {lake.source} holds tables of {lake_note.source}, not of {shown(source)}. Set CC_PIPELINE_LAKE "
+            "to "
+            "another place for this source, or use that lake with a home of its source"
         )
-    refuse_unknown_layout(f"the lake {lake.source}", noted)
+    refuse_unknown_layout(f"the lake {lake.source}", lake_note)
     # migrated by another home, or not yet migrated although this home was, with another lake
-    change_note(home, lambda mine: replace(mine, layout=noted.layout, tables=noted.with_tables(mine.tables).tables))
-    if (both := noted.with_tables(mine.tables)) != noted:
-        _write_lake(lake, both)
+    change_note(
+        home,
+        lambda home_note: replace(
+            home_note, layout=lake_note.layout, tables=lake_note.with_tables(home_note.tables).tables
+        ),
+    )
+    if (merged_note := lake_note.with_tables(home_note.tables)) != lake_note:
+        _write_lake(lake, merged_note)
 
 
 def note_layout(lake: Transport, home: Path, source: str) -> None:
-    """Writes down that the lake's tables have the layout of ``home``, which has just migrated them."""
-    mine, noted = read_note(home), _read_lake(lake)
-    assert mine is not None
-    chosen = noted.chosen if noted is not None else {}
-    _write_lake(lake, HomeNote(source, mine.layout, chosen, _others(mine, source), mine.tables))
+    """Notes in the lake that its tables have the layout of ``home``, which has just migrated them."""
+    home_note, lake_note = read_note(home), _read_lake(lake)
+    assert home_note is not None
+    choices = lake_note.chosen if lake_note is not None else {}
+    _write_lake(lake, HomeNote(source, home_note.layout, choices, _others(home_note, source), home_note.tables))
 
 
 def agree(lake: Transport, values: Mapping[str, str | bool], *, anew: bool = False) -> None:
-    """Notes settings that the lake's rows are made with (of ``settings.CHOICES``): the first home's, or ``anew`` these.
+    """Notes the settings that the rows of the lake are made with (of ``settings.CHOICES``): those of the first home,
+    or, with ``anew``, these.
 
-    Raises ``UserInputError`` where others are noted: homes with different ones would parse each other's pages again and
-    again. A lake without a note is left alone.
+    Raises ``UserInputError`` if others are noted: homes with different settings would parse each other's pages again
+    and again. A lake without a note is left alone.
     """
-    noted = _read_lake(lake)
-    if noted is None:
+    lake_note = _read_lake(lake)
+    if lake_note is None:
         return
-    others = {name: value for name, value in noted.chosen.items() if values.get(name, value) != value}
-    if others and not anew:
-        theirs = " ".join(f"{name}={as_written(value)}" for name, value in others.items())
+    conflicts = {name: value for name, value in lake_note.chosen.items() if values.get(name, value) != value}
+    if conflicts and not anew:
+        lake_choices = " ".join(f"{name}={as_written(value)}" for name, value in conflicts.items())
         raise UserInputError(
-            f"all homes of the lake {lake.source} make its rows with {theirs}. Make this home like them: cc-pipeline "
-            f"settings {theirs}; or let this home change it with cc-pipeline settings, and then every other one"
+            f"all homes of the lake {lake.source} make its rows with {lake_choices}. Use the same in this home: "
+            "cc-pipeline "
+            f"settings {lake_choices}; or change it with cc-pipeline settings in this home, and then in all others"
         )
-    if anew or not values.keys() <= noted.chosen.keys():
-        _write_lake(lake, replace(noted, chosen={**noted.chosen, **values}))
+    if anew or not values.keys() <= lake_note.chosen.keys():
+        _write_lake(lake, replace(lake_note, chosen={**lake_note.chosen, **values}))
 
 
 def _read_lake(lake: Transport) -> HomeNote | None:
@@ -174,13 +184,13 @@ def _read_lake(lake: Transport) -> HomeNote | None:
         return parsed(data, Path(lake.source))
     except ValueError as error:
         raise EnvironmentFault(
-            f"{lake.source}/{LAKE_NOTE} does not say whose tables the lake holds",
-            "Look at the file: it was not written by cc_pipeline. Delete it if the lake is yours, then run it again.",
+            f"{lake.source}/{LAKE_NOTE} is no valid note of a lake",
+            "Check the file: cc_pipeline did not write it. If the lake is yours, delete the file, then run this again.",
         ) from error
 
 
-def _write_lake(lake: Transport, noted: HomeNote, *, only_if_absent: bool = False) -> None:
-    text = json.dumps(to_json(noted, [shown(noted.source), *noted.mirrors]), indent=1) + "\n"
+def _write_lake(lake: Transport, note: HomeNote, *, only_if_absent: bool = False) -> None:
+    text = json.dumps(to_json(note, [shown(note.source), *note.mirrors]), indent=1) + "\n"
     try:
         with disk_trouble(Path(lake.source) / LAKE_NOTE):
             lake.put(LAKE_NOTE, text.encode(), only_if_absent=only_if_absent)
@@ -188,12 +198,12 @@ def _write_lake(lake: Transport, noted: HomeNote, *, only_if_absent: bool = Fals
         raise _refused(lake, "written", fault) from fault
 
 
-def _others(mine: HomeNote, source: str) -> tuple[str, ...]:
-    return tuple(place for place in map(shown, mine.places) if place != shown(source))
+def _others(home_note: HomeNote, source: str) -> tuple[str, ...]:
+    return tuple(place for place in map(shown, home_note.places) if place != shown(source))
 
 
-def _refused(lake: Transport, done: str, fault: RangeFault) -> EnvironmentFault:
+def _refused(lake: Transport, action: str, fault: RangeFault) -> EnvironmentFault:
     return EnvironmentFault(
-        f"the lake {lake.source} cannot be {done}: {fault}",
-        "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the AWS credentials: this key may not do that there.",
+        f"the lake {lake.source} cannot be {action}: {fault}",
+        "Check CC_PIPELINE_LAKE, CC_PIPELINE_LAKE_ENDPOINT and the AWS credentials: they do not allow this.",
     )

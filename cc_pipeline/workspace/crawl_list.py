@@ -1,7 +1,7 @@
-"""Reads the list of crawls: from its address, from today's copy, or, when the address fails, from the last good copy,
-and where there is none, from what was known at release.
+"""Reads the list of crawls: from its address or today's copy; if the address fails, from the last good copy; without a
+copy, from the list of this release.
 
-This is the one answer to "which crawls are there, and how old is that", for commands, sensors, ``doctor`` and checks.
+Commands, sensors, ``doctor`` and checks all use this list and its age.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from cc_pipeline.settings import DEFAULT_COLLINFO, Settings
 from cc_pipeline.transport.faults import RangeFault
 
 _A_DAY: Final = timedelta(days=1)
-#: So long a list that did not come is not asked for again: a dead index server costs one command its patience, not all.
+#: After a failure the list is not requested again for this time: a dead index server delays one command, not all.
 _SILENCE: Final = timedelta(minutes=10)
 
-#: Where a list comes from: its address or today's copy of it, an older copy, this version's own list, nowhere.
+#: The origin of a list: its address or today's copy of it, an older copy, the list of this release, none.
 Origin = Literal["list", "copy", "release", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlList:
-    """``crawls`` are newest first, as they were listed at ``read_at`` (aware UTC). ``origin`` says where from.
-    For all but today's list, ``fault`` is the error that it met, and ``note`` a sentence that says so and how old
-    ``crawls`` are. Of origin ``none`` there are no crawls, and it is not known which there are."""
+    """The list of crawls, newest first, as it was at ``read_at`` (aware UTC), and its ``origin``. For all but today's
+    list, ``fault`` is the error of reading it, and ``note`` a sentence with the error and the age of the list. With
+    origin ``none`` the crawls are not known."""
 
     crawls: tuple[Crawl, ...]
     read_at: datetime
@@ -42,12 +42,12 @@ class CrawlList:
 
     @property
     def age(self) -> str:
-        """How long ago it was read, in words."""
+        """The time since it was read, in words."""
         return ago(self.read_at)
 
 
 def ago(moment: datetime) -> str:
-    """How long ago ``moment`` (aware) was, in words for a person: ``5 minutes ago``, ``26 days ago``."""
+    """Returns the time since ``moment`` (aware) in words: ``5 minutes ago``, ``26 days ago``."""
     seconds = max(0.0, (datetime.now(UTC) - moment).total_seconds())
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= length:
@@ -57,10 +57,10 @@ def ago(moment: datetime) -> str:
 
 
 def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlList:
-    """The list of crawls. ``download`` requests it; it is not called when Common Crawl's own list was read in the last
-    day, and when a list on a host of its own did not come a few minutes ago.
+    """Reads the list of crawls. ``download`` requests it; it is not called if Common Crawl's own list was read in the
+    last day, or if a list on a host of its own failed a few minutes ago.
 
-    It never raises for a list that does not come: the origin of what it gives says so.
+    It never raises if the list cannot be read: the result has another origin then.
     """
     path = settings.cache_path / "collinfo.json"
     copy = _last_good(path)
@@ -77,13 +77,13 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
         note = f"{failed.what}; the copy from {copy.age} is used instead"
         return CrawlList(copy.crawls, copy.read_at, "copy", failed, note)
     if settings.is_common_crawl:
-        known = known_at_release()
+        release_crawls = known_at_release()
         note = (
-            f"{failed.what}, and there is no copy of it; what was known at this version's release "
-            f"({KNOWN_ON:%Y-%m-%d}, {ago(KNOWN_ON)}) is used instead: newer crawls than {known[0].id} may exist, and "
+            f"{failed.what}, and there is no copy of it; the list of this release ({KNOWN_ON:%Y-%m-%d}, "
+            f"{ago(KNOWN_ON)}) is used instead: newer crawls than {release_crawls[0].id} may exist, and "
             "can be named"
         )
-        return CrawlList(known, KNOWN_ON, "release", failed, note)
+        return CrawlList(release_crawls, KNOWN_ON, "release", failed, note)
     return CrawlList((), datetime.now(UTC), "none", failed, f"{failed.what}, and there is no copy of it")
 
 
@@ -109,7 +109,7 @@ def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) ->
     except DataFault as fault:
         raise _no_list(f"the list of crawls at {fault}") from fault
     if not crawls:
-        # an index server in trouble has answered so; a copy of it would hide every crawl
+        # a failing index server has answered so; a copy of this would hide all crawls
         raise _no_list(f"the list of crawls at {settings.collinfo} names no crawl")
     with disk_trouble(copy):
         write_whole(copy, data)
@@ -117,12 +117,12 @@ def _read_anew(settings: Settings, download: Callable[[], bytes], copy: Path) ->
     return crawls
 
 
-def _no_list(what: str) -> EnvironmentFault:
-    return EnvironmentFault(what, "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later.")
+def _no_list(problem: str) -> EnvironmentFault:
+    return EnvironmentFault(problem, "Check that CC_PIPELINE_COLLINFO names a collinfo.json, or try later.")
 
 
 def _is_fresh(settings: Settings, copy: CrawlList) -> bool:
-    # only requests to the public list are saved; a local or private list may change at any moment
+    # only the public list is cached; a local or private list may change at any moment
     public = host_of(settings.collinfo) == host_of(DEFAULT_COLLINFO)
     return public and timedelta(0) <= datetime.now(UTC) - copy.read_at < _A_DAY
 
@@ -137,25 +137,27 @@ def _failure_path(settings: Settings) -> Path:
 
 
 def _failed_lately(settings: Settings) -> EnvironmentFault | None:
-    """The error that this list met a few minutes ago, so that it is not met again by every command."""
+    """Returns the error of this list a few minutes ago, so that not every command waits for it again."""
     path = _failure_path(settings)
     try:
-        at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        failed_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
         failed = json.loads(path.read_bytes())
-        known, what, advice = (str(failed[name]) for name in ("list", "what", "advice"))
+        list_address, problem, advice = (str(failed[name]) for name in ("list", "what", "advice"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    lately = timedelta(0) <= datetime.now(UTC) - at < _SILENCE
-    if not lately or known != settings.collinfo:
+    lately = timedelta(0) <= datetime.now(UTC) - failed_at < _SILENCE
+    if not lately or list_address != settings.collinfo:
         return None
-    return EnvironmentFault(f"{what} (asked {ago(at)}; asked again after {at + _SILENCE:%H:%M} UTC)", advice)
+    return EnvironmentFault(
+        f"{problem} (asked {ago(failed_at)}; asked again after {failed_at + _SILENCE:%H:%M} UTC)", advice
+    )
 
 
 def _remember(settings: Settings, fault: EnvironmentFault) -> None:
     if not _is_apart(settings):
         return
-    noted = {"list": settings.collinfo, "what": fault.what, "advice": fault.advice}
+    document = {"list": settings.collinfo, "what": fault.what, "advice": fault.advice}
     try:
-        write_whole(_failure_path(settings), json.dumps(noted).encode())
+        write_whole(_failure_path(settings), json.dumps(document).encode())
     except OSError:
-        return  # it only saves the next command some seconds
+        return  # without the note, the next command only waits longer

@@ -1,7 +1,7 @@
-"""Slices that have other rows than they were committed with.
+"""Finds miscounts: slices with other rows than were committed.
 
-Each home remembers up to which commit of each table its last publication looked, and what was wrong then, so that only
-slices that changed since are looked at. A home that publishes nothing remembers each look.
+Each home notes up to which commit of each table its last publication checked, and what was wrong then, so that only
+slices that changed since are checked. A home that publishes nothing notes each check.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import all_tables
 
 _NOTE: Final = "row_counts.json"
-#: Slices that a sentence names.
+#: Maximum number of slices named in a sentence.
 _NAMED: Final = 5
-#: What to do about slices with other rows than were committed.
-MAKE_AGAIN: Final = "Have them made again: cc-pipeline doctor --repair."
+#: Advice for slices with other rows than were committed.
+MAKE_AGAIN: Final = "Rebuild them: cc-pipeline doctor --repair."
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Up to which commit of a table a home has looked, the slices that were wrong then, and whether files were."""
+    """The last check of a table: the commit, the slices that were wrong, and whether files were broken."""
 
     version: int
     commit_id: str
@@ -39,160 +39,180 @@ class _Look:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether anything of the table was left out."""
+        """Whether slices or files of the table were left out."""
         return bool(self.wrong) or self.has_broken_files
 
 
 def find_changed_miscounts(
     settings: Settings, lake: Lake, pinned: Sequence[PinnedTable] = (), *, every: bool = False
 ) -> dict[str, Miscounted]:
-    """The slices with other rows than were committed, by table: of those that changed since the remembered look,
-    and those that were wrong then. All slices are looked at where the log does not say what changed, and with
-    ``every``.
+    """Returns the slices with other rows than were committed, by table. It checks those that changed since the noted
+    check, and those that were wrong then; all slices if the log does not tell what changed, or with ``every``.
 
-    ``pinned`` are the tables at the versions that a publication shows, which is remembered (default: all tables as they
-    are now). Raises ``EnvironmentFault`` where a table cannot be read.
+    ``pinned`` are the tables at the versions of a publication, whose check is noted (default: all tables as they are
+    now). Raises ``EnvironmentFault`` if a table cannot be read.
     """
-    before = {} if every else _read(settings)
-    found: dict[str, Miscounted] = {}
-    looks = dict(_read(settings))
+    earlier_checks = {} if every else _read(settings)
+    miscounts: dict[str, Miscounted] = {}
+    checks = dict(_read(settings))
     for table in pinned or [lake.pin(spec.name) for spec in lake.specs.values() if not spec.left_by]:
         name = table.spec.name
         if table.version < 0:
             continue
-        look = before.get(name)
-        # no commit says that a file went, and its rows may be of slices that were never counted
-        torn = torn_paths(lake, name) if pinned or (look is not None and look.has_broken_files) else []
-        own = find_miscounted(lake, name, None if torn else _to_look_at(lake, table, look), table.version)
-        found[name] = replace(own, broken=tuple(sorted({*own.broken, *torn})))
-        looks[name] = _Look(table.version, table.commit_id, tuple(sorted(found[name].slices)), bool(found[name].broken))
+        earlier_check = earlier_checks.get(name)
+        # no commit tells that a file is missing, and its rows may be of slices that were never counted
+        incomplete_files = (
+            torn_paths(lake, name) if pinned or (earlier_check is not None and earlier_check.has_broken_files) else []
+        )
+        table_miscounts = find_miscounted(
+            lake, name, None if incomplete_files else _to_look_at(lake, table, earlier_check), table.version
+        )
+        miscounts[name] = replace(table_miscounts, broken=tuple(sorted({*table_miscounts.broken, *incomplete_files})))
+        checks[name] = _Look(
+            table.version, table.commit_id, tuple(sorted(miscounts[name].slices)), bool(miscounts[name].broken)
+        )
     if pinned or settings.publish == "none":
-        _write(settings, looks)
-    return {name: one for name, one in found.items() if one.slices or one.broken}
+        _write(settings, checks)
+    return {name: miscounted for name, miscounted in miscounts.items() if miscounted.slices or miscounted.broken}
 
 
 def find_new_miscounts(settings: Settings, lake: Lake) -> dict[str, Miscounted]:
-    """As :func:`find_changed_miscounts`, for the opening of a home: where nothing was committed since the last look,
-    and nothing was wrong then, it opens no table. On S3, and before the first look, new commits are left to the
+    """Does the same as :func:`find_changed_miscounts` when a home is opened. It opens no table if nothing was committed
+    since the last check and nothing was wrong then. On S3, and before the first check, new commits are left to the
     publication.
 
-    Raises ``EnvironmentFault`` where a table cannot be read.
+    Raises ``EnvironmentFault`` if a table cannot be read.
     """
-    looks = _read(settings)
-    if settings.publish == "none" and not looks:
+    checks = _read(settings)
+    if settings.publish == "none" and not checks:
         return find_changed_miscounts(settings, lake)
-    are_wrong = any(look.leaves_out for look in looks.values())
-    shown = [spec.name for spec in lake.specs.values() if not spec.left_by]
-    may_be = looks and "://" not in lake.root and any(_has_moved(lake, name, looks) for name in shown)
-    if not are_wrong and not may_be:
+    are_wrong = any(check.leaves_out for check in checks.values())
+    tables = [spec.name for spec in lake.specs.values() if not spec.left_by]
+    may_have_changed = checks and "://" not in lake.root and any(_has_moved(lake, name, checks) for name in tables)
+    if not are_wrong and not may_have_changed:
         return {}
     return find_changed_miscounts(settings, lake)
 
 
 def leaves_slices_out(settings: Settings) -> bool:
     """Whether the last publication left out slices or files of any table."""
-    return any(look.leaves_out for look in _read(settings).values())
+    return any(check.leaves_out for check in _read(settings).values())
 
 
-def _has_moved(lake: Lake, table: str, looks: Mapping[str, _Look]) -> bool:
-    """Whether a table in a folder has another newest entry in its log than at the last look."""
-    version = looks[table].version if table in looks else -1
+def _has_moved(lake: Lake, table: str, checks: Mapping[str, _Look]) -> bool:
+    """Whether the newest log entry of a table in a folder has changed since the last check."""
+    version = checks[table].version if table in checks else -1
     log = Path(lake.address(table)) / "_delta_log"
     return (log / f"{version + 1:020}.json").exists() or (version >= 0 and not (log / f"{version:020}.json").exists())
 
 
-def _to_look_at(lake: Lake, table: PinnedTable, look: _Look | None) -> set[SliceKey] | None:
-    """The slices of a table that changed since the last look, with those that were wrong; ``None``: all."""
+def _to_look_at(lake: Lake, table: PinnedTable, last_check: _Look | None) -> set[SliceKey] | None:
+    """Returns the slices of a table that changed since the last check or were wrong then; ``None``: all."""
     name = table.spec.name
-    if look is None or look.version > table.version or look.has_broken_files:
+    if last_check is None or last_check.version > table.version or last_check.has_broken_files:
         return None
-    if look.version == table.version:
-        return {*look.wrong} if look.commit_id == table.commit_id else None
-    if look.commit_id != lake.commit_id(name, look.version):
-        return None  # a restored log uses version numbers again
-    changed = changed_slices(lake, name, look.version, table.version)
-    return None if changed is None else {*look.wrong, *changed}
+    if last_check.version == table.version:
+        return {*last_check.wrong} if last_check.commit_id == table.commit_id else None
+    if last_check.commit_id != lake.commit_id(name, last_check.version):
+        return None  # a restored log reuses version numbers
+    changed = changed_slices(lake, name, last_check.version, table.version)
+    return None if changed is None else {*last_check.wrong, *changed}
 
 
-def without_miscounted(lake: Lake, pinned: Sequence[PinnedTable], found: Mapping[str, Miscounted]) -> list[PinnedTable]:
-    """The tables without the slices that have other rows than were committed, and without files that are not whole.
+def without_miscounted(
+    lake: Lake, pinned: Sequence[PinnedTable], miscounts: Mapping[str, Miscounted]
+) -> list[PinnedTable]:
+    """Returns the tables without miscounted slices and without incomplete files.
 
-    A slice of a crawl and a target is left out of every table: what is left of it would contradict itself.
+    A slice of a crawl and a target is left out of every table: its other rows would contradict each other.
     """
-    of_targets = {key for one in found.values() for key in one.slices if len(key) == 2}
-    kept = []
+    of_targets = {key for miscounted in miscounts.values() for key in miscounted.slices if len(key) == 2}
+    correct_tables = []
     for table in pinned:
-        own = found.get(table.spec.name, Miscounted(table.spec.name))
+        table_miscounts = miscounts.get(table.spec.name, Miscounted(table.spec.name))
         wide = len(table.spec.slice_columns) == 2 and table.version >= 0
-        left_out = {key for key in own.slices if "crawl" in table.spec.slice_columns} | (of_targets if wide else set())
-        if not left_out and not own.broken:
-            kept.append(table)
+        left_out = {key for key in table_miscounts.slices if "crawl" in table.spec.slice_columns} | (
+            of_targets if wide else set()
+        )
+        if not left_out and not table_miscounts.broken:
+            correct_tables.append(table)
             continue
         counts = committed_counts(lake, table.spec.name, left_out, table.version)
-        rows = sum(own.slices[key][1] if key in own.slices else counts[key] or 0 for key in left_out)
-        files = tuple(file for file in table.files if not file.endswith(own.broken)) if own.broken else table.files
-        kept.append(replace(table, files=files, rows=table.rows - rows, left_out=tuple(sorted(left_out))))
-    return kept
+        rows = sum(
+            table_miscounts.slices[key][1] if key in table_miscounts.slices else counts[key] or 0 for key in left_out
+        )
+        files = (
+            tuple(file for file in table.files if not file.endswith(table_miscounts.broken))
+            if table_miscounts.broken
+            else table.files
+        )
+        correct_tables.append(replace(table, files=files, rows=table.rows - rows, left_out=tuple(sorted(left_out))))
+    return correct_tables
 
 
-def make_again(lake: Lake, found: Mapping[str, Miscounted]) -> list[Slice]:
-    """Has the slices of a crawl that have other rows than were committed made again by the next run, and gives them.
+def make_again(lake: Lake, miscounts: Mapping[str, Miscounted]) -> list[Slice]:
+    """Marks miscounted slices of crawls to be rebuilt by the next run, and returns them.
 
-    Until then they stay out of what is published. Rows of tables without crawls are written again by whoever registers
-    them. Raises ``EnvironmentFault``.
+    Until then they are not published. Rows of tables without crawls are rewritten when they are registered again.
+    Raises ``EnvironmentFault``.
     """
-    again: set[Slice] = set()
-    for table, own in found.items():
+    slices_to_remake: set[Slice] = set()
+    for table, table_miscounts in miscounts.items():
         spec = lake.specs[table]
-        slices = sorted(Slice(*key) for key in own.slices) if "crawl" in spec.slice_columns else []
+        slices = sorted(Slice(*key) for key in table_miscounts.slices) if "crawl" in spec.slice_columns else []
         if spec.stage is not None and not spec.has_row_a_slice:
             spec.stage.make_again(lake, table, slices)
         elif slices:
             note_again(lake, table, slices)
-        again.update(slices)
-    return sorted(again)
+        slices_to_remake.update(slices)
+    return sorted(slices_to_remake)
 
 
-def sentences(found: Mapping[str, Miscounted]) -> Iterator[str]:
-    """What is wrong with each table, for people."""
-    for table, own in found.items():
-        named = [
-            f"{' '.join(key) or 'the table'} ({there:,} rows, {_committed(said)})"
-            for key, (said, there) in sorted(own.slices.items(), key=lambda item: item[0])[:_NAMED]
+def sentences(miscounts: Mapping[str, Miscounted]) -> Iterator[str]:
+    """Yields a sentence on the miscounts of each table."""
+    for table, table_miscounts in miscounts.items():
+        slices = sorted(table_miscounts.slices.items(), key=lambda item: item[0])
+        descriptions = [
+            f"{' '.join(key) or 'the table'} ({row_count:,} rows, {_committed(committed_count)})"
+            for key, (committed_count, row_count) in slices[:_NAMED]
         ]
-        more = f" and {len(own.slices) - _NAMED:,} more" if len(own.slices) > _NAMED else ""
-        files = f"; files that are not whole: {', '.join(own.broken[:_NAMED])}" if own.broken else ""
-        yield f"{table}: {len(own.slices):,} slices are not as they were committed: {', '.join(named)}{more}{files}"
+        more_note = f" and {len(slices) - _NAMED:,} more" if len(slices) > _NAMED else ""
+        files = f"; incomplete files: {', '.join(table_miscounts.broken[:_NAMED])}" if table_miscounts.broken else ""
+        details = f"{', '.join(descriptions)}{more_note}{files}"
+        yield f"{table}: {len(slices):,} slices differ from their commits: {details}"
 
 
-def _committed(said: int | None) -> str:
-    return "to be made again" if said is None else f"committed with {said:,}"
+def _committed(count: int | None) -> str:
+    return "to be rebuilt" if count is None else f"committed with {count:,}"
 
 
 def _read(settings: Settings) -> dict[str, _Look]:
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        noted = json.loads((settings.cache_path / _NOTE).read_text("utf-8"))
+        document = json.loads((settings.cache_path / _NOTE).read_text("utf-8"))
         return {
             str(name): _Look(
-                int(one["version"]), str(one["commit_id"]), tuple(tuple(key) for key in one["wrong"]), one["broken"]
+                int(check["version"]),
+                str(check["commit_id"]),
+                tuple(tuple(key) for key in check["wrong"]),
+                check["broken"],
             )
-            for name, one in noted.items()
+            for name, check in document.items()
             if name in {spec.name for spec in all_tables()}
         }
     return {}
 
 
-def _write(settings: Settings, looks: Mapping[str, _Look]) -> None:
-    said = {
+def _write(settings: Settings, checks: Mapping[str, _Look]) -> None:
+    document = {
         name: {
-            "version": one.version,
-            "commit_id": one.commit_id,
-            "wrong": [list(key) for key in one.wrong],
-            "broken": one.has_broken_files,
+            "version": check.version,
+            "commit_id": check.commit_id,
+            "wrong": [list(key) for key in check.wrong],
+            "broken": check.has_broken_files,
         }
-        for name, one in looks.items()
+        for name, check in checks.items()
     }
-    text = json.dumps(said)
+    text = json.dumps(document)
     path = settings.cache_path / _NOTE
     with suppress(OSError):
         if not path.exists() or path.read_text("utf-8") != text:

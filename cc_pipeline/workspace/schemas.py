@@ -1,4 +1,4 @@
-"""The columns of tables, but for those of the catalog, of records and of pages. Nothing heavy is loaded here."""
+"""The columns of tables, except those of the catalog, of records and of pages. Nothing heavy is loaded here."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ TARGETS_SCHEMA: Final = schema_of(TARGETS_COLUMNS)
 CAPTURES_COLUMNS: Final = NAMED_CAPTURES_COLUMNS
 CAPTURES_SCHEMA: Final = NAMED_CAPTURES
 
-#: ``made_from`` is the digest of the captures that the look-up gave: a row counts while they still have it. What
-#: fetching all of them costs is there too, and the versions of the target's definition and of the index asked.
-#: ``index_size`` is how many files the index lists (of a ZipNum index: bytes of its ``cluster.idx``). ``unlisted``
-#: captures are no longer in the index that named them, which is doubted; ``removal`` is a number for which they are.
+#: ``made_from`` is the digest of the captures of the look-up: a row is valid while they have it. A row also has the
+#: cost of fetching all of them, and the versions of the target's definition and of the index. ``index_size`` is the
+#: number of files in the index (of a ZipNum index: the bytes of its ``cluster.idx``). ``unlisted`` captures are no
+#: longer in the index that named them, which is not confirmed; ``removal`` is a number that identifies this loss.
 #: ``repeated`` are index rows of captures that the index had named already.
 LOOKUPS_COLUMNS: Final = (
     CRAWL,
@@ -170,8 +170,8 @@ FETCHES_COLUMNS: Final = (
 )
 FETCHES_SCHEMA: Final = schema_of(FETCHES_COLUMNS)
 
-#: ``location`` is an absolute path or a key of the source; ``slug`` the partition key, and the ``target`` of its rows.
-#: ``content_tag`` is there for archive files only: their size and ETag when they were added.
+#: ``source_file`` is an absolute path or a key of the source; ``slug`` is the partition key, and the ``target`` of its
+#: rows. ``content_tag`` is for archive files only: their size and ETag when they were added.
 SOURCE_FILES_COLUMNS: Final = (
     Column("slug", pa.string(), "Partition key, and target of the file's rows in lake", nullable=False),
     Column("source_kind", pa.string(), "records, sequencefile, wat or wet", nullable=False),
@@ -181,7 +181,7 @@ SOURCE_FILES_COLUMNS: Final = (
 )
 SOURCE_FILES_SCHEMA: Final = schema_of(SOURCE_FILES_COLUMNS)
 
-#: ``byte_offset`` is where in the file reading failed; null when the whole file is meant.
+#: ``byte_offset`` is where reading failed; null if the file as a whole is unreadable.
 SOURCE_FAULTS_COLUMNS: Final = (
     CRAWL,
     Column("target", pa.string(), "Slug of the file", nullable=False),

@@ -1,4 +1,4 @@
-"""Files that a person named: their kinds, their partition keys, and which of them a home has."""
+"""Files of the user: their kinds, their partition keys, and those registered in a home."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.workspace.workspace import Workspace
 
 FileKind = Literal["sequencefile", "wat", "wet", "warc"]
-#: The kind of WARC and ARC files, which are not read into tables whole: an index of them is built.
+#: The kind of WARC and ARC files: they are not read into tables; an index of them is built.
 ARCHIVE: Final = "warc"
 
 FAULTS = "source_faults"
-#: Faults of a file that become rows; all are counted.
+#: Maximum faults of a file that become rows; all are counted.
 MAX_FAULT_ROWS = 1_000
 
 _ODD = re.compile(r"[^a-z0-9.-]+|\.{2,}")
@@ -25,7 +25,7 @@ _SPEAKING = 80
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file to read whole, which belongs to ``crawl``. ``location`` is an absolute path or a key of the source."""
+    """A file of the user, of one ``crawl``. ``location`` is an absolute path or a key of the source."""
 
     kind: FileKind
     location: str
@@ -33,7 +33,7 @@ class SourceFile:
 
     @property
     def slug(self) -> str:
-        """The partition key: the printable part of the name, and 64 bits of a hash over kind, place and crawl."""
+        """The partition key: the printable part of the name, and 64 bits of a hash of kind, location and crawl."""
         speaking = _ODD.sub("-", self.location.rpartition("/")[2].lower()).strip(".-")[:_SPEAKING].rstrip(".-")
         text = "\n".join((self.kind, self.location, self.crawl))
         digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -41,18 +41,18 @@ class SourceFile:
 
 
 def registered(workspace: Workspace, slugs: Sequence[str] | None = None) -> dict[str, SourceFile]:
-    """The files behind partition keys (default: all). Archive files, of which an index is built, are not among them.
+    """Returns the files of partition keys (default: all), without archive files.
 
     Raises ``UserInputError`` for a key that is not registered.
     """
     where = None if slugs is None else {"slug": list(slugs)}
     rows = workspace.lake.read("source_files", where).to_pylist() if slugs is None or slugs else []
-    found = {
+    files = {
         row["slug"]: SourceFile(row["source_kind"], row["source_file"], row["crawl"])
         for row in rows
         if row["source_kind"] != ARCHIVE
     }
-    unknown = [slug for slug in slugs or () if slug not in found]
-    if unknown:
-        raise UserInputError(f"no file is registered as {unknown[0]!r}; add it with: cc-pipeline files add FILE")
-    return found
+    unknown_slugs = [slug for slug in slugs or () if slug not in files]
+    if unknown_slugs:
+        raise UserInputError(f"no file is registered as {unknown_slugs[0]!r}; add it with: cc-pipeline files add FILE")
+    return files

@@ -1,4 +1,4 @@
-"""Every table of the lake, declared once: those of the core in the order a value travels, then those of extensions."""
+"""The tables of the lake: those of the core in the order of the pipeline, then those of extensions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from cc_pipeline.workspace.schemas import (
 )
 
 BY_CRAWL = ("crawl",)
-#: Columns that say how a row came to be, which two rows that say the same may differ in.
+#: Columns about the origin of a row. Two equal captures may differ in them.
 _FOUND_BY = ("located_by", "index_file", "index_position", "meant")
 _STORED = (
     "meant", "detail", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser", "rounds",
@@ -53,7 +53,7 @@ CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("targets", TARGETS_SCHEMA, ("slug",), ("slug",)),
     TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path"), stage=LIST, is_shown=False),
     TableSpec("row_groups", CATALOG_SCHEMA, BY_CRAWL, (), row_group_rows=CATALOG_ROW_GROUP, stage=HARVEST),
-    # what somebody named stays named when a subset goes
+    # named captures are kept when a subset is deleted
     TableSpec(
         "given_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _FOUND_BY, stage=GIVEN, removed_with="target"
     ),
@@ -66,38 +66,38 @@ CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
     TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
-    # the targets of its rows are files
+    # here, targets are files
     TableSpec(
         "source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), ("source_file",), stage=BUILT, removed_with="nothing"
     ),
 )  # fmt: skip
 
-#: One for each layout above ``home.OLDEST_LAYOUT``. A column that is only added needs none; renaming, retyping and
-#: ending a table do.
+#: One migration for each layout above ``home.OLDEST_LAYOUT``. An added column needs none; renaming, retyping and
+#: ending a column or table do.
 MIGRATIONS: tuple[Migration, ...] = ()
 
 
 def all_tables() -> tuple[TableSpec, ...]:
-    """The tables of the core, then those of the extensions in use."""
+    """Returns the tables of the core, then those of the extensions in use."""
     return (*CORE_TABLES, *(spec for specs in tables_by_extension().values() for spec in specs))
 
 
 def tables_by_extension() -> dict[str, Sequence[TableSpec]]:
-    """The tables of each extension in use that has any.
+    """Returns the tables of each extension in use that has any.
 
-    An extension is left out from then on, with the reason in ``find_extensions``, if it declares a table whose name is
-    taken, or one with rows of targets of which its stage does not say how a purge finds them.
+    An extension is refused, with the reason in ``find_extensions``, if it declares a table whose name is taken, or one
+    with rows of targets that a purge cannot find by its stage.
     """
     owners = {spec.name: "the core" for spec in CORE_TABLES}
-    found: dict[str, Sequence[TableSpec]] = {}
+    tables: dict[str, Sequence[TableSpec]] = {}
     for extension, specs in collect("tables").items():
         problem = _find_problem(specs, owners)
         if problem:
             refuse(extension, problem)
         elif specs:
-            found[extension] = specs
+            tables[extension] = specs
             owners |= {spec.name: f"the extension {extension}" for spec in specs}
-    return found
+    return tables
 
 
 def _find_problem(specs: Sequence[TableSpec], owners: Mapping[str, str]) -> str:
@@ -106,28 +106,28 @@ def _find_problem(specs: Sequence[TableSpec], owners: Mapping[str, str]) -> str:
             return f"it declares {spec!r}, which is no TableSpec"
         if spec.name in owners:
             return f"its table {spec.name} has the name of a table of {owners[spec.name]}"
-        if [own.name for own in specs].count(spec.name) > 1:
+        if [other_spec.name for other_spec in specs].count(spec.name) > 1:
             return f"it declares its table {spec.name} twice"
         may_go = "target" in spec.schema.names and spec.removed_with != "nothing"
-        if may_go and (why := _problem_of_rows(spec)):
-            return f"its table {spec.name} has rows of targets {why}, so that no purge finds them"
+        if may_go and (reason := _problem_of_rows(spec)):
+            return f"its table {spec.name} has rows of targets {reason}, so that no purge finds them"
     return ""
 
 
 def _problem_of_rows(spec: TableSpec) -> str:
-    """Why a purge cannot find the rows that a table has of targets; empty if it can."""
+    """Returns why a purge cannot find the rows of targets in a table; empty if it can."""
     if spec.slice_columns != SLICE:
         return "and other slice columns than crawl and target"
     if spec.stage is None:
         return "and no stage"
-    one = Slice("crawl", "target")
-    if spec.stage.slice_of(spec.stage.digest_name(one)) != one:
+    example = Slice("crawl", "target")
+    if spec.stage.slice_of(spec.stage.digest_name(example)) != example:
         return "and a stage whose digests are not named LABEL:{crawl}:{target}"
     return ""
 
 
 def note_of_table(extension: str, spec: TableSpec) -> ExtensionTable:
-    """What a home notes of a table of an extension."""
+    """Returns the note of a table of an extension, for ``home.json``."""
     if not spec.has_targets or spec.stage is None:
         return ExtensionTable(extension, spec.name)
     digests = digests_of_notes(spec.name) if spec.has_row_a_slice else spec.stage.named
@@ -135,36 +135,36 @@ def note_of_table(extension: str, spec: TableSpec) -> ExtensionTable:
 
 
 def with_left_tables(
-    noted: Sequence[ExtensionTable], schema_of: Callable[[str], pa.Schema | None]
+    noted_tables: Sequence[ExtensionTable], schema_of: Callable[[str], pa.Schema | None]
 ) -> tuple[TableSpec, ...]:
-    """All tables, then those among ``noted`` that were left by extensions which are not in use, where they are there.
+    """Returns all declared tables, then the existing ones among ``noted_tables`` whose extensions are not in use.
 
-    ``schema_of`` gives the columns of a table as it is stored, ``None`` for one that cannot be read. An extension that
-    declares a table which another one made here is left out from then on.
+    ``schema_of`` returns the columns of a stored table, ``None`` if it cannot be read. An extension is refused if it
+    declares a table that another extension made in this home.
     """
-    makers = {table.table: table.extension for table in noted}
+    makers = {table.table: table.extension for table in noted_tables}
     for extension, specs in tables_by_extension().items():
         for maker, name in ((makers.get(spec.name, extension), spec.name) for spec in specs):
             if maker != extension:
                 refuse(extension, f"its table {name} has the name of one that the extension {maker} made in a home")
     declared = all_tables()
     names = {spec.name for spec in declared}
-    left = (
+    left_specs = (
         _left_table(table, schema)
-        for table in noted
+        for table in noted_tables
         if table.table not in names and (schema := schema_of(table.table)) is not None
     )
-    return (*declared, *left)
+    return (*declared, *left_specs)
 
 
-def _left_table(noted: ExtensionTable, schema: pa.Schema) -> TableSpec:
-    if not noted.digests:
-        return TableSpec(noted.table, schema, removed_with="nothing", left_by=noted.extension)
+def _left_table(noted_table: ExtensionTable, schema: pa.Schema) -> TableSpec:
+    if not noted_table.digests:
+        return TableSpec(noted_table.table, schema, removed_with="nothing", left_by=noted_table.extension)
     return TableSpec(
-        noted.table,
+        noted_table.table,
         schema,
         SLICE,
-        stage=Stage(noted.table, (noted.table,), noted.digests),
-        removed_with=cast("RemovedWith", noted.removed_with),
-        left_by=noted.extension,
+        stage=Stage(noted_table.table, (noted_table.table,), noted_table.digests),
+        removed_with=cast("RemovedWith", noted_table.removed_with),
+        left_by=noted_table.extension,
     )

@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: Little patience for a list of crawls on a host of its own: a person waits, and goes on without it.
+#: Few retries for a list of crawls on a host of its own: a person waits, and can work without it.
 _LIST_RETRY = RetryPolicy(attempts=3, longest=2.0, few={FaultKind.UNREACHABLE: 2, FaultKind.TIMEOUT: 1})
 _LIST_TIMEOUTS = Timeouts(connect=5.0, silence=8.0, total=15.0)
-#: Requests to the lake's own place at the same time.
+#: Maximum concurrent requests to the lake.
 _OWN_PLACE = 32
 
 
@@ -64,11 +64,11 @@ _OWN_PLACE = 32
 class Workspace:
     """One home, one source and one lake, open for as long as a run lasts.
 
-    Raises ``UserInputError`` where the settings name a kind of index that there is not.
+    Raises ``UserInputError`` if the settings name an unknown kind of index.
 
     A workspace is cheap to make: it opens each thing when it is first used, and keeps it. So a run has one transport
-    to each place and reads the list of crawls once. Whoever makes a workspace closes it (:func:`open_workspace` does
-    both). ``one_command`` says that all that is fetched with it is one question, whose price is counted together.
+    to each place and reads the list of crawls once. The creator of a workspace closes it (:func:`open_workspace` does
+    both). ``one_command``: the costs of all its fetches are added up for the cost limit.
     ``opener`` opens transports to the source instead of :func:`open_transport`.
     """
 
@@ -83,44 +83,44 @@ class Workspace:
     def lake(self) -> Lake:
         """The tables. First use claims home and lake for their source and brings them to the layout of this version.
 
-        Raises ``EnvironmentFault`` when that would rewrite tables (``cc-pipeline doctor --migrate`` does that), and
-        for a home or lake that a newer version made; ``UserInputError`` for one of another source.
+        Raises ``EnvironmentFault`` if that would rewrite tables (``cc-pipeline doctor --migrate`` does that), and for a
+        home or lake of a newer version; ``UserInputError`` for one of another source.
         """
         self.claim()
         self.migrate()
         return open_lake(self.settings, self._note_table)
 
     def _note_table(self, table: ExtensionTable) -> None:
-        """Notes a table of an extension in the home and the lake, so that it is purged also without the extension."""
+        """Notes a table of an extension in the home and the lake, so that a purge finds it without the extension."""
         if note_table(self.settings.home, table):
             self.claim()
 
     def claim(self) -> None:
-        """Writes down whose tables the home holds, and a lake outside it; see :attr:`lake` for what it raises."""
+        """Claims the home, and a lake outside it, for the source; raises as :attr:`lake`."""
         claim_home(self.settings)
         if self.settings.lake_is_apart:
             claim_lake(self.place, self.settings.home, self.settings.source)
 
     def agree_on_digests(self) -> None:
-        """Notes how records are judged in a lake outside the home. Raises ``UserInputError`` where other homes of that
-        lake judge them otherwise: each would make the other's records due again and again."""
+        """Notes the digest policy in a lake outside the home. Raises ``UserInputError`` if other homes of that lake
+        have another one: each home would then refetch the records of the others again and again."""
         if self.settings.lake_is_apart:
             agree(self.place, {"digest_policy": self.settings.digest_policy})
 
     def choose(self, *, anew: bool = False) -> None:
-        """Notes the settings that rows are made with, in the home and a lake outside it; ``anew``, whatever was noted.
+        """Notes the settings that rows are made with, in the home and a lake outside it; ``anew`` replaces noted ones.
 
-        Raises ``UserInputError`` where other homes make the rows of that lake with others.
+        Raises ``UserInputError`` if other homes make the rows of that lake with other settings.
         """
-        chosen = {name: getattr(self.settings, name) for name in CHOICES}
+        choices = {name: getattr(self.settings, name) for name in CHOICES}
         if self.settings.lake_is_apart:
-            agree(self.place, chosen, anew=anew)
-        choose(self.settings.home, chosen, anew=anew)
+            agree(self.place, choices, anew=anew)
+        choose(self.settings.home, choices, anew=anew)
         claim_home(self.settings)
 
     def migrate(self, steps: Sequence[Migration] = MIGRATIONS, *, rewrite: bool = False) -> int:
-        """Brings the tables of a claimed home to this version's layout, as :func:`~cc_pipeline.lake.evolution.migrate`
-        does; a lake outside the home is told."""
+        """Migrates the tables of a claimed home to this version's layout, as
+        :func:`~cc_pipeline.lake.evolution.migrate` does, and updates the note of a lake outside the home."""
         settings = self.settings
         ran = migrate(settings.home, open_lake(settings), steps, rewrite=rewrite)
         if ran and settings.lake_is_apart:
@@ -131,8 +131,8 @@ class Workspace:
 
     @cached_property
     def transport(self) -> Transport:
-        """The one transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only
-        grow: a stage takes the difference."""
+        """The transport to the source and its mirrors, within the machine's request budget. Its ``stats`` only grow:
+        stages compute differences."""
         settings = self.settings
         return self._open(settings, settings.source, settings.source_access, mirrors=settings.further_places)
 
@@ -142,7 +142,7 @@ class Workspace:
 
     @cached_property
     def place(self) -> Transport:
-        """The one transport to the lake's own place, for stored records and exports."""
+        """The transport to the lake, for stored records and exports."""
         settings = self.settings
         own_rate = default_limits(settings.lake, settings.lake_endpoint).rate and OWN_BUCKET_RATE
         return Transport(
@@ -156,24 +156,24 @@ class Workspace:
         )
 
     def index_place(self, crawl: str) -> Transport:
-        """The transport to the columnar index of ``crawl``: the source, or the lake's own place for one built here."""
+        """Returns the transport to the columnar index of ``crawl``: the source, or the lake if it was built here."""
         return self.place if index_is_built(crawl) else self.transport
 
     @cached_property
     def short_ways(self) -> dict[str, str]:
-        """Crawls that may be asked through ZipNum although they were not harvested, and why. A command decides that by
-        its price; the UI, schedules and sensors harvest, so that there are none."""
+        """Crawls that are searched through ZipNum without a harvest, each with the reason. Commands decide that by the
+        cost; the UI, schedules and sensors always harvest, so they have none."""
         return {}
 
     @cached_property
     def priced(self) -> dict[Slice, FetchPrice]:
-        """What the fetches of partitions cost that were priced with this workspace (``extraction/price_gate.py``)."""
+        """The cost estimates of fetches that were made with this workspace (``extraction/price_gate.py``)."""
         return {}
 
     def of_command(self, make: Callable[[], _T]) -> _T:
-        """The one value of a kind that a stage keeps for as long as this workspace is open; ``make`` makes the first.
+        """Returns the value that ``make`` made at its first call, for as long as this workspace is open.
 
-        So rooms above can add things up over a whole command, and this one need not know of them.
+        So higher rooms can sum values over a whole command, without being known here.
         """
         if make not in self._of_command:
             self._of_command[make] = make()
@@ -185,17 +185,17 @@ class Workspace:
 
     @cached_property
     def accepted_losses(self) -> set[str]:
-        """Numbers of losses that a person accepts: of all that a target lost in a crawl (``Shortfall.losses``)."""
+        """Numbers of accepted losses: each is of all captures that a target lost in a crawl."""
         return set(self.settings.accept_losses)
 
     @cached_property
     def clusters(self) -> Clusters:
-        """The ZipNum indexes that the run has opened, and what is kept of them in the home's cache."""
+        """The ZipNum indexes that the run has opened, with the home's cache of them."""
         return Clusters(self.settings.cache_path / "zipnum")
 
     def archives(self, crawl: str) -> Transport | NamedPlaces:
-        """What reads records of ``crawl`` by file and place: the source, with the official mirror where the settings
-        say so, or wherever the files lie that a person named for a collection."""
+        """Returns the reader of records of ``crawl`` by file and location: the source, with the official mirror if the
+        settings allow it, or the places of the files of a collection."""
         if crawl.startswith(LOCAL):
             return self._named
         return self._shared if self.settings.record_mirror_for(crawl) else self.transport
@@ -204,20 +204,20 @@ class Workspace:
     def _shared(self) -> Transport:
         """The transport that shares requests for records between the source and its official mirror."""
         settings, mirror = self.settings, self.settings.official_mirror
-        assert mirror is not None, "a crawl is at the mirror where there is one"
+        assert mirror is not None, "only a source with an official mirror has mirrored crawls"
         return self._open(
             settings, settings.source, settings.source_access, mirrors=((mirror, NO_ACCESS),), shares=True
         )
 
     @property
     def shared_answers(self) -> dict[str, int]:
-        """Answers of each place, as far as requests for records were shared with the official mirror; empty where none
-        were."""
+        """The number of answers of each place, if requests for records were shared with the official mirror; else
+        empty."""
         shared: Transport | None = self.__dict__.get("_shared")
         return {} if shared is None else {place: shared.stats.served[place] for place in shared.sources}
 
     def address_of(self, filename: str) -> str:
-        """The address of an archive file of any crawl, for people."""
+        """Returns the address of an archive file of any crawl, for people."""
         return self._named.url(filename)
 
     @cached_property
@@ -231,13 +231,13 @@ class Workspace:
 
     @cached_property
     def crawl_list(self) -> CrawlList:
-        """The list of crawls, read once; where it cannot be read, what is known without it, and that this is so."""
+        """The list of crawls, read once; if it cannot be read, a copy with a note on its age."""
         return read_crawl_list(self.settings, self._download_crawl_list)
 
     @cached_property
     def _list_transport(self) -> Transport:
-        """Common Crawl publishes the list on a host of its own; elsewhere it lies in the source, and is asked for as
-        patiently as anything else there."""
+        """The transport to the list of crawls. Common Crawl publishes it on a host of its own, with fewer retries;
+        elsewhere it is in the source."""
         settings = self.settings
         root, access = settings.collinfo.rpartition("/")[0], settings.collinfo_access
         if (root, access) == (settings.source, settings.source_access):
@@ -249,7 +249,7 @@ class Workspace:
         return self._list_transport.read_all(name).data
 
     def close(self) -> None:
-        """Ends what connections there are. A workspace that is used again opens them again."""
+        """Closes all connections. A workspace that is used again opens them again."""
         with ExitStack() as closing:
             for name in ("transport", "_shared", "place", "_list_transport", "_named"):
                 opened: Transport | NamedPlaces | None = self.__dict__.get(name)
@@ -258,7 +258,7 @@ class Workspace:
 
     @property
     def scratch(self) -> Path:
-        """A folder of this process for files that do not outlive it."""
+        """A folder for temporary files of this process."""
         path = self.settings.home / "scratch" / this_process()
         with disk_trouble(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,7 @@ class Workspace:
 
     @contextmanager
     def scratch_folder(self, purpose: str) -> Iterator[Path]:
-        """A new folder in ``scratch``, deleted when the block ends. Raises ``EnvironmentFault``."""
+        """Yields a new folder in ``scratch``, which is deleted at the end of the block. Raises ``EnvironmentFault``."""
         folder = self.scratch / f"{purpose}-{time.monotonic_ns()}"
         with disk_trouble(folder):
             folder.mkdir()
@@ -276,30 +276,30 @@ class Workspace:
             shutil.rmtree(folder, ignore_errors=True)
 
     def register_targets(self, targets: Sequence[Target]) -> None:
-        """Writes the definitions of ``targets`` down, so that a slug alone is enough afterwards."""
+        """Stores the definitions of ``targets``, so that slugs are enough afterwards."""
         if targets:
             definitions.register(self.lake, targets)
 
     def targets(self, slugs: Sequence[str]) -> dict[str, Target]:
-        """The targets behind partition keys; see :func:`cc_pipeline.lake.target_definitions.read`."""
+        """Returns the targets of partition keys; see :func:`cc_pipeline.lake.target_definitions.read`."""
         return definitions.read(self.lake, slugs)
 
     def parts(self, slugs: Sequence[str]) -> dict[str, list[str]]:
-        """The slugs that define each of ``slugs``; a large set has many
+        """Returns the slugs of the parts of each of ``slugs``; a large set has many
         (:func:`cc_pipeline.lake.target_definitions.parts_of`)."""
         return definitions.parts_of(self.lake, slugs)
 
     def rows_of(self, slugs: Sequence[str]) -> dict[str, list[str]]:
-        """The slugs under which rows of each of ``slugs`` can be: those of its parts, in every subset."""
+        """Returns the slugs that rows of each of ``slugs`` can have: those of its parts, in every subset."""
         return {
-            slug: [with_subset(part, subset) for subset in SUBSETS for part in own]
-            for slug, own in self.parts(slugs).items()
+            slug: [with_subset(part, subset) for subset in SUBSETS for part in parts]
+            for slug, parts in self.parts(slugs).items()
         }
 
 
 @contextmanager
 def open_workspace(settings: Settings, *, one_command: bool = False) -> Iterator[Workspace]:
-    """A workspace that is closed at the end of the block."""
+    """Yields a workspace, which is closed at the end of the block."""
     workspace = Workspace(settings, one_command)
     try:
         yield workspace
@@ -318,9 +318,9 @@ def open_transport(
     shares: bool = False,
     public_only: bool = False,
 ) -> Transport:
-    """A transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the settings.
-    ``shares`` is as in ``Transport``. Raises ``UserInputError`` for a rate that wants a
-    contact, and for a place that is not public where it is to be."""
+    """Opens a transport to ``root`` and ``mirrors`` with the user agent, request budget and credentials of the
+    settings. ``shares`` is as in ``Transport``. Raises ``UserInputError`` for a rate that needs a contact, and, with
+    ``public_only``, for a place that is not public."""
     for place in (root, *(mirror for mirror, _ in mirrors)):
         refuse_nameless(place, settings.s3_at(place).endpoint, settings.rate, settings.concurrency, settings.contact)
     return Transport(
@@ -337,8 +337,8 @@ def open_transport(
             refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
             timeouts=timeouts or Timeouts(),
             buckets={
-                name: S3Options(one.endpoint, one.region, one.anonymous, one.profile)
-                for name, one in settings.s3_buckets.items()
+                name: S3Options(bucket.endpoint, bucket.region, bucket.anonymous, bucket.profile)
+                for name, bucket in settings.s3_buckets.items()
             },
             bounded=root in settings.sources,
             public_only=public_only,
@@ -351,19 +351,19 @@ def open_transport(
 
 
 def open_named(settings: Settings, root: str) -> Transport:
-    """A transport to a place that a file names, and no setting: to no address of this machine or of a private network,
-    but for the servers of the source and its mirrors. Raises as :func:`open_transport`."""
-    known = {server_of(place) for place in settings.sources}
-    return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) not in known)
+    """Opens a transport to a place that a file names: to no address of this machine or of a private network, except for
+    the servers of the source and its mirrors. Raises as :func:`open_transport`."""
+    source_servers = {server_of(place) for place in settings.sources}
+    return open_transport(settings, root, NO_ACCESS, public_only=server_of(root) not in source_servers)
 
 
-def fetched_whole(settings: Settings, address: str, most: int) -> bytes:
-    """The object of at most ``most`` bytes at an address that a person or a file names, as :func:`open_named` reaches
-    it. Raises ``EnvironmentFault`` when it does not come."""
+def fetched_whole(settings: Settings, address: str, max_bytes: int) -> bytes:
+    """Fetches the object of at most ``max_bytes`` bytes at an address that a person or a file names, with
+    :func:`open_named`. Raises ``EnvironmentFault`` if it cannot be read."""
     root, _, last = address.rpartition("/")
     try:
         with open_named(settings, root) as transport:
-            return transport.read_all(last, most).data
+            return transport.read_all(last, max_bytes).data
     except DataFault as fault:
         raise EnvironmentFault(
             f"{address} could not be fetched: {fault}", "Check the address, or fetch it by other means."
@@ -371,25 +371,28 @@ def fetched_whole(settings: Settings, address: str, most: int) -> bytes:
 
 
 def open_lake(settings: Settings, note: Callable[[ExtensionTable], object] = lambda _: None) -> Lake:
-    """The tables of the settings' lake as they are, also those that extensions left which are not in use. This neither
-    claims nor migrates the home. ``note`` is called before a table of an extension is written to for the first time."""
+    """Opens the tables of the settings' lake, also those of extensions that are not in use. It neither claims nor
+    migrates the home. ``note`` is called before the first write to a table of an extension."""
     options = lake_options(settings)
     home = read_note(settings.home, None if settings.lake_is_apart else Path(settings.lake))
     specs = with_left_tables(home.tables if home else (), lambda name: stored_schema(settings.lake, name, options))
-    # as of now: an extension that is refused later goes on with what it has in hand
-    owned = {
-        spec.name: note_of_table(extension, spec) for extension, own in tables_by_extension().items() for spec in own
+    # computed now: an extension that is refused later can finish its writes
+    extension_notes = {
+        spec.name: note_of_table(extension, spec)
+        for extension, extension_specs in tables_by_extension().items()
+        for spec in extension_specs
     }
 
     def before_write(spec: TableSpec) -> None:
-        if spec.name in owned:
-            note(owned[spec.name])
+        if spec.name in extension_notes:
+            note(extension_notes[spec.name])
 
     return Lake(settings.lake, specs, options, before_write)
 
 
 def lake_options(settings: Settings) -> dict[str, str] | None:
-    """Delta's storage options for a lake on S3, ``None`` for a folder. Credentials come from the usual chain."""
+    """Returns Delta's storage options for a lake on S3; ``None`` for a folder. Credentials come from the usual
+    chain."""
     if scheme_of(settings.lake) != "s3":
         return None
     options = {"AWS_REGION": settings.s3_region, "conditional_put": "etag"}
@@ -399,20 +402,20 @@ def lake_options(settings: Settings) -> dict[str, str] | None:
 
 
 def limits_of(settings: Settings) -> SourceLimits:
-    """What the request budget allows this host at the source, where nothing was learnt of it."""
+    """Returns the limits of the request budget for this host at the source, before the source has refused any."""
     defaults = default_limits(settings.source, settings.s3_at(settings.source).endpoint)
-    chosen = chosen_limits(defaults, settings.rate, settings.concurrency)
-    return shared_among(chosen, settings.hosts) if settings.has_own_rate else chosen
+    limits = chosen_limits(defaults, settings.rate, settings.concurrency)
+    return shared_among(limits, settings.hosts) if settings.has_own_rate else limits
 
 
 def rate_source_of(settings: Settings) -> RateSourceOpener | None:
-    """Who says when the next request may go; ``None`` where this machine keeps to its share by itself. Raises
-    ``EnvironmentFault`` where the extension that adds it is not in use."""
+    """Returns the opener of the rate source of an extension; ``None`` if this machine keeps to its own share. Raises
+    ``EnvironmentFault`` if the extension is not in use."""
     if settings.has_own_rate:
         return None
-    for handed in collect("rate_sources").values():
-        if settings.rate_source in handed:
-            opener: RateSourceOpener = handed[settings.rate_source]
+    for openers in collect("rate_sources").values():
+        if settings.rate_source in openers:
+            opener: RateSourceOpener = openers[settings.rate_source]
             return opener
     raise EnvironmentFault(
         f"no extension in use here adds the rate source {settings.rate_source!r}",
@@ -421,11 +424,11 @@ def rate_source_of(settings: Settings) -> RateSourceOpener | None:
 
 
 def rate_now(workspace: Workspace) -> float | None:
-    """Requests a second that the source is asked at now (``None``: no limit), for what is said of times."""
+    """Returns the current requests per second to the source (``None``: no limit), to estimate times."""
     settings = workspace.settings
     return rate_in_force(settings.budget_path, workspace.transport.hosts[0], limits_of(settings))
 
 
 def export_prefix(crawl: str, slug: str) -> str:
-    """Where in the lake a slice's files lie, with a slash at its end."""
+    """Returns the folder in the lake for the exports of a slice, with a slash at its end."""
     return f"exports/{crawl}/{slug}/"

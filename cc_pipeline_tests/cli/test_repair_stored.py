@@ -36,14 +36,14 @@ def test_lost_files_are_named_and_repaired(cli: Cli, home: Path) -> None:
         path.unlink()
     said = cli("doctor", "--home", home)
     assert said.status == 1
-    assert f"records of example.com in {NEW} are gone" in said.shown
+    assert f"records of example.com in {NEW} are missing" in said.shown
     assert "cc-pipeline doctor --repair" in said.shown
     said = cli("doctor", "--repair", "--home", home)
     assert said.status == 0, said.out
     assert "records were asked for again, parsed and published" in said.shown
     assert "the bytes of all stored records are there" in said.shown
     assert fetched(home) == before
-    assert "nothing was to be repaired" in cli("doctor", "--repair", "--home", home).shown
+    assert "nothing to repair" in cli("doctor", "--repair", "--home", home).shown
 
 
 @pytest.mark.process
@@ -77,7 +77,7 @@ def test_a_torn_commit_is_said_by_every_command_and_taken_back(cli: Cli, home: P
     # long paths are broken where the terminal ends
     assert f"the last commit of records is torn: {entry} is empty".replace(" ", "") in said.shown.replace(" ", "")
     said = cli("doctor", "--repair", "--home", home)
-    assert "1 slices are to be made again" in said.shown
+    assert "1 slices must be rebuilt" in said.shown
     assert f"cc-pipeline run example.com --crawl {NEW}" in said.shown
     said = cli(*run, NEW)
     assert said.status == 0, said.err

@@ -73,7 +73,7 @@ def test_a_stopped_run_keeps_what_is_complete_and_is_marked_as_ended(
         time.sleep(0.5)  # what came is being stored
         status, _, err = stopped(process, number)
         assert (status, split_source(err)[1].splitlines()) == (
-            STATUS[number], ["stopped. What was committed stays; run the same command again to go on"]
+            STATUS[number], ["stopped. Committed work is kept; run the same command again to continue"]
         )  # fmt: skip
         had = list(server.hits)
         assert list((home / "lake" / "records" / NEW).glob("*.warc.gz"))
@@ -119,7 +119,7 @@ def test_every_command_stops_with_a_sentence(
         status, out, err = stopped(process, number)
     assert (status, out) == (STATUS[number], "")
     assert split_source(err)[1].splitlines() == [
-        "stopped. What was committed stays; run the same command again to go on"
+        "stopped. Committed work is kept; run the same command again to continue"
     ]
 
 

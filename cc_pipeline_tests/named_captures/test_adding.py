@@ -223,7 +223,7 @@ def test_of_two_at_once_none_loses_rows(
             look(self)
 
     monkeypatch.setattr(Adding, "_refuse_changed", refuse_changed)
-    with pytest.raises(EnvironmentFault, match="somebody else changed captures:both meanwhile"):
+    with pytest.raises(EnvironmentFault, match="another process changed captures:both meanwhile"):
         add_captures(workspace.settings, mine, "both")
     assert others == [{NEW: 3}]
     assert add_captures(workspace.settings, mine, "both", extend=True).held == {NEW: 6}

@@ -1,4 +1,4 @@
-"""``automation``: the sensors and schedules that keep a home up to date by themselves, and what Dagster needs."""
+"""``automation``: sensors and schedules that keep a home up to date, and the files that Dagster needs."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from cc_pipeline.settings import Settings, load_settings
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Dagster: sensors and schedules, so that new crawls go to watched targets by themselves; upkeep; and the "
-    "files that its programs read (docs/dagster.md).",
+    help="Dagster: sensors and schedules that run watched targets on new crawls; upkeep; and the files that its "
+    "programs read (docs/dagster.md).",
 )
-_Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Have them parsed again, or leave them.")]
+_Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Parse these pages again, or keep them.")]
 
 
-@app.command()
+@app.command("on")
 def on(home: options.Home = None) -> None:
     """Turn all sensors and schedules on. They work while a UI or a daemon runs on this home (cc-pipeline ui)."""
     _turn(load_settings(home=home), on=True)
 
 
-@app.command()
+@app.command("off")
 def off(home: options.Home = None) -> None:
-    """Turn all sensors and schedules off; runs that go on or wait are left to end."""
+    """Turn all sensors and schedules off. Queued and running runs continue."""
     settings = load_settings(home=home)
     if _is_home(settings):
         _turn(settings, on=False)
@@ -41,7 +41,7 @@ def off(home: options.Home = None) -> None:
 
 @app.command()
 def status(home: options.Home = None) -> None:
-    """Show each sensor and schedule: whether it is on, its last tick and what that said, and when it is due."""
+    """Show each sensor and schedule: whether it is on, its last tick with its message, and its next tick."""
     from cc_pipeline.defs.automation.switches import standings
     from cc_pipeline.defs.instance import open_instance, silent_servers
 
@@ -49,28 +49,36 @@ def status(home: options.Home = None) -> None:
     if not _is_home(settings):
         return
     with open_instance(settings) as instance:
-        found = list(standings(instance))
+        automations = list(standings(instance))
         silent = silent_servers(instance)
     rows = [
-        (one.name, one.kind, "on" if one.on else "off", _when(one.last), one.said, _when(one.next)) for one in found
+        (
+            automation.name,
+            automation.kind,
+            "on" if automation.on else "off",
+            _when(automation.last),
+            automation.said,
+            _when(automation.next),
+        )
+        for automation in automations
     ]
     show_table("automation", ["name", "kind", "", "last tick", "said", "next"], rows)
-    if not any(one.on for one in found):
+    if not any(automation.on for automation in automations):
         console.print("all are off; turn them on with: cc-pipeline automation on")
     for server, runs in silent.items():
         warn(
-            f"the code server {server} does not answer, and {runs} of its runs hold their partitions. They go on, or "
-            "are ended, when it is back. If it never comes back, take it out of run_launcher in dagster.yaml: the next "
-            "tick of backfill_missing or the next command ends them"
+            f"the code server {server} does not answer, and {runs} of its runs hold their partitions. They continue "
+            "or are ended when it is back. If it is gone for good, remove it from run_launcher in dagster.yaml: the "
+            "next tick of backfill_missing or the next command then ends them"
         )
 
 
 @app.command()
 def reparse(yes: _Yes = None, home: options.Home = None) -> None:
-    """Say what parsing again would cost after the parser got a new version, and say yes to it.
+    """Show what parsing again with a new version of the parser would cost, and agree to it.
 
-    Without --yes the schedule leaves pages of an older parser as they are; runs of your own always parse what they
-    touch with the parser of now. Nothing is fetched again.
+    Without --yes the schedule keeps pages of an older parser. Your own runs always use the current parser. Nothing is
+    fetched again.
 
     [bold]Examples[/]
 
@@ -91,19 +99,21 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
         older = outdated_of_all(workspace)
     if not older:
         parser = options_of(settings).parser
-        console.print(f"all pages were made by the parser of now (version {parser})")
+        console.print(f"all pages are up to date (parser version {parser})")
         return
     console.print(price_in_words(settings, older))
-    then = "The schedule backfill_missing does it, an hour of work at a time." if is_agreed(settings) else ""
-    console.print(then or "They stay as they are. Have them parsed again: cc-pipeline automation reparse --yes")
+    next_step = (
+        "The schedule backfill_missing parses them again, an hour of work at a time." if is_agreed(settings) else ""
+    )
+    console.print(next_step or "They are kept. To parse them again: cc-pipeline automation reparse --yes")
 
 
 @app.command()
 def upkeep(home: options.Home = None) -> None:
-    """Keep a home small: what the schedules weekly_upkeep and history do, for a home where nothing runs by itself.
+    """Clean a home: the work of the schedules weekly_upkeep and history, for a home without a daemon.
 
-    Merges small files, publishes, and deletes files that were superseded a week ago; then deletes Dagster's runs that
-    are older than CC_PIPELINE_HISTORY_DAYS. What was extracted stays, and so does what Dagster knows of it.
+    Joins small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs that
+    are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows are kept, and so is what Dagster knows of them.
     """
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.workspace.workspace import open_workspace
@@ -117,9 +127,9 @@ def upkeep(home: options.Home = None) -> None:
 
 @app.command()
 def clean(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, home: options.Home = None) -> None:
-    """Take away partition keys that mean nothing: typed into the UI, with no definition and nothing made of them.
+    """Delete unknown partition keys: typed into the UI, without a definition and without rows.
 
-    Crawls that the source does not list, and of which nothing is here, go too. What goes is shown first.
+    Crawls that the source does not list, and that have no rows, are deleted too. The keys are shown first.
     """
     clean_home(load_settings(home=home), yes=yes)
 
@@ -128,11 +138,11 @@ app.command("init")(init)
 
 
 def _is_home(settings: Settings) -> bool:
-    """Whether it is a home; says so where it is none. A question must not make a folder a home of some source."""
+    """Whether the home exists; prints a note if not. A query must not make a folder the home of a source."""
     # a home that was only set up may have sensors that are on
     if read_note(settings.home) is not None or (settings.dagster_home / "dagster.yaml").exists():
         return True
-    console.print(f"{settings.home} is no home yet: its first run makes it one. Nothing runs by itself")
+    console.print(f"{settings.home} is no home yet: the first run creates it. No sensors or schedules are on")
     return False
 
 

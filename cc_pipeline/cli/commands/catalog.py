@@ -1,4 +1,4 @@
-"""``catalog``: what is known of the crawls that were harvested, and the catalog as a file for others, and from them."""
+"""``catalog``: the coverage of harvested crawls; export and import of the catalog as a file."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _COVERAGE = ("crawl", "subset", "expected", "harvested", "failed", "missing", "r
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The row-group catalog: see what it covers, and hand it on.",
+    help="The row-group catalog: show what it covers, export and import it.",
 )
 _Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
 
 def _opened(settings: Settings) -> Catalog:
-    """The catalog of the home's lake. Raises ``EnvironmentFault`` where nothing was harvested."""
+    """Opens the catalog of the home's lake. Raises ``EnvironmentFault`` if nothing was harvested."""
     from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.workspace.workspace import open_lake
 
@@ -47,8 +47,8 @@ def _opened(settings: Settings) -> Catalog:
 def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
     """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
     with _opened(settings) as catalog:
-        of = [None] if crawls is None else dict.fromkeys(crawls)
-        rows = [row for crawl in of for row in catalog.coverage(crawl).to_pylist()]
+        crawl_filters = [None] if crawls is None else dict.fromkeys(crawls)
+        rows = [row for crawl in crawl_filters for row in catalog.coverage(crawl).to_pylist()]
     ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
     write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
 
@@ -74,7 +74,7 @@ def coverage(
 
 
 def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:
-    """Answers queries on the files of all crawls, read-only."""
+    """Runs read-only queries on the catalog of all crawls."""
     from cc_pipeline.cli.sql_results import answer
     from cc_pipeline.lake.reading import explained
 
@@ -84,15 +84,15 @@ def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -
 
 
 def _refuse_orders(sql: str) -> None:
-    """Raises ``UserInputError`` for what would change a table: the tables here are views, so DuckDB would let it."""
+    """Raises ``UserInputError`` for statements that change tables, which DuckDB would allow: the tables are views."""
     from duckdb import StatementType
 
     from cc_pipeline.duck import connect
 
-    kinds = {one.type for one in connect().extract_statements(sql)}
+    kinds = {statement.type for statement in connect().extract_statements(sql)}
     orders = {"CREATE", "DROP", "ALTER", "INSERT", "UPDATE", "DELETE"}
     if kinds & {getattr(StatementType, name) for name in orders}:
-        raise UserInputError("the catalog is read-only: only queries are answered")
+        raise UserInputError("the catalog is read-only: only queries are allowed")
 
 
 @app.command("export")
@@ -101,9 +101,9 @@ def export_(
     out: Annotated[Path, typer.Option("--out", help="A folder: each crawl becomes CRAWL.catalog.parquet in it.")],
     home: options.Home = None,
 ) -> None:
-    """Write the catalog of crawls for others: a Parquet file a crawl, and its sha256, which names it.
+    """Export the catalog of crawls for others: one Parquet file per crawl, which its sha256 identifies.
 
-    It sends no request. Whoever imports it needs no footers of the crawl.
+    It sends no requests. A home that imports the file need not harvest the crawl.
 
     [bold]Examples[/]
 
@@ -118,11 +118,19 @@ def export_(
 
     rows = []
     with open_workspace(load_settings(home=home)) as workspace:
-        for one in resolve_crawls(workspace, crawl):
-            to = out / f"{one}.catalog.parquet"
+        for crawl_id in resolve_crawls(workspace, crawl):
+            catalog_path = out / f"{crawl_id}.catalog.parquet"
             with disk_trouble(out):
-                made = export_catalog(workspace, one, to)
-            rows.append([str(to), ", ".join(made.subsets), made.row_groups, made.bytes, made.sha256])
+                catalog_file = export_catalog(workspace, crawl_id, catalog_path)
+            rows.append(
+                [
+                    str(catalog_path),
+                    ", ".join(catalog_file.subsets),
+                    catalog_file.row_groups,
+                    catalog_file.bytes,
+                    catalog_file.sha256,
+                ]
+            )
     write_rows("catalogs", ["file", "subsets", "row groups", "bytes", "sha256"], rows, "table")
 
 
@@ -132,16 +140,16 @@ def import_(
     sha256: Annotated[str, typer.Option("--digest", help="Refuse a file with another sha256.")] = "",
     believe_repaired: Annotated[
         bool,
-        typer.Option("--believe-repaired", help="Take key bounds too that no footer confirms (of `index repair`)."),
+        typer.Option("--believe-repaired", help="Also import key bounds that no footer confirms (of `index repair`)."),
     ] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
-    """Use a catalog that somebody else harvested, in the place of some 300 footer requests a crawl.
+    """Import a catalog that somebody else harvested, instead of some 300 footer requests per crawl.
 
-    It asks the source for the path list and 20 footers, drawn anew each time, and refuses a catalog that says anything
-    else. Subsets that this home harvested stay as they are. What was imported is named by its sha256 in
-    `catalog coverage` and `plan`; `cc-pipeline index harvest` replaces it by a harvest of your own.
+    It compares the catalog with the path list and 20 random footers of the source, and refuses a catalog that differs.
+    Subsets that this home harvested are kept. `catalog coverage` and `plan` show the sha256 of an imported catalog;
+    `cc-pipeline index harvest` replaces it with a harvest of your own.
 
     [bold]Examples[/]
 
@@ -155,34 +163,37 @@ def import_(
     settings = load_settings(source=source, home=home)
     claim_home(settings)
     with open_workspace(settings) as workspace, workspace.scratch_folder("fetched") as folder, progress_bars():
-        here = _fetched(settings, file, folder)
+        local_file = _fetched(settings, file, folder)
         notice(f"comparing with the source: its path list, {FOOTERS} footers (about 1.3 MB)")
-        done = import_catalog(workspace, here, sha256=sha256, believe_repaired=believe_repaired)
-    if done.subsets:
-        notice(f"{done.crawl}: {', '.join(done.subsets)} imported, sha256 {done.sha256}; {done.compared} footers agree")
-        if done.unread:
+        imported = import_catalog(workspace, local_file, sha256=sha256, believe_repaired=believe_repaired)
+    if imported.subsets:
+        notice(
+            f"{imported.crawl}: {', '.join(imported.subsets)} imported, sha256 {imported.sha256}; {imported.compared} "
+            "footers agree"
+        )
+        if imported.unread:
             notice(
-                f"{done.unread:,} of its {done.files:,} files were not harvested where it was made: look-ups lack "
-                f"their captures, and say so. To harvest them here: cc-pipeline index harvest --crawl {done.crawl}"
+                f"{imported.unread:,} of its {imported.files:,} files were not harvested by its author: look-ups miss "
+                f"their captures, and say so. To harvest them here: cc-pipeline index harvest --crawl {imported.crawl}"
             )
     else:
-        notice(f"{done.crawl}: no subset was imported, since all subsets in it are here already")
-    if done.unbounded:
+        notice(f"{imported.crawl}: nothing was imported: this home has all its subsets already")
+    if imported.unbounded:
         notice(
-            f"{done.unbounded:,} row groups have key bounds that no footer confirms; they were left out, and look-ups "
-            f"read these row groups. To take them: --believe-repaired; to make them: cc-pipeline index repair --crawl "
-            f"{done.crawl}"
+            f"{imported.unbounded:,} row groups have key bounds that no footer confirms. The bounds were left out, so "
+            f"look-ups read these row groups. To import them: --believe-repaired; to compute them: cc-pipeline index "
+            f"repair --crawl {imported.crawl}"
         )
-    notice(f"{done.requests:,} requests, {done.bytes / 1e6:,.1f} MB")
-    show_coverage(settings, [done.crawl])
+    notice(f"{imported.requests:,} requests, {imported.bytes / 1e6:,.1f} MB")
+    show_coverage(settings, [imported.crawl])
 
 
-#: A catalog has some 8 MB.
+#: Maximum bytes of a catalog file; most have 8 MB.
 _MOST_FETCHED = 256 << 20
 
 
 def _fetched(settings: Settings, address: str, folder: Path) -> Path:
-    """The file itself, or a copy of what is at an address."""
+    """Returns the local file, or downloads an address into ``folder``."""
     from cc_pipeline.errors import disk_trouble
     from cc_pipeline.workspace.workspace import fetched_whole
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cc_pipeline.upkeep.stored_files import Verified
     from cc_pipeline.workspace.workspace import Workspace
 
-#: What its whole group is told, one after the other, and the seconds it has to end: as Ctrl-C in a terminal first.
+#: Signals to the process group, in order, and the seconds to wait after each; the first is that of Ctrl-C.
 _ENDINGS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 _LOOK_SECONDS: Final = 0.05
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -57,12 +57,12 @@ def doctor(
         bool,
         typer.Option(
             "--repair",
-            help="Take torn commits back, fetch records again whose bytes are gone (and those that --verify finds "
-            "damaged), and make again what does not balance.",
+            help="Undo incomplete commits, fetch records again whose bytes are missing (and those that --verify finds "
+            "damaged), and rebuild what does not balance.",
         ),
     ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Only ask the source: some ten requests, checked as a run checks them.")
+        bool, typer.Option("--live", help="Only test the source: some ten requests, with the checks of a run.")
     ] = False,
     checks: Annotated[
         bool, typer.Option("--checks", help="Only run every check of the tables and files, over the whole lake.")
@@ -80,11 +80,11 @@ def doctor(
     --live asks the source for the list of crawls, an index file's footer, and a page with its record, one request a
     second.
 
-    --checks runs the checks that the job check_everything runs, without Dagster, and so not those of failed
-    partitions. It may read a large lake for long.
+    --checks runs the checks of the job check_everything without Dagster, and so not those of failed partitions. It
+    takes long on a large lake.
 
-    The next run does migrations that rewrite nothing by itself. --migrate does those that rewrite tables. It first
-    shows how many bytes it will rewrite, and as many must be free: the old files stay until upkeep deletes them.
+    Migrations that rewrite nothing are done by the next run. --migrate does those that rewrite tables. It first shows
+    how many bytes it will rewrite. As many must be free: the old files are kept until upkeep deletes them.
 
     [bold]Examples[/]
 
@@ -113,9 +113,9 @@ def doctor(
             f"no request was ever sent to {reset!r} from {settings.home}; cc-pipeline doctor lists the hosts it knows"
         )
     if everything and not verify:
-        raise UserInputError("--all says how much --verify reads; give both")
+        raise UserInputError("--all is an option of --verify; add --verify")
     if live and (verify or repair):
-        raise UserInputError("--live asks the source, --verify and --repair are about this home; take one of them")
+        raise UserInputError("--live tests the source, --verify and --repair check this home; use one of them")
     if migrate and (live or verify or repair):
         raise UserInputError("--migrate goes without --live, --verify and --repair")
     if checks and (live or verify or repair or migrate):
@@ -126,7 +126,7 @@ def doctor(
         from cc_pipeline.workspace.workspace import open_workspace
 
         if read_note(settings.home) is None:
-            # an empty home would pass all of them, and the look would make one of this folder
+            # an empty home would pass all checks, and checking would make this folder a home
             raise UserInputError(f"{settings.home} is no home yet, so there is nothing to check; see --home")
         with open_workspace(settings) as workspace, progress_bars():
             findings = list(evaluate_checks(workspace))
@@ -144,13 +144,13 @@ def doctor(
     if repair:
         # it fetches and parses
         engine.check_ready(settings)
-    found = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
+    record_findings = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
     refuse_undefinable()
-    _tell([*examine(settings), *found, *engine.examine(settings), *budget_findings(settings)])
+    _tell([*examine(settings), *record_findings, *engine.examine(settings), *budget_findings(settings)])
 
 
 def _tell(findings: Iterable[Finding]) -> None:
-    """Prints findings as they come. Ends the command with status 1 where one is bad."""
+    """Prints findings as they come. Ends the command with status 1 if one is bad."""
     marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("bad ", "red")}
     is_bad = False
     for finding in findings:
@@ -163,7 +163,7 @@ def _tell(findings: Iterable[Finding]) -> None:
 
 
 def migrate_home(settings: Settings, *, yes: bool) -> None:
-    """Brings the home to this version's layout, where a migration was stopped from there on."""
+    """Migrates the home to this version's layout. A stopped migration continues."""
     from cc_pipeline.home import LAYOUT, read_note
     from cc_pipeline.lake.evolution import pending
     from cc_pipeline.workspace.tables import MIGRATIONS
@@ -202,19 +202,19 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     # of a UI that was killed
     end_runs_of_gone_servers(settings)
     console.print(f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", soft_wrap=True)
-    named = os.environ.get("DAGSTER_HOME")
-    if named and Path(named).expanduser().resolve() != settings.dagster_home:
-        note = f"note: DAGSTER_HOME={named} is not used: this shows the runs of the home, in {settings.dagster_home}"
+    dagster_home = os.environ.get("DAGSTER_HOME")
+    if dagster_home and Path(dagster_home).expanduser().resolve() != settings.dagster_home:
+        note = f"note: DAGSTER_HOME={dagster_home} is not used: this shows the runs of {settings.dagster_home}"
         console_err.print(note, soft_wrap=True)
     if missing := missing_in(settings):
-        note = f"note: {settings.dagster_home / 'dagster.yaml'} is your own and lacks {' and '.join(missing)}"
+        note = f"note: {settings.dagster_home / 'dagster.yaml'} is your own file and lacks {' and '.join(missing)}"
         console_err.print(f"{note}: docs/dagster.md (Restarts) has the lines", soft_wrap=True)
     arguments = ("-w", workspace_file(settings), "-h", "127.0.0.1", "-p", port)
     # a process of its own: the environment is the only way to tell it which home is meant
-    told = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
+    home_variables = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
     try:
-        # dagster lets a .env of the current folder win over the environment, and that one may name another home
-        environment = children.whole_environment({**DAEMON_VARIABLES, **os.environ, **told})
+        # dagster prefers a .env of the current folder to the environment, and it may name another home
+        environment = children.whole_environment({**DAEMON_VARIABLES, **os.environ, **home_variables})
         program = children.python_command("cc_pipeline.defs.dev", *arguments)
         status = serve(program, settings.dagster_home, environment)
     finally:
@@ -223,9 +223,9 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
 
 
 def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, repair: bool) -> list[Finding]:
-    """Verifies a sample of the stored records (or ``everything``), fetches again what is lost or damaged, parses and
-    publishes it; gives the findings. Raises ``EnvironmentFault`` where the source or the lake's place fails;
-    ``Incomplete`` at the end, where the source does not give everything."""
+    """Verifies a sample of the stored records (or ``everything``), fetches lost and damaged ones again, parses and
+    publishes them. Returns the findings. Raises ``EnvironmentFault`` if the source or the lake fails; ``Incomplete`` at
+    the end, if the source does not return everything."""
     from cc_pipeline.checks.conservation import balance, to_make_again
     from cc_pipeline.checks.doctor import verified_finding
     from cc_pipeline.checks.finding import Finding
@@ -240,45 +240,45 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
         lake, storage = open_lake(settings), workspace.storage
         mended: list[Finding] = []
         if repair:
-            mended, is_whole = _mend_tables(workspace, lake)
+            mended, is_readable = _mend_tables(workspace, lake)
             findings += mended
-            if not is_whole:
+            if not is_readable:
                 return findings
-        found = stored_files.Verified(0, 0)
+        verified = stored_files.Verified(0, 0)
         if verify:
-            found = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
-            findings.append(verified_finding(found))
+            verified = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
+            findings.append(verified_finding(verified))
         if repair:
             lost, unbalanced = stored_files.lost_records(workspace), to_make_again(balance(workspace))
-            again: dict[str, set[str]] = defaultdict(set)
-            for one in lost:
-                again[one.crawl] |= one.targets.keys()
-            for crawl, places in found.damaged.items():
-                again[crawl] |= {*stored_files.holders(lake, crawl, places)}
+            slugs_to_refetch: dict[str, set[str]] = defaultdict(set)
+            for lost_file in lost:
+                slugs_to_refetch[lost_file.crawl] |= lost_file.targets.keys()
+            for crawl, places in verified.damaged.items():
+                slugs_to_refetch[crawl] |= {*stored_files.holders(lake, crawl, places)}
             for stage, slices in unbalanced.items():
-                # no run knows that these rows are wrong
+                # runs cannot see that these rows are wrong
                 stage.forget(lake, slices)
                 for slice_ in slices:
-                    again[slice_.crawl].add(slice_.whole.target)
-            count = sum(one.records for one in lost) + found.records
-            miscounted = _have_miscounted_made_again(workspace, again)
-            if again:
-                _repair(workspace, found, again)
-                text = f"{count:,} records were asked for again, parsed and published; see the ledger for missing ones"
+                    slugs_to_refetch[slice_.crawl].add(slice_.whole.target)
+            count = sum(lost_file.records for lost_file in lost) + verified.records
+            miscounted = _have_miscounted_made_again(workspace, slugs_to_refetch)
+            if slugs_to_refetch:
+                _repair(workspace, verified, slugs_to_refetch)
+                text = f"{count:,} records were fetched again, parsed and published; the ledger has those still missing"
                 findings = mended + ([Finding("ok", "repaired", text)] if count else [])
                 if unbalanced:
                     keys = {key_of(slice_) for slices in unbalanced.values() for slice_ in slices}
-                    findings.append(Finding("ok", "repaired", f"{some(keys)} did not balance and were made again"))
+                    findings.append(Finding("ok", "repaired", f"{some(keys)} did not balance and were rebuilt"))
             elif mended or miscounted:
                 _publish(workspace)
             else:
-                findings.append(Finding("ok", "repaired", "nothing was to be repaired"))
-            findings += [Finding("ok", "repaired", f"made again: {line}") for line in miscounted]
+                findings.append(Finding("ok", "repaired", "nothing to repair"))
+            findings += [Finding("ok", "repaired", f"rebuilt: {line}") for line in miscounted]
     return findings
 
 
 def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]:
-    """Takes torn commits back; what was done, and whether all tables can be read then."""
+    """Undoes incomplete commits. Returns the findings, and whether all tables can be read afterwards."""
     from cc_pipeline.automation import watch_list
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.lake.slice import slices_of, targets_by_crawl
@@ -289,24 +289,24 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     if not is_home_of(workspace.settings):
         return [], True
     findings = []
-    for done in mend_tables(lake):
-        kept = "nothing is left of it" if done.kept is None else f"it is kept as {done.kept}"
+    for mended in mend_tables(lake):
+        copy_note = "no copy is left" if mended.kept is None else f"a copy is kept as {mended.kept}"
         commands = [
-            run_command(lake, slices_of(crawl, targets)) for crawl, targets in targets_by_crawl(done.slices).items()
+            run_command(lake, slices_of(crawl, targets)) for crawl, targets in targets_by_crawl(mended.slices).items()
         ]
-        again = f"{len(done.slices):,} slices are to be made again" if done.slices else ""
-        text = "; ".join(part for part in (done.torn.text, kept, again) if part)
+        remake_note = f"{len(mended.slices):,} slices must be rebuilt" if mended.slices else ""
+        text = "; ".join(part for part in (mended.torn.text, copy_note, remake_note) if part)
         findings.append(Finding("ok", "repaired", text, "; ".join(commands)))
-    is_whole = all(torn.is_harmless for torn in torn_tables(lake))
-    if is_whole:
-        # what was fetched of them is stored, with journals that say which records these are
+    is_readable = all(incomplete_file.is_harmless for incomplete_file in torn_tables(lake))
+    if is_readable:
+        # the fetched records are stored, with journals that name them
         for crawl in {slice_.crawl for slice_ in torn_slices(lake, ("records",))}:
             adopt_again(workspace.storage, crawl)
-    if is_whole and findings:
+    if is_readable and findings:
         for slug in lost_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
             text = f"the definition of {slug} is lost"
             findings.append(Finding("bad", "targets", text, "Run it again as it was named: cc-pipeline run …"))
-    return findings, is_whole
+    return findings, is_readable
 
 
 def _publish(workspace: Workspace) -> None:
@@ -316,27 +316,27 @@ def _publish(workspace: Workspace) -> None:
         step("cc.duckdb", launcher.publish, aside=False)
 
 
-def _have_miscounted_made_again(workspace: Workspace, again: dict[str, set[str]]) -> list[str]:
-    """Has slices with other rows than were committed made again, and gives what was wrong. Targets are added to those
-    that are made ``again`` in each crawl, and take their stored records over. Index tables are made here.
+def _have_miscounted_made_again(workspace: Workspace, slugs_to_refetch: dict[str, set[str]]) -> list[str]:
+    """Has slices rebuilt whose rows differ from their commit, and returns what was wrong. Their targets are added to
+    ``slugs_to_refetch``, by crawl, and reuse their stored records. Index tables are rebuilt here.
     """
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.records.segments import adopt_again
     from cc_pipeline.workspace.miscounts import find_changed_miscounts, make_again, sentences
 
-    found = find_changed_miscounts(workspace.settings, workspace.lake, every=True)
-    slices = make_again(workspace.lake, found)
+    miscounts = find_changed_miscounts(workspace.settings, workspace.lake, every=True)
+    slices = make_again(workspace.lake, miscounts)
     for slice_ in slices:
         adopt_again(workspace.storage, slice_.crawl)
         if slice_.target:
-            again[slice_.crawl].add(slice_.whole.target)
+            slugs_to_refetch[slice_.crawl].add(slice_.whole.target)
     if crawls := sorted({slice_.crawl for slice_ in slices if not slice_.target}):
         with Launcher(workspace) as launcher:
             step(f"index of {', '.join(crawls)}", partial(launcher.harvest, crawls), aside=False)
-    return [*sentences(found)]
+    return [*sentences(miscounts)]
 
 
-def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -> None:
+def _repair(workspace: Workspace, verified: Verified, slugs_to_refetch: dict[str, set[str]]) -> None:
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.fetch import fetch_captures
     from cc_pipeline.extraction.target_slices import part_slices
@@ -344,25 +344,32 @@ def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -
     from cc_pipeline.workspace.workspace import open_workspace
 
     trouble: Incomplete | None = None
-    for crawl, slugs in sorted(again.items()):
+    for crawl, slugs in sorted(slugs_to_refetch.items()):
         subsets: dict[str, set[str]] = defaultdict(set)
         for slice_ in part_slices(workspace, slices_of(crawl, sorted(slugs))):
             subsets[slice_.whole.target].add(slice_.subset)
         targets = workspace.targets(sorted(slugs))
-        if places := found.damaged.get(crawl):
+        if places := verified.damaged.get(crawl):
             try:
-                # no run knows which bytes are wrong; the runs below parse what this brings
+                # runs cannot see which bytes are wrong; the runs below parse what is fetched here
                 fetch_captures(workspace, crawl, [*targets], distrusted=[*places])
             except Incomplete as error:
                 trouble = trouble or error
-        # in the subsets that they have, whatever the settings ask for
-        for some in sorted({tuple(sorted(one)) for one in subsets.values()}):
-            mine = [target for slug, target in targets.items() if tuple(sorted(subsets[slug])) == some]
-            with open_workspace(replace(workspace.settings, subsets=some)) as own, Launcher(own) as launcher:
+        # in the subsets that they have, whatever the settings are
+        for subset_group in sorted({tuple(sorted(slug_subsets)) for slug_subsets in subsets.values()}):
+            group_targets = [target for slug, target in targets.items() if tuple(sorted(subsets[slug])) == subset_group]
+            with (
+                open_workspace(replace(workspace.settings, subsets=subset_group)) as group_workspace,
+                Launcher(group_workspace) as launcher,
+            ):
                 try:
-                    step(f"lost records of {crawl}", partial(all_runs, launcher.extract([crawl], mine)), aside=False)
+                    step(
+                        f"lost records of {crawl}",
+                        partial(all_runs, launcher.extract([crawl], group_targets)),
+                        aside=False,
+                    )
                 except Incomplete as error:
-                    # what one crawl lacks keeps no other from its own
+                    # a failure in one crawl must not stop the others
                     trouble = trouble or error
     _publish(workspace)
     if trouble is not None:
@@ -370,9 +377,9 @@ def _repair(workspace: Workspace, found: Verified, again: dict[str, set[str]]) -
 
 
 def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:
-    """Runs ``command`` in ``folder`` until it ends, and gives its exit status.
+    """Runs ``command`` in ``folder`` until it ends, and returns its exit status.
 
-    However this function is left (``Interrupted`` as well), all processes of the command have ended then.
+    All processes of the command have ended when this function returns or raises, also for ``Interrupted``.
     """
     _adopt_orphans()
     process = children.start(command, environment, cwd=folder, start_new_session=True)
@@ -383,18 +390,18 @@ def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) 
 
 
 def _end(process: children.Process) -> None:
-    for number, patience in _ENDINGS:
+    for number, timeout in _ENDINGS:
         try:
             os.killpg(process.pid, number)
         except (ProcessLookupError, PermissionError):  # the latter for a group of zombies, on some systems
             break
-        if _gone(process, patience):
+        if _gone(process, timeout):
             break
     process.poll()
 
 
-def _gone(process: children.Process, patience: float) -> bool:
-    deadline = time.monotonic() + patience
+def _gone(process: children.Process, timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if process.poll() is not None:
             _reap(process.pid)
@@ -407,14 +414,14 @@ def _gone(process: children.Process, patience: float) -> bool:
 
 
 def _reap(group: int) -> None:
-    # those whose parent ended before them are ours now
+    # orphans of the group are children of this process
     with suppress(ChildProcessError):
         while os.waitpid(-group, os.WNOHANG)[0]:
             pass
 
 
 def _adopt_orphans() -> None:
-    """Makes this process the parent of descendants whose own parent ends; elsewhere than on Linux init is that."""
+    """Makes this process the parent of orphaned descendants. Works on Linux only; elsewhere init is their parent."""
     if sys.platform == "linux":
         import ctypes
 

@@ -45,11 +45,11 @@ def export(
     url: options.Address = "",
     home: options.Home = None,
 ) -> None:
-    """Hand on what this home has: a file (or folder) that needs neither the home nor this pipeline.
+    """Export tables, queries or records of this home to a file (or folder) that needs neither the home nor cc_pipeline.
 
-    It appears whole or not at all, with a README of where its rows came from (source, crawls with the digests of their
-    indexes, what was asked, counts), the same as JSON, what became of each target as CSV, and a Croissant document of
-    tables. A file that is there is replaced, a folder only if an export wrote it.
+    A failed export leaves no file. A README says where the rows came from (source, crawls with the digests of their
+    indexes, selection, counts). The same is written as JSON, the outcome of each target as CSV, and a Croissant
+    document of tables. An existing file is replaced, an existing folder only if an export wrote it.
 
     FORMATS
 
@@ -64,7 +64,7 @@ def export(
       cc-pipeline export example.com --format metadata-json --out example.tsv
     """
     try:
-        done = export_home(
+        export_report = export_home(
             load_settings(home=home),
             out,
             targets or (),
@@ -77,11 +77,11 @@ def export(
             guard_formulas=guarding(),
             said=Said(creator, url),
         )
-    except Incomplete as lacking:
-        if lacking.report is not None:
-            show_export(f"handed on in {out}", lacking.report)
+    except Incomplete as incomplete:
+        if incomplete.report is not None:
+            show_export(f"exported to {out}", incomplete.report)
         raise
-    show_export(f"handed on in {out}", done)
+    show_export(f"exported to {out}", export_report)
 
 
 COMMANDS = {"export": Command(export, EVERYDAY, 60, help=(export.__doc__ or "").replace("FORMATS", describe_formats()))}

@@ -16,11 +16,10 @@ from cc_pipeline.settings import Settings, load_settings
 def extensions(
     output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
 ) -> None:
-    """List the installed extensions: where each is from, what it adds, and what is to be done where one lacks
-    something or is broken.
+    """List the installed extensions: where each is from, what it adds, and what to do if one is broken.
 
-    An extension is a feature that can be left out: CC_PIPELINE_WITHOUT=NAME,NAME. Extensions of other people come with
-    their own packages. Tables of an extension that is left out stay in the home.
+    An extension is a feature that can be left out: CC_PIPELINE_WITHOUT=NAME,NAME. Extensions of others come in packages
+    of their own. Tables of an extension that is left out stay in the home.
 
     [bold]Examples[/]
 
@@ -31,27 +30,27 @@ def extensions(
     from cc_pipeline.api.extensions import installed_extensions
 
     checked_format(output)
-    listed = installed_extensions(_settings())
-    if output == "table" and not listed:
+    installed = installed_extensions(_settings())
+    if output == "table" and not installed:
         console.print("no extensions are installed")
         return
     columns = ["extension", "state", "from", "adds", "problem", "to_do"]
     rows = [
         (
-            each.name,
-            each.state,
-            each.origin,
-            "; ".join(each.adds) or each.summary,
-            each.problem or None,
-            each.advice or None,
+            extension.name,
+            extension.state,
+            extension.origin,
+            "; ".join(extension.adds) or extension.summary,
+            extension.problem or None,
+            extension.advice or None,
         )
-        for each in listed
+        for extension in installed
     ]
     write_rows("extensions", columns, rows, output)
 
 
 def _settings() -> Settings:
-    """The settings, or those of no home: a value that only an extension knows is refused where it is not in use, and
+    """Returns the settings, or the defaults if they are refused: a value may need an extension that is not in use, and
     this command says why it is not."""
     try:
         return load_settings()

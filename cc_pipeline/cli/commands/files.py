@@ -1,4 +1,4 @@
-"""``files``: captures that a person names one by one, and files that are read whole."""
+"""``files``: captures from a list, archive files as a crawl, and files that are read completely."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Files of your own: lists of captures, archive files that become a crawl, and files that are read whole.",
+    help="Files of your own: lists of captures, archive files as a crawl, and files that are read completely.",
 )
 
 
@@ -34,14 +34,14 @@ def add_captures(
         list[str] | None,
         typer.Option("--column", metavar="COLUMN=NAME", help="What the file calls a column; may be repeated."),
     ] = None,
-    extend: Annotated[bool, typer.Option("--add", help="Add to captures that have the name already.")] = False,
+    extend: Annotated[bool, typer.Option("--add", help="Add to the existing captures of this name.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Make them what the file says: corrected, and without others.")
+        bool, typer.Option("--replace", help="Replace the existing captures of this name by those of the file.")
     ] = False,
     via: options.Via = None,
     subset: options.Subsets = None,
     harvest: Annotated[
-        bool, typer.Option("--harvest", help="First harvest crawls that URLs are looked up in.")
+        bool, typer.Option("--harvest", help="First harvest the crawls in which URLs are looked up.")
     ] = False,
     yes: options.Yes = False,
     source: options.Source = None,
@@ -49,12 +49,12 @@ def add_captures(
 ) -> None:
     """Make captures that you name one by one a target: captures:NAME.
 
-    A row names a place (warc_filename, warc_record_offset, and warc_record_length where it is known), or a URL with the
+    A row has a location (warc_filename, warc_record_offset, and warc_record_length if it is known), or a URL with the
     time or the crawl of its capture, which is looked up in the index first. Columns may have the names of Athena, of
-    CDX servers and clients, of FineWeb or C4; say others with --column warc_filename=path.
+    CDX servers and clients, of FineWeb or C4; map others with --column warc_filename=path.
 
-    Nothing of the captures is fetched yet: run them like any target. Rows that cannot be used are named with their
-    numbers, and the command ends with status 3. The same file given again adds nothing.
+    No capture is fetched yet: run them like any target. Rows that cannot be used are printed with their numbers, and
+    the command ends with status 3. The same file given again adds nothing.
 
     [bold]Examples[/]
 
@@ -71,29 +71,32 @@ def add_captures(
     from cc_pipeline.api.giving import add_captures as add
     from cc_pipeline.named_captures.reading import NAMES
 
-    columns = dict(one.partition("=")[::2] for one in column or ())
-    if unknown := [one for one, own in columns.items() if one not in NAMES or not own]:
-        raise UserInputError(f"--column {unknown[0]}: write COLUMN=NAME; columns are {', '.join(NAMES)}")
+    columns = dict(pair.partition("=")[::2] for pair in column or ())
+    if unknown_columns := [
+        column_name for column_name, file_column in columns.items() if column_name not in NAMES or not file_column
+    ]:
+        raise UserInputError(f"--column {unknown_columns[0]}: write COLUMN=NAME; columns are {', '.join(NAMES)}")
     settings = load_settings(source=source, home=home, via=via, subsets=tuple(subset) if subset else None)
-    done = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
-    for row, why in sorted(done.wrong.first):
-        warn(f"row {row:,}: {why}")
-    counts = done.counts
+    added = add(settings, file, name, columns=columns, extend=extend, replace=replace, harvest=harvest, yes=yes)
+    for row, reason in sorted(added.wrong.first):
+        warn(f"row {row:,}: {reason}")
+    counts = added.counts
     console.print(
-        f"{done.target.definition}: {sum(done.held.values()):,} captures in {len(done.held):,} crawls, {counts.new:,} "
-        f"new, {counts.changed if replace else 0:,} changed, {counts.gone if replace else 0:,} taken away"
+        f"{added.target.definition}: {sum(added.held.values()):,} captures in {len(added.held):,} crawls, "
+        f"{counts.new:,} "
+        f"new, {counts.changed if replace else 0:,} changed, {counts.gone if replace else 0:,} removed"
     )
     if counts.changed and not replace:
-        notice(f"{file} says other things of {counts.changed:,} that were there, which stay as they are: --replace")
+        notice(f"{counts.changed:,} existing captures differ in {file} and were kept; --replace overwrites them")
     if counts.repeats:
-        notice(f"{counts.repeats:,} rows name a place once more")
-    if done.blocked:
-        notice(f"{done.blocked:,} captures are of blocked sites, or nobody knows of which: a run leaves them out")
-    console.print(done.run, soft_wrap=True)
-    if done.wrong.count:
+        notice(f"{counts.repeats:,} rows repeat a location")
+    if added.blocked:
+        notice(f"{added.blocked:,} captures are of blocked or unknown sites: a run skips them")
+    console.print(added.run, soft_wrap=True)
+    if added.wrong.count:
         raise Incomplete(
-            f"{done.wrong.count:,} rows of {file} could not be used",
-            f"The first {len(done.wrong.first)} are named above; all others were added.",
+            f"{added.wrong.count:,} rows of {file} could not be used",
+            f"The first {len(added.wrong.first)} are printed above; all other rows were added.",
         )
 
 
@@ -110,16 +113,16 @@ def add_source(
         ),
     ] = None,
     register_only: Annotated[
-        bool, typer.Option("--register-only", help="Only write them down; read or index them later from the UI.")
+        bool, typer.Option("--register-only", help="Only register them; read or index them later from the UI.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Of kind warc: agree to a price without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Of kind warc: agree to the cost without being asked.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
     """Read whole SequenceFiles of 2012, WAT or WET files, and publish cc.duckdb with their pages.
 
-    Of WARC and ARC files an index is built instead. They become a collection that every command takes as a crawl, and
-    records are fetched from where the files lie.
+    For WARC and ARC files an index is built instead. They become a collection that every command accepts as a crawl.
+    Records are fetched from the files where they are.
 
     [bold]Examples[/]
 
@@ -144,13 +147,13 @@ def add_source(
         _add_archives(settings, files, crawl, register_only, yes)
         return
     with open_workspace(settings) as workspace:
-        found = [identify(workspace.transport, named, kind, crawl) for named in files]
-        new = register(workspace, found)
-        slugs = list(dict.fromkeys(file.slug for file in found))
+        source_files = [identify(workspace.transport, location, kind, crawl) for location in files]
+        new = register(workspace, source_files)
+        slugs = list(dict.fromkeys(file.slug for file in source_files))
         show_table(
             "files read whole",
             ["file", "crawl", "partition key", ""],
-            [(_name(file.location), file.crawl, file.slug, "new" if file in new else "known") for file in found],
+            [(_name(file.location), file.crawl, file.slug, "new" if file in new else "known") for file in source_files],
         )
         with Launcher(workspace) as launcher:
             if register_only:
@@ -159,20 +162,22 @@ def add_source(
             with progress_bars():
                 step("files", lambda: launcher.read_source_files(slugs), aside=False)
                 step("cc.duckdb", launcher.publish, aside=False)
-        counts = {file: _rows(settings, file.slug) for file in found}
-        rows = [(_name(file.location), *counted) for file, counted in counts.items()]
+        counts = {file: _rows(settings, file.slug) for file in source_files}
+        rows = [(_name(file.location), *row_counts) for file, row_counts in counts.items()]
         show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
-        _say_unread(workspace, {file: sum(counted[:-1]) for file, counted in counts.items()})
+        _say_unread(workspace, {file: sum(row_counts[:-1]) for file, row_counts in counts.items()})
     if any(row[-1] for row in rows):
         console.print('to see what could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
 
 
-def _add_archives(settings: Settings, files: list[str], named: str | None, register_only: bool, yes: bool) -> None:
+def _add_archives(
+    settings: Settings, files: list[str], collection_name: str | None, register_only: bool, yes: bool
+) -> None:
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.harvesting.archives import collection_id, register_archives
     from cc_pipeline.workspace.workspace import open_workspace
 
-    crawl = collection_id(named)
+    crawl = collection_id(collection_name)
     claim_home(settings)
     with open_workspace(settings) as workspace:
         added = register_archives(workspace, files, crawl)
@@ -190,7 +195,7 @@ def _add_archives(settings: Settings, files: list[str], named: str | None, regis
 
 
 def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:
-    """How many captures the built index of each file has, by the catalog; 0 where it was not built."""
+    """Returns the number of captures in the index of each file, by the catalog; 0 without an index."""
     from cc_pipeline.harvesting.archives import archive_files
     from cc_pipeline.harvesting.catalog import open_catalog
 
@@ -202,8 +207,8 @@ def _captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict
 
 
 def _say_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
-    """Shows the files of which something, or all, could not be read, each with its first reason. ``rows`` says how many
-    rows came of each. Raises ``UserInputError`` where none came of any."""
+    """Prints the files that could not be read completely, each with its first reason. ``rows`` are the numbers of rows
+    of all files. Raises ``UserInputError`` if no file has any."""
     unread: list[tuple[str, int, int, str]] = []
     for file, count in rows.items():
         where = {"crawl": file.crawl, "target": file.slug}
@@ -214,10 +219,10 @@ def _say_unread(workspace: Workspace, rows: dict[SourceFile, int]) -> None:
             )
             unread.append((_name(file.location), count, len(faults), reason))
     if rows and not any(rows.values()):
-        said = "; ".join(f"{name} ({count:,} unreadable stretches, {reason})" for name, _, count, reason in unread[:3])
-        raise UserInputError(f"no record could be read of {len(rows):,} files: {said}")
+        examples = "; ".join(f"{name} ({count:,} unreadable ranges, {reason})" for name, _, count, reason in unread[:3])
+        raise UserInputError(f"no record could be read from {len(rows):,} files: {examples}")
     if unread:
-        show_table("not readable", ["file", "rows", "stretches", "first reason"], unread)
+        show_table("not readable", ["file", "rows", "ranges", "first reason"], unread)
 
 
 def _name(location: str) -> str:

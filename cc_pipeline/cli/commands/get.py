@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cc_pipeline.export.one_page import Form
     from cc_pipeline.extraction.nearest import Asked, Nearest
 
-#: What a file holds, whatever its name says.
+#: The content of each form, for messages.
 _FORMS: dict[Form, str] = {
     "html": "the page",
     "body": "the bytes of the body",
@@ -34,7 +34,7 @@ _FORMS: dict[Form, str] = {
     "json": "a JSON object",
 }
 
-#: What the end of a file's name says, where no flag says more.
+#: The form of a file's suffix, for a file without --format.
 _NAMED: Final = {".md": "markdown", ".txt": "text", ".json": "json", ".warc": "warc", ".warc.gz": "warc"}
 
 
@@ -53,7 +53,7 @@ def get(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
-    most_crawls: Annotated[
+    max_crawls: Annotated[
         int, typer.Option("--most-crawls", min=1, help="Crawls to ask at most, the nearest first.")
     ] = 10,
     via: options.Via = None,
@@ -64,8 +64,8 @@ def get(
 ) -> None:
     """Get one page out of the archive: its newest capture, or the one nearest to a date.
 
-    Crawls are asked one after the other, the nearest to the date first, until one has the page. The record is verified
-    as a fetch does it. No home is needed; where there is one that stores the capture, nothing is requested.
+    Crawls are searched one after the other, the nearest to the date first, until one has the page. The record is
+    verified as in a run. No home is needed. If a home stores the capture, no request is sent.
 
     [bold]Examples[/]
 
@@ -91,53 +91,55 @@ def get(
     )
     start_parser(form, settings.extractor)
     with open_workspace(settings) as workspace:
-        chosen = crawls_named(workspace, crawl)
+        crawl_ids = crawls_named(workspace, crawl)
         try:
-            found = nearest_capture(workspace, target, wanted_time, crawls=chosen, most_crawls=most_crawls, told=_tell)
-        except NotCaptured as nowhere:
+            nearest = nearest_capture(
+                workspace, target, wanted_time, crawls=crawl_ids, most_crawls=max_crawls, told=_tell
+            )
+        except NotCaptured as not_captured:
             if workspace.crawl_list.note is not None:
                 notice(workspace.crawl_list.note)
-            raise NotCaptured(nowhere.what, _guess(settings, target) + nowhere.advice) from None
+            raise NotCaptured(not_captured.what, _guess(settings, target) + not_captured.advice) from None
         # a page that is stored here may have been found without the list
-        if (chosen is not None or not found.stored) and workspace.crawl_list.note is not None:
+        if (crawl_ids is not None or not nearest.stored) and workspace.crawl_list.note is not None:
             notice(workspace.crawl_list.note)
         requests, size = workspace.transport.stats.requests, workspace.transport.stats.bytes
-        data, note = rendered(found, form, settings.extractor)
+        data, note = rendered(nearest, form, settings.extractor)
         if out is None:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         else:
-            with whole_file(out) as beside:
-                beside.write_bytes(data)
-        _say(found, requests, size)
+            with whole_file(out) as temporary_path:
+                temporary_path.write_bytes(data)
+        _say(nearest, requests, size)
         if out is not None:
-            notice(f"{out}: {_FORMS[form]} ({found.record.declared_mime or 'no type'}), {human_bytes(len(data))}")
+            notice(f"{out}: {_FORMS[form]} ({nearest.record.declared_mime or 'no type'}), {human_bytes(len(data))}")
         if note:
             notice(note)
-    if found.digest_check == "mismatch":
-        warn("the payload's digest is not the one that the index promises")
-    if found.record.truncated:
-        warn(f"the archive has only its beginning (cut: {found.record.truncated})")
+    if nearest.digest_check == "mismatch":
+        warn("the payload's digest differs from that of the index")
+    if nearest.record.truncated:
+        warn(f"the archive has only the beginning of the page (truncated: {nearest.record.truncated})")
     if out is not None and not data:
         raise EnvironmentFault(
-            f"{out} is empty: the page has no text", "Take another form: --format html, body or json"
+            f"{out} is empty: the page has no text", "Use another format: --format html, body or json"
         )
 
 
-def _form(chosen: str | None) -> Form:
-    form = next((each for each in _FORMS if each == (chosen or "html")), None)
+def _form(form_name: str | None) -> Form:
+    form = next((known_form for known_form in _FORMS if known_form == (form_name or "html")), None)
     if form is None:
-        raise UserInputError(f"--format is {chosen!r}; choose one of {', '.join(_FORMS)}")
+        raise UserInputError(f"--format is {form_name!r}; choose one of {', '.join(_FORMS)}")
     return form
 
 
 def _ask_about(out: Path) -> None:
-    """Asks whether a file whose name says another form is to hold HTML. Raises ``UserInputError`` where nobody can be
-    asked."""
-    other = next((form for suffix, form in _NAMED.items() if out.name.lower().endswith(suffix)), None)
-    if other and not voice().agrees(f"{out.name} would hold {_FORMS['html']}. Write it nevertheless?"):
+    """Asks for confirmation if the suffix of the file is that of another form than HTML. Raises ``UserInputError``
+    without a terminal."""
+    suffix_form = next((form for suffix, form in _NAMED.items() if out.name.lower().endswith(suffix)), None)
+    if suffix_form and not voice().agrees(f"{out.name} would contain {_FORMS['html']}. Write it anyway?"):
         raise UserInputError(
-            f"{out.name} would hold {_FORMS['html']}: add --format {other}, or --format html if that is meant"
+            f"{out.name} would contain {_FORMS['html']}: add --format {suffix_form}, or --format html to keep that"
         )
 
 
@@ -148,31 +150,31 @@ def _page(url: str) -> Target:
 
 
 def _guess(settings: Settings, target: Target) -> str:
-    """What may have been meant by an address whose host the home does not know, but one that is like it."""
+    """Returns a suggestion for an unknown host that resembles a known one; else an empty text."""
     from urllib.parse import urlsplit
 
-    host, known = (urlsplit(target.value).hostname or "").removeprefix("www."), meaning.known_names(settings)
-    guess = None if host in known else meaning.meant(host, known)
+    host, known_hosts = (urlsplit(target.value).hostname or "").removeprefix("www."), meaning.known_names(settings)
+    guess = None if host in known_hosts else meaning.meant(host, known_hosts)
     return f"Did you mean {guess}? " if guess else ""
 
 
-def _tell(asked: Asked) -> None:
-    if not asked.captures:
-        notice(f"{asked.crawl}: {asked.note or 'the page is not in it'}")
-    elif asked.note:
-        notice(f"{asked.crawl}: {asked.note}")
+def _tell(crawl_lookup: Asked) -> None:
+    if not crawl_lookup.captures:
+        notice(f"{crawl_lookup.crawl}: {crawl_lookup.note or 'page not found'}")
+    elif crawl_lookup.note:
+        notice(f"{crawl_lookup.crawl}: {crawl_lookup.note}")
 
 
-def _say(found: Nearest, requests: int, size: int) -> None:
+def _say(nearest: Nearest, requests: int, size: int) -> None:
     from cc_pipeline.extraction.nearest import moment_of
 
-    moment = found.record.fetch_time or moment_of(found.row)
-    when = f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else "at an unknown time"
-    cost = "stored in this home" if found.stored else f"{requests} requests, {human_bytes(size)}"
-    status = found.record.http_status
+    moment = nearest.record.fetch_time or moment_of(nearest.row)
+    capture_time = f"{moment:%Y-%m-%d %H:%M:%S} UTC" if moment else "at an unknown time"
+    cost = "stored in this home" if nearest.stored else f"{requests} requests, {human_bytes(size)}"
+    status = nearest.record.http_status
     notice(
-        f"{found.record.url or found.row['url']} in {found.row['crawl']}: captured {when}, status "
-        f"{'unknown' if status is None else status}, digest {found.digest_check}; {cost}"
+        f"{nearest.record.url or nearest.row['url']} in {nearest.row['crawl']}: captured {capture_time}, status "
+        f"{'unknown' if status is None else status}, digest {nearest.digest_check}; {cost}"
     )
 
 

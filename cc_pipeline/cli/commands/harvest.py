@@ -32,7 +32,7 @@ def harvest(
     ] = None,
     subset: options.Subsets = None,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask each file whether it was published anew, a request each.")
+        bool, typer.Option("--refresh", help="Check each file for a new version, one request each.")
     ] = False,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
@@ -41,11 +41,10 @@ def harvest(
 ) -> None:
     """Fetch the footers of crawls' index files, and put their row groups into the catalog.
 
-    It sends one request per index file of the wanted subsets (300 per subset and crawl today); what was harvested of
-    other subsets stays. It does not fetch footers again that the home already has, so a stopped harvest goes on where
-    it stopped. Each harvest asks again for files that could not be read. When
-    some are left, the others are in the catalog, and the command ends with status 3. --refresh is for index files that
-    were published anew, which look-ups refuse to read.
+    It sends one request per index file of the selected subsets (300 per subset and crawl today); other subsets are
+    kept. Footers that the home has are not fetched again, so a stopped harvest continues where it stopped. Each
+    harvest retries files that could not be read. If some remain unread, the others are in the catalog, and the command
+    ends with status 3. --refresh is for index files that were published again: look-ups refuse to read them.
 
     [bold]Examples[/]
 
@@ -74,16 +73,16 @@ def harvest(
     if index_files is not None:
         _keep_list(settings, crawl, index_files)
     with open_workspace(settings) as workspace:
-        chosen = resolve_crawls(workspace, crawl)
+        crawl_ids = resolve_crawls(workspace, crawl)
         try:
-            harvest_crawls(workspace, chosen, refresh=refresh)
+            harvest_crawls(workspace, crawl_ids, refresh=refresh)
         except IndexIncomplete:
-            show_coverage(settings, chosen)
+            show_coverage(settings, crawl_ids)
             raise
-        gaps = catalog_gaps(workspace, chosen)
-    show_coverage(settings, chosen)
-    for one in gaps:
-        warn(f"{one.what} could not be read: {one.named}")
+        gaps = catalog_gaps(workspace, crawl_ids)
+    show_coverage(settings, crawl_ids)
+    for gap in gaps:
+        warn(f"{gap.what} could not be read: {gap.named}")
 
 
 def _keep_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
@@ -97,15 +96,15 @@ def _keep_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
     except OSError as error:
         raise UserInputError(f"{file} cannot be read: {error.strerror}") from error
     count = keep_own_list(settings, crawls[0], data, str(file), MOST_INDEX_FILES)
-    notice(f"{count:,} index files of {crawls[0]} are kept in this home, in the place of a path list of the source")
+    notice(f"{count:,} index files of {crawls[0]} are listed in this home, instead of a path list of the source")
 
 
 def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:
     """Compute key bounds of row groups that were published without any, so that look-ups can skip them.
 
     Thirteen crawls (CC-MAIN-2017-43 to 2018-43) have no bounds at all; some later crawls lack a few. The command reads
-    the key column of each such row group once: about 23 MB each in the real index. A stopped repair goes on where it
-    stopped.
+    the key column of each such row group once: about 23 MB each in the real index. A stopped repair continues where
+    it stopped.
 
     [bold]Examples[/]
 
@@ -119,7 +118,7 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
     settings = load_settings(source=source, home=home)
     claim_home(settings)
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
-        chosen = resolve_crawls(workspace, crawl)
-        for one in chosen:
-            step(f"repair {one}", partial(launcher.repair, one))
-    show_coverage(settings, chosen)
+        crawl_ids = resolve_crawls(workspace, crawl)
+        for crawl_id in crawl_ids:
+            step(f"repair {crawl_id}", partial(launcher.repair, crawl_id))
+    show_coverage(settings, crawl_ids)

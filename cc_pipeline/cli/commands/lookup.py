@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
-#: Crawls of which ``--count`` counts what was not asked for: that is another look-up each.
+#: Maximum number of crawls for which ``--count`` counts what was left out: each needs another look-up.
 _MOST_LEFT_OUT = 5
 
 
@@ -54,7 +54,7 @@ def lookup(
     harvest: Harvest = False,
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to the price of '* where …'.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to the cost of '* where …'.")] = False,
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -78,18 +78,18 @@ def lookup(
 
       cc-pipeline lookup '* where mime=application/pdf and tld=ch' -c newest --out swiss.parquet
 
-    Of several crawls the newest is asked first, and what it has is written before the next one is asked. A crawl
-    without any index is left out with a note. One whose index cannot be read is named at the end, with status 3.
+    Crawls are searched one after the other, the newest first, and each result is written at once. A crawl without an
+    index is skipped with a note. If the index of a crawl cannot be read, the command names it and ends with status 3.
 
-    Of --count, [bold]pages[/] are distinct URLs, [bold]captures[/] the visits to them, [bold]bytes[/] their compressed
-    records. [bold]to read[/] is how many bytes a fetch would read: it reads records that lie near each other together.
+    With --count, [bold]pages[/] are distinct URLs, [bold]captures[/] their captures, [bold]bytes[/] their compressed
+    records. [bold]to read[/] is how many bytes a fetch would read: neighbouring records are read together.
     """
     from cc_pipeline.api.scanning import condition_of_all
     from cc_pipeline.cli.capture_output import capture_writer, chosen_columns, chosen_format
     from cc_pipeline.commoncrawl.filters import parse_condition
 
     condition = parse_condition(where).text if where else ""
-    asked = open_question(
+    question_context = open_question(
         targets,
         crawl,
         source=source,
@@ -103,61 +103,73 @@ def lookup(
     if count:
         if out is not None or columns is not None or limit:
             raise UserInputError("--count goes without --out, --columns and --limit")
-        with asked as question:
+        with question_context as question:
             _count(question, harvest, checked_format(output or "table"))
         return
-    chosen = chosen_format(output, out)
-    names = chosen_columns(columns, chosen)
-    if everywhere := condition_of_all(targets):
-        _scan(everywhere, crawl, names, chosen, out, subset=subset, harvest=harvest, yes=yes, source=source, home=home)
+    output_format = chosen_format(output, out)
+    names = chosen_columns(columns, output_format)
+    if scan_condition := condition_of_all(targets):
+        _scan(
+            scan_condition,
+            crawl,
+            names,
+            output_format,
+            out,
+            subset=subset,
+            harvest=harvest,
+            yes=yes,
+            source=source,
+            home=home,
+        )
         return
     read = columns_to_read(names)
     with (
-        asked as question,
-        capture_writer(chosen, names, out) as write,
+        question_context as question,
+        capture_writer(output_format, names, out) as write,
     ):
-        left = limit or None
+        remaining = limit or None
 
         def ask(crawl: str) -> list[pa.Table]:
             return captures_of(question, crawl, read, harvest)
 
         failed: list[str] = []
-        found: set[str] = set()
+        found_slugs: set[str] = set()
         # one crawl's captures are held at a time
         for _, tables in each_crawl(question.crawls, ask, failed):
-            found.update(target.slug for target, table in zip(question.targets, tables, strict=True) if table.num_rows)
+            found_slugs.update(
+                target.slug for target, table in zip(question.targets, tables, strict=True) if table.num_rows
+            )
             for table in tables:
-                part = table if left is None else table.slice(0, left)
+                part = table if remaining is None else table.slice(0, remaining)
                 write(part)
-                left = None if left is None else left - part.num_rows
+                remaining = None if remaining is None else remaining - part.num_rows
             sys.stdout.flush()
-            if left == 0:
+            if remaining == 0:
                 notice(f"stopped at --limit {limit}")
                 return
         if out is not None:
-            # a file is there only when it is whole
+            # an incomplete file must not appear
             refuse_failed(question, failed)
         if not any(target.where for target in question.targets):
-            _say_what_may_be_meant(question, found)
+            _say_what_may_be_meant(question, found_slugs)
     refuse_failed(question, failed)
-    _refuse_unfound(question, found)
+    _refuse_unfound(question, found_slugs)
 
 
-def _refuse_unfound(question: Question, found: Collection[str]) -> None:
-    """Raises ``UserInputError`` where no target has a capture in any of the crawls that were asked. Where an index may
-    lack files, nobody knows that."""
-    if not found and question.targets and question.crawls and not question.settings.max_index_gaps:
-        one, *others = question.targets
-        more = f" and {len(others):,} more" if others else ""
+def _refuse_unfound(question: Question, found_slugs: Collection[str]) -> None:
+    """Raises ``UserInputError`` if no target has a capture in any of the crawls. With index gaps, that is unknown."""
+    if not found_slugs and question.targets and question.crawls and not question.settings.max_index_gaps:
+        first_target, *more_targets = question.targets
+        more_note = f" and {len(more_targets):,} more" if more_targets else ""
         where = question.crawls[0] if len(question.crawls) == 1 else f"{len(question.crawls):,} crawls"
-        raise UserInputError(f"no capture of {one.definition}{more} in {where}")
+        raise UserInputError(f"no capture of {first_target.definition}{more_note} in {where}")
 
 
 def _scan(
     where: str,
     crawl: Sequence[str],
     names: Sequence[str],
-    chosen: str,
+    output_format: str,
     out: Path | None,
     *,
     subset: Sequence[str] | None,
@@ -166,26 +178,26 @@ def _scan(
     source: str | None,
     home: str | None,
 ) -> None:
-    """All captures of crawls that a condition means, into a file."""
+    """Writes all captures of crawls that match a condition to a file."""
     from cc_pipeline.api.asking import asked_in
     from cc_pipeline.api.scanning import forget_parts, scan
     from cc_pipeline.cli.capture_output import capture_writer
     from cc_pipeline.settings import load_settings
 
     if out is None:
-        raise UserInputError("a scan of a crawl is kept in a file, so that it can go on: --out FILE.parquet")
-    most = options.at_any_price(yes)
+        raise UserInputError("a scan of a crawl needs a file, so that it can be continued: add --out FILE.parquet")
+    limit = options.at_any_price(yes)
     settings = load_settings(
-        source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=most, max_requests=most
+        source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=limit, max_requests=limit
     )
-    with asked_in(settings, (), crawl) as question, capture_writer(chosen, names, out) as write:
-        found = scan(question, where, out, write, harvest=harvest)
+    with asked_in(settings, (), crawl) as question, capture_writer(output_format, names, out) as write:
+        capture_count = scan(question, where, out, write, harvest=harvest)
     forget_parts(out)
-    notice(f"{found:,} captures in {out}")
+    notice(f"{capture_count:,} captures in {out}")
 
 
-def _count(found: Question, harvest: bool, output: str) -> None:
-    """Writes what each crawl holds of each target: pages, captures, archive files, bytes, and the cost of a fetch."""
+def _count(original_question: Question, harvest: bool, output: str) -> None:
+    """Writes the counts of each target by crawl: pages, captures, archive files, bytes, and the cost of a fetch."""
     import pyarrow as pa
 
     from cc_pipeline.checks.left_out import left_out
@@ -195,36 +207,51 @@ def _count(found: Question, harvest: bool, output: str) -> None:
     failed: list[str] = []
     counts: dict[str, dict[str, int]] = {}
     # a list of reversed names is one target, but a person who lists names wants a row for each
-    single = tuple({t.slug: t for target in found.targets for t in (target.members or (target,))}.values())
-    question = Question(found.workspace, found.crawls, single)
+    single = tuple(
+        {
+            single_target.slug: single_target
+            for target in original_question.targets
+            for single_target in (target.members or (target,))
+        }.values()
+    )
+    question = Question(original_question.workspace, original_question.crawls, single)
 
     def rows() -> Iterator[Sequence[object]]:
-        for one, tables in each_crawl(
+        for crawl_id, tables in each_crawl(
             question.crawls, lambda crawl: captures_of(question, crawl, PLACE, harvest), failed
         ):
-            yield from ((one, t.definition, *_counted(table)) for t, table in zip(single, tables, strict=True))
+            yield from (
+                (crawl_id, single_target.definition, *_counted(table))
+                for single_target, table in zip(single, tables, strict=True)
+            )
             if len(single) > 1:
-                yield (one, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
-            counts[one] = {t.slug: table.num_rows for t, table in zip(single, tables, strict=True)}
+                yield (crawl_id, "all of them", *_counted(distinct_captures(pa.concat_tables(tables))))
+            counts[crawl_id] = {
+                single_target.slug: table.num_rows for single_target, table in zip(single, tables, strict=True)
+            }
 
     # lines for programs appear as they are found
     write_rows("what there is", columns, rows(), output)
     for note in left_out(question.workspace, single, [*counts][:_MOST_LEFT_OUT]):
         warn(note)
-    counted = {slug for of in counts.values() for slug, count in of.items() if count}
-    _say_what_may_be_meant(question, counted)
+    found_slugs = {slug for crawl_counts in counts.values() for slug, count in crawl_counts.items() if count}
+    _say_what_may_be_meant(question, found_slugs)
     refuse_failed(question, failed)
-    _refuse_unfound(question, counted)
+    _refuse_unfound(question, found_slugs)
 
 
-def _say_what_may_be_meant(question: Question, found: Collection[str]) -> None:
-    """A note for targets without captures in any crawl that look like a name that is known here: nothing else tells a
-    typo from a site that was never visited."""
-    nowhere = [target for target in question.targets if target.slug not in found and target.place is not None]
-    if not nowhere:
+def _say_what_may_be_meant(question: Question, found_slugs: Collection[str]) -> None:
+    """Prints suggestions for targets without captures whose names resemble known ones: nothing else tells a typo from a
+    site that was never crawled."""
+    absent_targets = [
+        target for target in question.targets if target.slug not in found_slugs and target.place is not None
+    ]
+    if not absent_targets:
         return
-    beside = [target.value for target in question.targets if target.slug in found and target.place is not None]
-    for target, guess in meaning.guesses(question.settings, nowhere, beside):
+    found_names = [
+        target.value for target in question.targets if target.slug in found_slugs and target.place is not None
+    ]
+    for target, guess in meaning.guesses(question.settings, absent_targets, found_names):
         warn(f"{target.definition} has no captures; did you mean {guess}?")
 
 

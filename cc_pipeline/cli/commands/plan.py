@@ -1,4 +1,4 @@
-"""``plan``: what a look-up and a fetch would cost, and what is known of a site before that."""
+"""``plan``: the cost of look-ups and fetches, and what is known of hosts before them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from cc_pipeline.records.range_plan import FetchPrice
 
 AskFacts = Annotated[
-    bool, typer.Option("--facts", help="Ask how large and important the hosts are, even where that costs requests.")
+    bool, typer.Option("--facts", help="Show how large and important the hosts are, even if that costs requests.")
 ]
 
-#: Targets up to which each has lines of its own.
+#: Maximum number of targets with lines of their own.
 _MOST_TARGETS = 40
 
 
@@ -39,7 +39,7 @@ def plan(
     via: options.Via = None,
     subset: options.Subsets = None,
     locate: Annotated[
-        bool, typer.Option("--locate", help="Do the look-up too, and price the fetch of the captures it finds.")
+        bool, typer.Option("--locate", help="Also do the look-up, and estimate the fetch of its captures.")
     ] = False,
     harvest: Harvest = False,
     hosts: options.Hosts = None,
@@ -51,9 +51,9 @@ def plan(
 ) -> None:
     """Show what a run would do, why, and what it would cost, before anything is read from the index.
 
-    There is a line for each step of each target: located, fetched or parsed, with the reason; none where all is as it
-    should be. For the look-up it shows files, row groups, requests and bytes, which index will be used, and why. It can
-    price the fetch only where the captures are known: from an earlier run, or with --locate.
+    There is a line for each step of each target (locate, fetch, parse) with the reason; none if all is up to date. For
+    a look-up it shows files, row groups, requests and bytes, which index is used, and why. The fetch can be estimated
+    only if the captures are known: from an earlier run, or with --locate.
 
     [bold]Examples[/]
 
@@ -82,7 +82,7 @@ def plan(
 def _rows(
     question: Question, where: str | None, *, locate: bool, harvest: bool, facts: bool
 ) -> tuple[list[Sequence[object]], list[str]]:
-    """The lines of the answer, and what is said beside it."""
+    """Returns the rows of the plan, and the notes below it."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
     from cc_pipeline.extraction.crawl_plan import look_for
     from cc_pipeline.extraction.shortest import said, short_ways
@@ -94,51 +94,58 @@ def _rows(
     rows: list[Sequence[object]] = []
     notes: list[str] = []
     settings, rate = question.settings, rate_now(question.workspace)
-    for one in question.crawls:
+    for crawl in question.crawls:
         if known_hosts is not None:
-            known_hosts.show_predicted(question, one, ask=facts)
-        here = question
+            known_hosts.show_predicted(question, crawl, ask=facts)
+        crawl_question = question
         if where is not None:
-            chosen = required_known_hosts().choose_hosts(question.workspace, one, question.targets, where)
-            here = replace(question, targets=chosen)
-        if not here.targets:
+            matching_targets = required_known_hosts().choose_hosts(question.workspace, crawl, question.targets, where)
+            crawl_question = replace(question, targets=matching_targets)
+        if not crawl_question.targets:
             continue
-        look = look_for(question.workspace, one, here.targets)
-        unlocated = {slice_.whole.target for slice_ in look.plan.of(LOCATE)}
-        asked = replace(here, targets=tuple(target for target in here.targets if target.slug in unlocated))
-        looked_up = [target for target in asked.targets if target.kind != GIVEN_KIND]
-        for subsets, some in by_subsets(looked_up, settings.subsets).items():
-            sources = sources_for(question.workspace, one, settings.via, harvest=harvest)
-            found = price_lookup(one, subsets, some, sources, via=settings.via)
-            likely = found.bytes if found.likely_bytes is None else found.likely_bytes
+        crawl_plan = look_for(question.workspace, crawl, crawl_question.targets)
+        unlocated = {slice_.whole.target for slice_ in crawl_plan.plan.of(LOCATE)}
+        unlocated_question = replace(
+            crawl_question, targets=tuple(target for target in crawl_question.targets if target.slug in unlocated)
+        )
+        lookup_targets = [target for target in unlocated_question.targets if target.kind != GIVEN_KIND]
+        for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
+            sources = sources_for(question.workspace, crawl, settings.via, harvest=harvest)
+            lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.via)
+            likely = lookup_price.bytes if lookup_price.likely_bytes is None else lookup_price.likely_bytes
             rows.append(
-                (one, "look-up", None, found.files, found.row_groups, found.requests, found.bytes, likely,
-                 _seconds(rate, found.requests), found.why)
+                (crawl, "look-up", None, lookup_price.files, lookup_price.row_groups, lookup_price.requests,
+                 lookup_price.bytes, likely, _seconds(rate, lookup_price.requests), lookup_price.why)
             )  # fmt: skip
-            notes += [f"{one}: {note}" for note in (*found.notes, *_of_the_catalog(asked, one, found))]
-        notes += said(short_ways(question.workspace, [look], here.targets))
+            notes += [
+                f"{crawl}: {note}"
+                for note in (*lookup_price.notes, *_of_the_catalog(unlocated_question, crawl, lookup_price))
+            ]
+        notes += said(short_ways(question.workspace, [crawl_plan], crawl_question.targets))
         if unlocated and not locate:
-            notes.append(f"{one}: a fetch has no price until its captures are known; add --locate to find them")
-        elif fetch := _fetch_price(asked, look):
-            why = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
+            notes.append(f"{crawl}: the fetch has no estimate until its captures are known; add --locate to find them")
+        elif fetch := _fetch_price(unlocated_question, crawl_plan):
+            reason = f"{fetch.captures:,} captures of {fetch.record_bytes:,} bytes"
             rows.append(
-                (one, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
-                 _seconds(rate, fetch.requests), why)
+                (crawl, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
+                 _seconds(rate, fetch.requests), reason)
             )  # fmt: skip
-        if mirror := settings.record_mirror_for(one):
-            notes.append(f"{one}: requests for records are shared with {mirror} (CC_PIPELINE_RECORD_MIRROR)")
-        if done := len(look.current):
-            of_all = (
-                "all targets are" if done == len(here.targets) else f"{done:,} of {len(here.targets):,} targets are"
+        if mirror := settings.record_mirror_for(crawl):
+            notes.append(f"{crawl}: requests for records are shared with {mirror} (CC_PIPELINE_RECORD_MIRROR)")
+        if current_count := len(crawl_plan.current):
+            amount = (
+                "all targets are"
+                if current_count == len(crawl_question.targets)
+                else f"{current_count:,} of {len(crawl_question.targets):,} targets are"
             )
-            notes.append(f"{one}: {of_all} as they should be: a run would change nothing of them")
-        rows += _steps(settings, rate, look)
+            notes.append(f"{crawl}: {amount} up to date: a run would not change them")
+        rows += _steps(settings, rate, crawl_plan)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
 
 
 def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Sequence[str]:
-    """Notes where the catalog was imported, and when row groups are read only because they have no key bounds."""
+    """Returns notes on an imported catalog, and on row groups that are read because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
     from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.index.locator import surt_ranges
@@ -150,17 +157,17 @@ def _of_the_catalog(question: Question, crawl: str, price: LookupPrice) -> Seque
     ranges = merge_ranges(keys for target in question.targets for keys in ranges_of(target))
     with open_catalog(question.workspace.lake) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
-        # of a subset with files the reason says which catalog file its rows came from
+        # the reason names the file that a subset was imported from
         from_files = {row["reason"] for row in catalog.coverage(crawl).to_pylist() if row["expected"] and row["reason"]}
-    notes = [f"the catalog of this crawl was not harvested here: {one}" for one in sorted(from_files)]
-    told = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
-    return [*notes, *([f"{told}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
+    notes = [f"the catalog of this crawl was not harvested here: {reason}" for reason in sorted(from_files)]
+    message = f"{unbounded} row groups have no key statistics, so they may match and are read. Repair them once"
+    return [*notes, *([f"{message}: cc-pipeline index repair --crawl {crawl}"] if unbounded else [])]
 
 
-def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
-    """The price of captures that a run would fetch: those of the targets ``asked``, which are looked up for it, and
-    those of located slices whose fetch is due. ``None`` where there are none; the few captures of a slice that are open
-    or lost have a line of their own."""
+def _fetch_price(unlocated_question: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
+    """Estimates the cost of the captures that a run would fetch: those of the targets of ``unlocated_question``, which
+    are looked up for it, and those of located slices with a pending fetch. ``None`` without any. The few pending or
+    lost captures of a slice have a line of their own."""
     import pyarrow as pa
 
     from cc_pipeline.capture_columns import CAPTURE
@@ -169,55 +176,59 @@ def _fetch_price(asked: Question, crawl_plan: CrawlPlan) -> FetchPrice | None:
     from cc_pipeline.lake.slice import FETCH
     from cc_pipeline.records.range_plan import price_of
 
-    crawl, unlocated = crawl_plan.asked.crawl, {target.slug for target in asked.targets}
+    crawl, unlocated = crawl_plan.asked.crawl, {target.slug for target in unlocated_question.targets}
     due = [
         slice_.target
         for slice_, reason in crawl_plan.plan.of(FETCH).items()
         if reason.why not in OF_FEW and slice_.whole.target not in unlocated
     ]
     columns = [*CAPTURE, "warc_record_length"]
-    found = [asked.workspace.lake.read("captures", {"crawl": crawl, "target": due}, columns)] if due else []
-    if asked.targets:
-        found += [table.select(columns) for table in captures_of(asked, crawl, PLACE, harvest=False)]
-    return price_of(distinct_captures(pa.concat_tables(found))) if found else None
+    tables = (
+        [unlocated_question.workspace.lake.read("captures", {"crawl": crawl, "target": due}, columns)] if due else []
+    )
+    if unlocated_question.targets:
+        tables += [table.select(columns) for table in captures_of(unlocated_question, crawl, PLACE, harvest=False)]
+    return price_of(distinct_captures(pa.concat_tables(tables))) if tables else None
 
 
 def _steps(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) -> list[Sequence[object]]:
-    """A row for each step that is planned; for many targets one for each step and reason."""
+    """Returns a row for each planned step; for many targets, one for each step and reason."""
     from cc_pipeline.automation.reparse import seconds_of
     from cc_pipeline.extraction.plan import price_of
     from cc_pipeline.extraction.standing import STAGES
 
-    found: dict[tuple[str, str, str], list[Price]] = {}
-    several = len(crawl_plan.plan.todos) > _MOST_TARGETS
+    prices_by_step: dict[tuple[str, str, str], list[Price]] = {}
+    is_grouped = len(crawl_plan.plan.todos) > _MOST_TARGETS
     for todo in crawl_plan.plan.todos:
         subset = "" if todo.slice_.subset == PLAIN else f" ({todo.slice_.subset})"
         steps = [stage for stage in STAGES if todo.of(stage) is not None]
-        why, words = todo.first, ", then ".join(stage.label for stage in steps)
-        assert why is not None, "something is to be done"
-        key = ("" if several else f"{todo.slice_.whole.target}{subset}", words, str(why))
-        found.setdefault(key, []).append(price_of(crawl_plan.standings[todo.slice_], steps[0], why))
+        reason, words = todo.first, ", then ".join(stage.label for stage in steps)
+        assert reason is not None, "something is to be done"
+        key = ("" if is_grouped else f"{todo.slice_.whole.target}{subset}", words, str(reason))
+        prices_by_step.setdefault(key, []).append(price_of(crawl_plan.standings[todo.slice_], steps[0], reason))
     rows: list[Sequence[object]] = []
-    for (target, step, words), prices in found.items():
-        requests, size, pages = (_sum(getattr(one, name) for one in prices) for name in ("requests", "bytes", "pages"))
+    for (target, step, words), prices in prices_by_step.items():
+        requests, size, pages = (
+            _sum(getattr(price, name) for price in prices) for name in ("requests", "bytes", "pages")
+        )
         seconds = round(seconds_of(settings, pages), 1) if pages else _seconds(rate, requests)
-        named = target or f"{len(prices):,} targets"
-        rows.append((crawl_plan.asked.crawl, step, named, None, None, requests, size, size, seconds, words))
+        label = target or f"{len(prices):,} targets"
+        rows.append((crawl_plan.asked.crawl, step, label, None, None, requests, size, size, seconds, words))
     return rows
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value or 0 for value in known)
+    amounts = list(values)
+    return None if None in amounts else sum(value or 0 for value in amounts)
 
 
 def _seconds(rate: float | None, requests: int | None) -> float | None:
-    """Seconds that so many requests take; ``None`` where the rate has no limit, or nobody knows how many they are."""
+    """Returns the seconds that requests take; ``None`` without a rate limit, or if their number is unknown."""
     return None if rate is None or requests is None else round(requests / rate, 1)
 
 
 def _duration_note(settings: Settings, rate: float | None, requests: int) -> list[str]:
-    """How long the requests take, and why, where the source has a rate."""
+    """Returns a note on how long the requests take, if the source has a rate limit."""
     if rate is None or not requests:
         return []
     from cc_pipeline.workspace.workspace import limits_of
@@ -225,7 +236,7 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     seconds = requests / rate
     duration = f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 3600:,.1f} h"
     full = limits_of(settings).rate
-    slower = "" if full is None or rate >= full else f"; the full rate is {full:g}, and the source refused lately"
+    slower = "" if full is None or rate >= full else f"; the full rate is {full:g}, but the source refused lately"
     return [f"{requests:,} requests take {duration} at {rate:.3g} a second, the rate in force{slower}"]
 
 

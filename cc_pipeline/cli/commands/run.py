@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from cc_pipeline.extraction.replay import Replay
     from cc_pipeline.lake.slice import Slice
 
-#: Targets that an error names.
+#: Maximum number of targets named in an error.
 _NAMED = 20
 
 
 def run(
     crawl: options.Crawls,
     targets: options.MaybeTargets = None,
-    watched: Annotated[bool, typer.Option("--watched", help="The targets of the watch list too.")] = False,
+    watched: Annotated[bool, typer.Option("--watched", help="Also run the targets of the watch list.")] = False,
     source: options.Source = None,
     home: options.Home = None,
     subset: options.Subsets = None,
@@ -60,24 +60,22 @@ def run(
     yes: options.Yes = False,
     accept_losses: options.AcceptLosses = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with status 1 where any target was found in none of the crawls.")
+        bool, typer.Option("--strict", help="End with status 1 if any target was found in no crawl.")
     ] = False,
     details: Annotated[
         bool,
-        typer.Option("--details", help="Every step, pair and note of many crawls, and the totals of the whole home."),
+        typer.Option("--details", help="Show all steps, partitions and notes of many crawls, and totals of the home."),
     ] = False,
     refetch: Annotated[
         bool,
-        typer.Option(
-            "--refetch", help="Only fetch quarantined and missing records again, also those settled as gone or damaged."
-        ),
+        typer.Option("--refetch", help="Only fetch quarantined and missing records again, also those that are final."),
     ] = False,
 ) -> None:
     """Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
-    Ends with status 3 when the source did not give everything: run the same command again, it asks only for the rest.
-    A source that refuses is waited for: Ctrl-C keeps everything. New targets that were found in no crawl are not kept;
-    where none was found in any, it ends with status 1. Of many crawls there is a line each, then a table of totals.
+    Ends with status 3 if the source did not return everything: run the same command again, it fetches only the rest.
+    If the source refuses requests, the command waits; Ctrl-C keeps everything fetched. New targets found in no crawl
+    are not kept; if none was found, it ends with status 1. With many crawls it prints a line for each, then totals.
 
     [bold]Examples[/]
 
@@ -92,13 +90,13 @@ def run(
       cc-pipeline run example.com -c all                         (then: cc-pipeline export example.com --table page_text
                                                                   --out example.jsonl, all its texts in one file)
 
-      cc-pipeline run "set:press = @press.txt" -c newest         (a member a line)
+      cc-pipeline run "set:press = @press.txt" -c newest         (one member per line)
 
-      cc-pipeline run @sites.txt -c newest --watched             (a target a line, and the watch list)
+      cc-pipeline run @sites.txt -c newest --watched             (one target per line, and the watch list)
 
       cc-pipeline run suffix:gov.uk -c newest --hosts "prank10 > 5 and fetch_200 > 100"
 
-      cc-pipeline run publisher.com -c CC-NEWS-2026-05           (says first what its index costs to build)
+      cc-pipeline run publisher.com -c CC-NEWS-2026-05           (prints the cost of building its index first)
 
       cc-pipeline run example.com -c newest --refetch
     """
@@ -120,113 +118,117 @@ def run(
         wait=options.patience(wait),
     )
     find_engine(settings.engine).check_ready(settings)
-    meant = _asked_for(settings, targets or (), watched)
+    requested = _asked_for(settings, targets or (), watched)
     say_new_home(settings)
     settings = as_the_home_has_it(settings, yes=yes)
     if accept_losses:
         _refuse_unknown(settings, accept_losses)
-    done: dict[Slice, Done] = {}
+    changes: dict[Slice, Done] = {}
 
     parts: list[Part] = []
 
-    def say(part: Part) -> None:
-        done.update(part.done)
+    def report_part(part: Part) -> None:
+        changes.update(part.done)
         if part.turn[1] > 1 or parts:
             parts.append(part)
             say_crawl(part)
             return
         say_what_was_done(part.settings, part.done, part.targets, part.forgotten, is_held_back=part.is_held_back)
-        for each in part.notes:
-            note(each)
+        for note_text in part.notes:
+            note(note_text)
 
-    narrowed = None if hosts is None else partial(_chosen, settings, targets=meant, where=hosts)
+    target_chooser = None if hosts is None else partial(_chosen, settings, targets=requested, where=hosts)
     with told_to(Spoken(details=details)):
-        troubles = run_targets(settings, crawl, meant, narrowed=narrowed, yes=yes, told=say)
+        troubles = run_targets(settings, crawl, requested, narrowed=target_chooser, yes=yes, told=report_part)
     if parts:
         say_summary(parts, details=details)
     if details:
         say_totals(settings)
     for trouble in troubles:
         raise trouble
-    # where an index may lack files, nobody knows that a target is in none
+    # with index gaps, it is unknown whether a target is in no crawl
     if strict or not settings.max_index_gaps:
-        _refuse_unfound(meant, done, strict=strict)
+        _refuse_unfound(requested, changes, strict=strict)
 
 
 def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
-    """Raises ``UserInputError`` for numbers that no losses have: what was mistyped would accept nothing."""
+    """Raises ``UserInputError`` for unknown numbers of losses: a mistyped number would accept nothing."""
     from cc_pipeline.extraction.removals import numbers_of_losses
     from cc_pipeline.workspace.workspace import open_workspace
 
     claim_home(settings)
     with open_workspace(settings) as workspace:
-        known, doubted = numbers_of_losses(workspace.lake)
-    if unknown := [one for one in numbers if one not in known]:
-        said = f"Those that are doubted: {', '.join(doubted[:_NAMED])}" if doubted else "None are doubted here"
-        raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown)}. {said}")
+        known_numbers, unconfirmed_numbers = numbers_of_losses(workspace.lake)
+    if unknown_numbers := [number for number in numbers if number not in known_numbers]:
+        hint = (
+            f"Unconfirmed: {', '.join(unconfirmed_numbers[:_NAMED])}"
+            if unconfirmed_numbers
+            else "This home has no unconfirmed losses"
+        )
+        raise UserInputError(f"--accept-losses: no losses have the number {', '.join(unknown_numbers)}. {hint}")
 
 
-def _refuse_unfound(targets: Sequence[Target], done: Mapping[Slice, Done], *, strict: bool) -> None:
-    """Raises ``UserInputError`` where no target was found in any of the crawls; with ``strict`` where any was not."""
-    found = {at.target for at, one in done.items() if one.after.captures}
-    asked = {at.target for at in done}
-    unfound = [named_shortly(target) for target in targets if target.slug in asked - found]
-    if unfound and (strict or not found):
-        more = f" and {len(unfound) - _NAMED:,} more" if len(unfound) > _NAMED else ""
-        raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_NAMED])}{more}")
+def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, Done], *, strict: bool) -> None:
+    """Raises ``UserInputError`` if no target was found in any crawl; with ``strict``, if any was not found."""
+    found_slugs = {slice_.target for slice_, change in changes.items() if change.after.captures}
+    run_slugs = {slice_.target for slice_ in changes}
+    unfound = [named_shortly(target) for target in targets if target.slug in run_slugs - found_slugs]
+    if unfound and (strict or not found_slugs):
+        more_note = f" and {len(unfound) - _NAMED:,} more" if len(unfound) > _NAMED else ""
+        raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_NAMED])}{more_note}")
 
 
 def _chosen(
     settings: Settings, crawl: Sequence[str], *, targets: Sequence[Target], where: str
 ) -> list[tuple[tuple[str, ...], tuple[Target, ...]]]:
-    """The crawls, each with those of the targets that lie on hosts that match in it; crawls that have the same
-    hosts are together, and those without any are left out."""
+    """Returns groups of crawls, each with the targets on matching hosts. Crawls with the same hosts are one group;
+    crawls without matching hosts are left out."""
     from cc_pipeline.cli.known_hosts import NothingKnown, required_known_hosts
     from cc_pipeline.workspace.workspace import open_workspace
 
     known_hosts = required_known_hosts()
-    found: dict[tuple[Target, ...], list[str]] = {}
-    silent = 0
+    crawls_by_targets: dict[tuple[Target, ...], list[str]] = {}
+    crawls_without_facts = 0
     claim_home(settings)
     with open_workspace(settings) as workspace, progress_bars():
         crawls = resolve_crawls(workspace, crawl)
-        for number, one in enumerate(crawls):
+        for number, crawl_id in enumerate(crawls):
             try:
-                left = known_hosts.choose_hosts(workspace, one, targets, where)
+                matching_targets = known_hosts.choose_hosts(workspace, crawl_id, targets, where)
             except NothingKnown as fault:
-                # one crawl of many without facts is told of and passed over; where none has any, nothing was decided
-                if not found and number == len(crawls) - 1 and silent == number:
+                # a crawl without facts is skipped with a note; if all crawls lack facts, that is an error
+                if not crawls_by_targets and number == len(crawls) - 1 and crawls_without_facts == number:
                     raise
-                silent += 1
+                crawls_without_facts += 1
                 note(fault.what)
                 continue
-            if left:
-                found.setdefault(left, []).append(one)
+            if matching_targets:
+                crawls_by_targets.setdefault(matching_targets, []).append(crawl_id)
             else:
-                note(f"{one}: no host matches, so nothing is fetched")
-    return [(tuple(crawls), left) for left, crawls in found.items()]
+                note(f"{crawl_id}: no host matches, so nothing is fetched")
+    return [(tuple(crawls), matching_targets) for matching_targets, crawls in crawls_by_targets.items()]
 
 
 def _asked_for(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
-    named = meaning.read_targets(texts, settings)
-    listed = watch_list.read(settings.watch_list_path) if watched else ()
-    if watched and not listed and not named:
+    typed_targets = meaning.read_targets(texts, settings)
+    watched_targets = watch_list.read(settings.watch_list_path) if watched else ()
+    if watched and not watched_targets and not typed_targets:
         raise UserInputError("the watch list is empty; add to it with: cc-pipeline targets add example.com")
-    return tuple({target.slug: target for target in (*listed, *named)}.values())
+    return tuple({target.slug: target for target in (*watched_targets, *typed_targets)}.values())
 
 
 def _refetch(
     targets: Sequence[str], crawl: Sequence[str], *, source: str | None, home: str | None, wait: bool | None
 ) -> None:
     """Fetches quarantined and missing records again, then parses and publishes those that were fetched. Raises
-    ``Incomplete`` when the source gives none of them, or too few."""
+    ``Incomplete`` if the source returns none of them, or too few."""
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.extraction.replay import replay_records
 
     rows: list[Sequence[object]] = []
     replays: list[Replay] = []
     settings = load_settings(source=source, home=home)
-    # it parses what was fetched again
+    # refetched records are parsed
     find_engine(settings.engine).check_ready(settings)
     with (
         open_question(targets, crawl, source=source, home=home, wait=wait) as question,
@@ -235,28 +237,30 @@ def _refetch(
     ):
         slugs = [target.slug for target in question.targets]
         launcher.add_targets(question.targets)
-        for one in question.crawls:
-            done = replay_records(question.workspace, one, slugs)
-            replays.append(done)
-            for slug, figures in done.after.items():
-                launcher.record_outside_run("records", one, slug, figures)
-                before = done.before[slug]
-                rows.append((one, slug, *(text for name in figures for text in (before[name], figures[name]))))
-            if done.again:
-                step(f"pages {one}", partial(all_runs, launcher.parse(one, done.again)))
+        for crawl_id in question.crawls:
+            replay = replay_records(question.workspace, crawl_id, slugs)
+            replays.append(replay)
+            for slug, metrics in replay.after.items():
+                launcher.record_outside_run("records", crawl_id, slug, metrics)
+                earlier_metrics = replay.before[slug]
+                rows.append(
+                    (crawl_id, slug, *(text for name in metrics for text in (earlier_metrics[name], metrics[name])))
+                )
+            if replay.again:
+                step(f"pages {crawl_id}", partial(all_runs, launcher.parse(crawl_id, replay.again)))
         step("cc.duckdb", launcher.publish)
     columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] or row[9] for row in rows):
         query = "SELECT url, outcome, reason, settled FROM ledger WHERE outcome <> 'fetched'"
         notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
-    for done in replays:
-        if done.trouble is not None:
-            raise done.trouble
-    if any(done.again for done in replays) and not any(done.recovered for done in replays):
+    for replay in replays:
+        if replay.trouble is not None:
+            raise replay.trouble
+    if any(replay.again for replay in replays) and not any(replay.recovered for replay in replays):
         raise Incomplete(
-            "none of the records that were missing, in quarantine or other than indexed came back as indexed",
-            "The source has them as before. What it says of each is in the view ledger.",
+            "no missing, quarantined or mismatching record was recovered",
+            "The source returned the same as before. The view ledger has the reason for each record.",
         )
 
 

@@ -1,4 +1,4 @@
-"""``settings``, also those that belong to a home; ``init``, files that tell Dagster's programs where the state is."""
+"""``settings``: shows and changes settings. ``init``: writes files that tell Dagster's programs where the state is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def settings(
 ) -> None:
     """Show the settings and where each comes from, or change one that belongs to the home.
 
-    What rows depend on belongs to a home once pages were parsed with it: a variable does not change it by itself.
+    Settings that rows depend on belong to a home once pages were parsed with them. A variable alone does not change
+    them.
 
     [bold]Examples[/]
 
@@ -36,26 +37,30 @@ def settings(
 
       cc-pipeline settings extractor=quality
     """
-    found = load_settings(home=home)
+    home_settings = load_settings(home=home)
     if choice:
-        choose_anew(found, read_choices(found, dict(_pair(text) for text in choice)), yes=yes)
+        choose_anew(home_settings, read_choices(home_settings, dict(_pair(text) for text in choice)), yes=yes)
         return
-    note = read_note(found.home)
-    chosen = choices_of(note) if note is not None else {}
+    note = read_note(home_settings.home)
+    home_choices = choices_of(note) if note is not None else {}
     rows = [
-        (one.name, as_text(value), _origin(one.name, chosen, noted=note is not None, told=home is not None))
-        for one, value in (*values_by_declaration(found), *process_values())
-        if not one.facts.is_secret
+        (
+            declaration.name,
+            as_text(value),
+            _origin(declaration.name, home_choices, noted=note is not None, told=home is not None),
+        )
+        for declaration, value in (*values_by_declaration(home_settings), *process_values())
+        if not declaration.facts.is_secret
     ]
-    write_rows(f"settings of {found.home}", ["setting", "value", "from"], rows)
+    write_rows(f"settings of {home_settings.home}", ["setting", "value", "from"], rows)
 
 
-def _origin(name: str, chosen: Container[str], *, noted: bool, told: bool) -> str:
-    """Where the value of a setting comes from, of a home that is ``noted`` and was ``told`` on the command line."""
+def _origin(name: str, home_choices: Container[str], *, noted: bool, told: bool) -> str:
+    """Returns where a setting comes from. ``noted``: the home exists; ``told``: ``--home`` was given."""
     variable = PREFIX + name.upper()
     if name == "home" and told:
         return "--home"
-    if name in chosen:
+    if name in home_choices:
         return "the home"
     if in_environment(name):
         return variable
@@ -65,14 +70,14 @@ def _origin(name: str, chosen: Container[str], *, noted: bool, told: bool) -> st
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not value:
-        raise UserInputError(f"{text!r} is no choice; write it like extractor=quality")
+        raise UserInputError(f"{text!r} is not NAME=VALUE; write it like extractor=quality")
     return name.strip().lower().removeprefix(PREFIX.lower()), value.strip()
 
 
 def init(
     folder: Annotated[Path | None, typer.Argument(help="Folder of the files (default: the current one).")] = None,
 ) -> None:
-    """Write the files that Dagster's own programs read. Files that are there stay as they are.
+    """Write the files that Dagster's own programs read. Existing files are kept.
 
     They are a .env in the folder and a dagster.yaml in the home, so that plain `dagster dev` and `dg dev` open the
     state that `cc-pipeline ui` opens.
@@ -83,17 +88,17 @@ def init(
     """
     from cc_pipeline.defs.instance import prepare_files
 
-    place = Path.cwd() if folder is None else folder.expanduser().resolve()
-    place.mkdir(parents=True, exist_ok=True)
-    print_written(prepare_files(load_settings(), place))
+    files_folder = Path.cwd() if folder is None else folder.expanduser().resolve()
+    files_folder.mkdir(parents=True, exist_ok=True)
+    print_written(prepare_files(load_settings(), files_folder))
 
 
 def print_written(written: list[Path]) -> None:
-    """Names the files that were written."""
+    """Prints the files that were written."""
     for path in written:
         console.print(f"wrote {path}", soft_wrap=True)
     if not written:
-        console.print("every file is there already; none was changed")
+        console.print("all files exist already; none was changed")
 
 
 COMMANDS = {"settings": Command(settings, HOME, 20)}

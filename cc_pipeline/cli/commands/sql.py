@@ -28,14 +28,17 @@ def crawls(
 
     settings = load_settings(source=source, home=home)
     with open_workspace(settings) as workspace:
-        listed = known_crawls(workspace)
-    found = listed.crawls
-    if listed.note is not None:
-        warn(listed.note)
-    rows = [(c.id, c.era, str(c.started or ""), str(c.ended or ""), c.name) for c in found[: limit or None]]
+        crawl_list = known_crawls(workspace)
+    all_crawls = crawl_list.crawls
+    if crawl_list.note is not None:
+        warn(crawl_list.note)
+    rows = [
+        (crawl.id, crawl.era, str(crawl.started or ""), str(crawl.ended or ""), crawl.name)
+        for crawl in all_crawls[: limit or None]
+    ]
     show_table(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)
-    if limit and len(found) > limit:
-        console.print(f"{len(found) - limit:,} more: cc-pipeline crawls --limit 0")
+    if limit and len(all_crawls) > limit:
+        console.print(f"{len(all_crawls) - limit:,} more: cc-pipeline crawls --limit 0")
 
 
 def sql(
@@ -57,7 +60,7 @@ def sql(
 ) -> None:
     """Query cc.duckdb, or the index catalog, read-only: statements that end with ;, or a prompt.
 
-    Every result shows. On a terminal cells are cut to fit; in a pipe and in the other formats they are whole.
+    All results are printed. On a terminal, cells are cut to fit; in pipes and other formats they are complete.
 
     [bold]Examples[/]
 
@@ -75,26 +78,26 @@ def sql(
     from cc_pipeline.lake.reading import explained, open_answers
 
     settings = load_settings(home=home)
-    chosen = chosen_format(output, out, csv=as_csv, json=as_json)
+    output_format = chosen_format(output, out, csv=as_csv, json=as_json)
     if query is None and not sys.stdin.isatty():
         query = "-"
     text = None if query is None else meaning.text_meant(query)
     if catalog:
         if text is None:
             raise UserInputError("--catalog takes a query: there is no prompt of the catalog")
-        query_catalog(settings, text, chosen, out)
+        query_catalog(settings, text, output_format, out)
         return
     with open_answers(settings) as connection:
         if text is None:
             from cc_pipeline.cli.prompt import converse
 
-            def ask(typed: str) -> None:
+            def run_statement(typed: str) -> None:
                 with explained(settings.published_path):
-                    answer(connection, typed, chosen, out)
+                    answer(connection, typed, output_format, out)
 
-            converse(connection, settings.home / "sql_history", ask)
+            converse(connection, settings.home / "sql_history", run_statement)
         else:
-            answer(connection, text, chosen, out)
+            answer(connection, text, output_format, out)
 
 
 COMMANDS = {

@@ -1,4 +1,4 @@
-"""``targets``: the watch list, and taking away what a home has of a target."""
+"""``targets``: the watch list, blocked sites, and removing the rows of a target."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from cc_pipeline.upkeep.purge_plan import PurgePlan
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Keys that are shown.
+#: Maximum number of keys that are shown.
 _SHOWN = 50
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="The watch list (domains.txt in the home), the sites that nobody may fetch, and taking targets away.",
+    help="The watch list (domains.txt in the home), blocked sites, and removing targets.",
 )
-#: Characters of a definition in the list; a set's may have thousands.
+#: Maximum characters of a definition in the list; that of a set may have thousands.
 _MOST_SHOWN = 120
-#: Targets of a list that are named one by one when they are added.
+#: Maximum number of added targets that are printed one by one.
 _MOST_NAMED = 100
 _Texts = Annotated[
     list[str], typer.Argument(help="Domains or other targets, @FILE with one a line, or - for standard input.")
@@ -46,7 +46,7 @@ _Texts = Annotated[
 def remove_targets(
     settings: Settings,
     texts: Sequence[str],
-    listed: Mapping[str, str],
+    watched_definitions: Mapping[str, str],
     *,
     purge: bool,
     now: bool,
@@ -55,8 +55,8 @@ def remove_targets(
     agreed: str | None = None,
     subset: str | None = None,
 ) -> None:
-    """Removes the targets that ``texts`` mean, or what a ``subset`` has of them; ``listed`` are the definitions on the
-    watch list, by slug. ``agreed`` is the digest of the plan of a purge that nobody is to be asked about."""
+    """Removes the targets that ``texts`` name, or only their rows of a ``subset``. ``watched_definitions`` are the
+    definitions on the watch list, by slug. ``agreed`` is the digest of a purge plan that needs no confirmation."""
     from cc_pipeline.automation.known_keys import defined, purges_begun, which_target
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import target_definitions as targets
@@ -64,81 +64,87 @@ def remove_targets(
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
-        begun = purges_begun(workspace)
-        known = {*listed, *defined(workspace.lake), *begun, *instance.get_dynamic_partitions("target")}
-        slugs = list(dict.fromkeys(which_target(text, known) for text in texts))
+        unfinished_purges = purges_begun(workspace)
+        known_slugs = {
+            *watched_definitions,
+            *defined(workspace.lake),
+            *unfinished_purges,
+            *instance.get_dynamic_partitions("target"),
+        }
+        slugs = list(dict.fromkeys(which_target(text, known_slugs) for text in texts))
         if subset is not None:
             _drop_subset(workspace, slugs, subset, yes=yes)
             return
-        written = {**begun, **targets.definitions(workspace.lake, slugs), **listed}
+        written = {**unfinished_purges, **targets.definitions(workspace.lake, slugs), **watched_definitions}
         plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
         if purge:
             _purge(workspace, instance, [*plans.values()], now=now, dry_run=dry_run, yes=yes, agreed=agreed)
             return
         for slug, plan in plans.items():
             if plan.found_nothing:
-                _remove_whole(workspace, instance, plan, listed=slug in listed)
+                _remove_whole(workspace, instance, plan, listed=slug in watched_definitions)
                 continue
-            gone = watch_list.remove(settings.watch_list_path, [slug])
-            said = f"removed from the watch list: {plan.definition}" if gone else f"not on the watch list: {slug}"
-            _say(f"{said}; what was extracted stays. To delete that: cc-pipeline targets remove {slug} --purge")
+            was_watched = watch_list.remove(settings.watch_list_path, [slug])
+            message = (
+                f"removed from the watch list: {plan.definition}" if was_watched else f"not on the watch list: {slug}"
+            )
+            _say(f"{message}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
 
 
-def verify_purges(settings: Settings, texts: Sequence[str], listed: Collection[str]) -> None:
-    """Looks for what is left of targets that were purged, by their newest receipts. Ends with status 1 where anything
-    is."""
+def verify_purges(settings: Settings, texts: Sequence[str], watched_slugs: Collection[str]) -> None:
+    """Searches for leftovers of purged targets, by their newest receipts. Ends with status 1 if there are any."""
     from cc_pipeline.automation.known_keys import which_target
     from cc_pipeline.upkeep.receipts import look_for_rest, purged, receipts, sentences
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace:
-        known = purged(workspace)
-        if not known:
-            raise UserInputError("nothing was purged here: the lake has no receipt, and so nothing to look for")
-        slugs = dict.fromkeys(which_target(text, known) for text in texts)
+        purged_slugs = purged(workspace)
+        if not purged_slugs:
+            raise UserInputError("nothing was purged in this lake: it has no receipts")
+        slugs = dict.fromkeys(which_target(text, purged_slugs) for text in texts)
         newest = {slug: receipts(workspace, slug)[-1] for slug in slugs}
-        left = {slug: look_for_rest(workspace, receipt) for slug, receipt in newest.items()}
-        for slug, found in left.items():
-            for text in sentences(workspace, newest[slug], found):
+        leftovers_by_slug = {slug: look_for_rest(workspace, receipt) for slug, receipt in newest.items()}
+        for slug, leftovers in leftovers_by_slug.items():
+            for text in sentences(workspace, newest[slug], leftovers):
                 _say(text)
-            if slug in listed:
+            if slug in watched_slugs:
                 _say("it is on the watch list again")
-    if not all(found.nothing for found in left.values()):
+    if not all(leftovers.nothing for leftovers in leftovers_by_slug.values()):
         raise typer.Exit(1)
 
 
 def clean_home(settings: Settings, *, yes: bool) -> None:
-    """Takes keys away that mean nothing."""
+    """Deletes unknown partition keys after a confirmation."""
     from cc_pipeline.automation.known_keys import known_keys
     from cc_pipeline.defs.dynamic_keys import delete_keys, strange_keys
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
-        strange = strange_keys(instance, known_keys(workspace))
-        if strange.unjudged:
-            _say(f"crawls were not looked at: {strange.unjudged}")
-        every = [("target", *one) for one in strange.domains.items()] + [
-            ("crawl", *one) for one in strange.crawls.items()
+        unknown_keys = strange_keys(instance, known_keys(workspace))
+        if unknown_keys.unjudged:
+            _say(f"crawls were not checked: {unknown_keys.unjudged}")
+        key_rows = [("target", *key_and_reason) for key_and_reason in unknown_keys.domains.items()] + [
+            ("crawl", *key_and_reason) for key_and_reason in unknown_keys.crawls.items()
         ]
-        if not every:
-            _say("every partition key means something")
+        if not key_rows:
+            _say("no unknown partition keys")
             return
-        show_table(f"{len(every):,} partition keys that mean nothing", ["of", "key", "why"], every[:_SHOWN])
-        if len(every) > _SHOWN:
-            _say(f"and {len(every) - _SHOWN:,} more")
-        _ask(f"Take {len(every):,} keys away?", yes=yes)
-        delete_keys(instance, domains=[*strange.domains], crawls=[*strange.crawls])
-        _say(f"{len(every):,} keys are gone")
+        show_table(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_SHOWN])
+        if len(key_rows) > _SHOWN:
+            _say(f"and {len(key_rows) - _SHOWN:,} more")
+        _ask(f"Delete {len(key_rows):,} keys?", yes=yes)
+        delete_keys(instance, domains=[*unknown_keys.domains], crawls=[*unknown_keys.crawls])
+        _say(f"{len(key_rows):,} keys deleted")
 
 
 def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
     from cc_pipeline.upkeep.purge import drop_subset
 
-    _ask(f"Take away what {subset} has of {', '.join(slugs)}, in every crawl? This cannot be undone.", yes=yes)
+    _ask(f"Delete the {subset} captures of {', '.join(slugs)} in every crawl? This cannot be undone.", yes=yes)
     for slug in slugs:
         count = drop_subset(workspace, slug, subset)
-        _say(f"{slug}: {count:,} captures of {subset} are gone; upkeep deletes bytes that nothing else names in a week")
+        _say(f"{slug}: {count:,} captures of {subset} deleted; upkeep deletes their unreferenced bytes in a week")
 
 
 def _purge(
@@ -158,18 +164,21 @@ def _purge(
         _show(plan)
     if dry_run:
         digest = digest_of_all(plans)
-        _say(f"nothing was changed. The digest of this plan is {digest}; to purge without being asked: --plan {digest}")
+        _say(f"nothing was changed. The digest of this plan is {digest}; to purge unasked: --plan {digest}")
         return
     if yes or agreed is not None or not sys.stdin.isatty():
         refuse_unseen(workspace.place, plans, agreed or "")
-    when = "now" if now else "in a week"
+    deletion_time = "now" if now else "in a week"
     if now:
         _say(
-            "With --now, all superseded files of the lake are deleted at once: whoever has cc.duckdb open has to open "
-            "it anew, and queries that are running there fail."
+            "With --now, all superseded files of the lake are deleted at once. Running queries on cc.duckdb fail, and "
+            "readers must open it again."
         )
     names = ", ".join(plan.slug for plan in plans)
-    _ask(f"Hide {names} at once, and delete its rows and bytes {when}? This cannot be undone.", yes=agreed is not None)
+    _ask(
+        f"Hide {names} at once, and delete its rows and bytes {deletion_time}? This cannot be undone.",
+        yes=agreed is not None,
+    )
     for plan in plans:
         with progress_bars():
             report = purge_target(workspace, instance, plan, now=now)
@@ -184,38 +193,38 @@ def _remove_whole(workspace: Workspace, instance: dg.DagsterInstance, plan: Purg
     if workspace.settings.published_path.exists():
         publish_warehouse(workspace)
     place = "the watch list, its partition key" if listed else "its partition key"
-    _say(f"removed whole: {plan.definition} found nothing, so {place} and its definition are gone too")
+    _say(f"removed: {plan.definition} has no captures, so {place} and its definition were deleted too")
 
 
 def _show(plan: PurgePlan) -> None:
     rows = [(table, count) for table, count in plan.rows.items() if count]
-    show_table(f"rows of {plan.slug} in {len({one.crawl for one in plan.slices}):,} crawls", ["table", "rows"], rows)
+    show_table(
+        f"rows of {plan.slug} in {len({slice_.crawl for slice_ in plan.slices}):,} crawls", ["table", "rows"], rows
+    )
     for text in plan.sentences:
         _say(text)
 
 
 def _say_done(report: PurgeReport) -> None:
     slug = report.plan.slug
-    _say(f"its receipt lies in the lake; to look for what is left: cc-pipeline targets remove {slug} --verify")
+    _say(f"its receipt is in the lake; to check for leftovers: cc-pipeline targets remove {slug} --verify")
     if report.gone_after is None:
-        _say(f"purged: {slug}; its rows and bytes are deleted, but for the copies named above")
+        _say(f"purged: {slug}; its rows and bytes are deleted, except for the copies named above")
         return
-    when = f"{report.gone_after:%Y-%m-%d %H:%M} UTC"
-    _say(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {when}")
+    deletion_time = f"{report.gone_after:%Y-%m-%d %H:%M} UTC"
+    _say(f"hidden: {slug}. Its rows and bytes are deleted by the first upkeep after {deletion_time}")
     if report.waiting:
-        _say(f"{report.waiting:,} stored files wait for that")
-    _say(f"without schedules, run then: cc-pipeline targets remove {slug} --purge")
+        _say(f"{report.waiting:,} stored files are deleted then")
+    _say(f"without schedules, run after that time: cc-pipeline targets remove {slug} --purge")
     if report.held:
-        _say(
-            f"fetches that are running in {', '.join(report.held)} still count on some files; upkeep sees to those too"
-        )
+        _say(f"fetches that are running in {', '.join(report.held)} still use some files; upkeep deletes those later")
 
 
 def _ask(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UserInputError("nobody can be asked here, and nothing was changed; say --yes to go on without a question")
+        raise UserInputError("no terminal for confirmation, so nothing was changed; add --yes to continue without it")
     if not typer.confirm(question):
         raise typer.Abort
 
@@ -230,7 +239,7 @@ def add(targets: _Texts, home: options.Home = None) -> None:
 
       cc-pipeline targets add host:www.example.org suffix:gov.uk "set:press = bbc.co.uk, nytimes.com"
 
-      cc-pipeline targets add "set:press = @press.txt"      (a file beside domains.txt, a member a line)
+      cc-pipeline targets add "set:press = @press.txt"      (a file beside domains.txt, one member per line)
     """
     settings = load_settings(home=home)
     parsed = meaning.read_targets(targets, settings, settings.watch_list_path.parent)
@@ -249,32 +258,30 @@ def add(targets: _Texts, home: options.Home = None) -> None:
 def remove(
     targets: _Texts,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Delete what was extracted of them too, a week later (or --now).")
+        bool, typer.Option("--purge", help="Also delete their extracted rows and bytes, a week later (or --now).")
     ] = False,
     now: Annotated[
         bool,
-        typer.Option("--now", help="With --purge: delete at once. Whoever reads cc.duckdb then has to open it anew."),
+        typer.Option("--now", help="With --purge: delete at once. Readers must open cc.duckdb again."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --purge: only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --purge: only show what would be deleted.")] = False,
     plan: Annotated[
         str | None,
         typer.Option(
-            "--plan", metavar="DIGEST", help="With --purge: do not ask, if this is what --dry-run says of it still."
+            "--plan", metavar="DIGEST", help="With --purge: do not ask, if the plan still has this digest of --dry-run."
         ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Look for what is left of purged targets; status 1 where anything is.")
+        bool, typer.Option("--verify", help="Check for leftovers of purged targets; status 1 if there are any.")
     ] = False,
-    subset: Annotated[
-        str | None, typer.Option("--subset", help="Delete what this subset has of them, and nothing else.")
-    ] = None,
+    subset: Annotated[str | None, typer.Option("--subset", help="Delete only their captures in this subset.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. A purge needs --plan too.")] = False,
     home: options.Home = None,
 ) -> None:
-    """Remove targets from the watch list; pages already extracted stay, unless --purge deletes them.
+    """Remove targets from the watch list. Extracted pages are kept, unless --purge deletes them.
 
-    A target is named by its definition or its partition key, a set by its name too (press, set:press). One that found
-    nothing is removed whole: its key and its definition go too.
+    A target is named by its definition or its partition key, a set by its name too (press, set:press). A target without
+    captures is removed completely, with its key and its definition.
 
     [bold]Examples[/]
 
@@ -284,35 +291,43 @@ def remove(
 
       cc-pipeline targets remove example.com --purge
 
-      cc-pipeline targets remove example.com --purge --plan DIGEST       (without a question: what --dry-run said)
+      cc-pipeline targets remove example.com --purge --plan DIGEST       (without confirmation: the digest of --dry-run)
 
       cc-pipeline targets remove example.com --verify       (after a purge, from any home of the lake)
 
       cc-pipeline targets remove example.com --subset robotstxt
     """
     if verify and (purge or subset is not None):
-        raise UserInputError("--verify looks and changes nothing: give it without --purge and --subset")
+        raise UserInputError("--verify changes nothing: use it without --purge and --subset")
     if not purge and (now or dry_run or plan is not None):
         raise UserInputError("--now, --dry-run and --plan are for --purge: plain remove deletes no pages")
     if subset is not None and (purge or subset not in SUBSETS):
         raise UserInputError(f"--subset takes one of {', '.join(SUBSETS)}, and goes without --purge")
     settings = load_settings(home=home)
     targets = meaning.lines_meant(targets)
-    listed = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
+    watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
     if verify:
-        verify_purges(settings, targets, listed)
+        verify_purges(settings, targets, watched_definitions)
         return
     if not settings.lake_is_apart and not (settings.dagster_home / "dagster.yaml").exists():
         # nothing was ever extracted here
         from cc_pipeline.automation.known_keys import which_target
 
-        for slug in [which_target(text, listed) for text in targets]:
-            _say(f"removed from the watch list: {listed[slug]}")
+        for slug in [which_target(text, watched_definitions) for text in targets]:
+            _say(f"removed from the watch list: {watched_definitions[slug]}")
             watch_list.remove(settings.watch_list_path, [slug])
         return
 
     remove_targets(
-        settings, targets, listed, purge=purge, now=now, dry_run=dry_run, yes=yes, agreed=plan, subset=subset
+        settings,
+        targets,
+        watched_definitions,
+        purge=purge,
+        now=now,
+        dry_run=dry_run,
+        yes=yes,
+        agreed=plan,
+        subset=subset,
     )
 
 
@@ -321,14 +336,14 @@ def block(
     targets: Annotated[
         list[str] | None, typer.Argument(help="Sites: domains or other targets, @FILE with one a line, or -.")
     ] = None,
-    why: Annotated[str, typer.Option("--why", help="A few words for whoever meets the block.")] = "",
+    why: Annotated[str, typer.Option("--why", help="The reason, shown wherever the block applies.")] = "",
     home: options.Home = None,
 ) -> None:
-    """Have nobody fetch these sites: no run, copy, get, set or schedule of any home on this lake. Without a site it
-    shows what is blocked.
+    """Block sites: no run, copy, get, set or schedule of any home on this lake fetches them. Without a site, shows what
+    is blocked.
 
-    What is here of them stays where the target itself has it (targets remove SITE --purge deletes that). Other targets
-    that hold captures of them, such as sets, lose these with their next run.
+    Existing rows of a blocked target are kept (targets remove SITE --purge deletes them). Other targets with captures
+    of blocked sites, such as sets, lose these in their next run.
 
     [bold]Examples[/]
 
@@ -342,16 +357,16 @@ def block(
     settings = load_settings(home=home)
     parsed = meaning.read_targets(targets or (), settings)
     with open_workspace(settings) as workspace:
-        found = blocked.block(workspace, parsed, why) if parsed else blocked.blocked(workspace)
-    for one in found.blocks:
-        _say(str(one))
-    if not found.blocks:
+        blocklist = blocked.block(workspace, parsed, why) if parsed else blocked.blocked(workspace)
+    for site_block in blocklist.blocks:
+        _say(str(site_block))
+    if not blocklist.blocks:
         _say("nothing is blocked")
 
 
 @app.command()
 def unblock(targets: _Texts, home: options.Home = None) -> None:
-    """Let these sites be fetched again; targets that left them out get them with their next run."""
+    """Unblock sites. Targets that left them out fetch them in their next run."""
     from cc_pipeline.extraction import blocked
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -367,14 +382,14 @@ def unblock(targets: _Texts, home: options.Home = None) -> None:
 def list_(home: options.Home = None) -> None:
     """Show the watch list with its partition keys."""
     settings = load_settings(home=home)
-    found = watch_list.read(settings.watch_list_path)
-    if not found:
+    watched_targets = watch_list.read(settings.watch_list_path)
+    if not watched_targets:
         console.print("the watch list is empty; add to it with: cc-pipeline targets add example.com")
         return
     show_table(
         str(settings.watch_list_path),
         ["target", "kind", "members", "partition key"],
-        [(_shown(t), t.kind, len(t.members) or None, t.slug) for t in found],
+        [(_shown(target), target.kind, len(target.members) or None, target.slug) for target in watched_targets],
     )
 
 

@@ -1,5 +1,4 @@
-"""``index``: footers of published indexes, an index of a crawl that nobody publishes one of, and B-trees over a crawl's
-URLs."""
+"""``index``: footers of published indexes, indexes of crawls without a published one, and B-trees over URLs."""
 
 from __future__ import annotations
 
@@ -48,12 +47,12 @@ def build_index(
     crawl: Annotated[
         list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of files add; may be repeated.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to the price without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to the cost without being asked.")] = False,
     most: Annotated[
-        int | None, typer.Option("--most", min=1, help="Archive files to read now; the next call goes on.")
+        int | None, typer.Option("--most", min=1, help="Maximum archive files to read now; the next call continues.")
     ] = None,
     btree: Annotated[
-        bool, typer.Option("--btree", help="Of one crawl: a B-tree over its URLs, in the format of 2012.")
+        bool, typer.Option("--btree", help="Build a B-tree over the URLs of one crawl, in the format of 2012.")
     ] = False,
     arcs: Annotated[
         str | None,
@@ -72,8 +71,8 @@ def build_index(
     --btree builds a B-tree in the home instead. It reads four columns of the whole columnar index (tens of gigabytes
     of a real crawl), or all ARC files, and replaces an older B-tree of the crawl when the new one is complete.
 
-    The price is told first. Files that are indexed already are not read again, so a stopped build goes on where it
-    stopped, and a month that grew costs its new files. The index lies in the lake: homes that share it share the index.
+    The cost is shown first. Indexed files are not read again, so a stopped build continues where it stopped, and a
+    month that has grown costs only its new files. The index is stored in the lake: homes that share a lake share it.
 
     [bold]Examples[/]
 
@@ -99,18 +98,18 @@ def build_index(
     settings = load_settings(source=source, home=home)
     claim_home(settings)
     with open_workspace(settings) as workspace:
-        chosen = resolve_crawls(workspace, crawl)
-        published = [one for one in chosen if not index_is_built(one)]
+        crawl_ids = resolve_crawls(workspace, crawl)
+        published = [crawl_id for crawl_id in crawl_ids if not index_is_built(crawl_id)]
         if published:
             raise UserInputError(f"{published[0]} has an index: cc-pipeline index harvest --crawl {published[0]}")
-        to_build = agreed_builds(workspace, chosen, yes, most)
+        to_build = agreed_builds(workspace, crawl_ids, yes, most)
         with Launcher(workspace) as launcher, progress_bars():
             build_indexes(launcher, to_build, most, aside=False)
-            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(chosen), aside=False))
-        say_damage(workspace, chosen)
+            despite_gaps(lambda: step("index", lambda: launcher.harvest_what_is_new(crawl_ids), aside=False))
+        say_damage(workspace, crawl_ids)
     if not to_build:
         notice("every archive file is indexed")
-    show_coverage(settings, chosen)
+    show_coverage(settings, crawl_ids)
 
 
 app.command("repair")(harvest.repair)
@@ -195,10 +194,10 @@ def verify(
 
     with open_question([], [crawl], source=source, home=home) as question, progress_bars():
         workspace, name = question.workspace, _single(question)
-        found = check_tree(workspace.settings.home / "url-index", name, sample)
-        wrong = (*found.faults, *check_records(name, found.sample, workspace.transport))
+        tree_report = check_tree(workspace.settings.home / "url-index", name, sample)
+        wrong = (*tree_report.faults, *check_records(name, tree_report.sample, workspace.transport))
     _describe(workspace.settings, name)
-    notice(f"read {found.items:,} items and {len(found.sample):,} records")
+    notice(f"read {tree_report.items:,} items and {len(tree_report.sample):,} records")
     if wrong:
         for fault in wrong[:20]:
             notice(str(fault))
@@ -210,7 +209,7 @@ def verify(
 
 
 def _single(question: Question) -> str:
-    """The one crawl that is asked. Raises ``UserInputError`` for a range of several."""
+    """Returns the only crawl. Raises ``UserInputError`` for several."""
     if len(question.crawls) != 1:
         raise UserInputError(f"this command takes one crawl, not {len(question.crawls)}: {', '.join(question.crawls)}")
     return question.crawls[0]
@@ -220,14 +219,14 @@ def _describe(settings: Settings, crawl: str) -> None:
     from cc_pipeline.index.btree.files import index_folder, read_about
 
     folder = index_folder(settings.home / "url-index", crawl)
-    about = read_about(folder)
-    if about is None:
+    metadata = read_about(folder)
+    if metadata is None:
         raise EnvironmentFault(
             f"there is no URL index of {crawl} in {settings.home}",
             f"Build it: cc-pipeline index build --btree --crawl {crawl}",
         )
-    subsets = ", ".join(about.subsets)
-    row = (crawl, subsets, about.items, about.files, about.size, about.skipped, str(folder))
+    subsets = ", ".join(metadata.subsets)
+    row = (crawl, subsets, metadata.items, metadata.files, metadata.size, metadata.skipped, str(folder))
     write_rows("URL index", ["crawl", "subsets", "items", "archive files", "bytes", "left out", "folder"], [row])
 
 
@@ -242,8 +241,8 @@ def _items(
     for keys in ranges:
         for item in locator.tree.scan(keys):
             if any(target.matches(url_of_btree_key(item.key)) for target in targets):
-                found = read_item(item, names)
-                yield found.url, found.file, found.offset, found.length
+                index_item = read_item(item, names)
+                yield index_item.url, index_item.file, index_item.offset, index_item.length
                 count += 1
                 if count == limit:
                     return

@@ -132,7 +132,7 @@ def test_a_copy_stops_with_a_sentence(world: World, tmp_path: Path, monkeypatch:
         status, out, err = stopped(process, signal.SIGTERM)
     assert (status, out) == (STATUS[signal.SIGTERM], "")
     assert split_source(err)[1].splitlines() == [
-        "stopped. What was committed stays; run the same command again to go on"
+        "stopped. Committed work is kept; run the same command again to continue"
     ]
 
 
