@@ -357,7 +357,7 @@ class TestWatchList:
         monkeypatch.setattr(partitions, "MAX_PARTITIONS", 5)
         instance.add_dynamic_partitions("crawl", ["A", "B", "C"])
         (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
-        assert "3 crawls × 2 targets would be 6 partitions, and Dagster copes with 5" in reason(watching.tick())
+        assert "3 crawls × 2 targets would be 6 partitions, and Dagster supports 5" in reason(watching.tick())
         assert "into a set" in reason(watching.tick())
         assert instance.get_dynamic_partitions("target") == []
 
