@@ -33,9 +33,22 @@ from typing import Any
 from benchmarks.report import Report, sized, spread
 
 _ROOT = Path(__file__).parent.parent
-#: Arrow imports pandas as soon as it makes an array, where that is installed, as it is for the tests alone.
-_AS_INSTALLED = "import sys; sys.modules['pandas'] = None; "
-_COMMAND = [sys.executable, "-c", f"{_AS_INSTALLED}from cc_pipeline.cli import main; main()"]
+#: A command as it is where only this package is installed: Arrow imports pandas, which the tests need, as soon as it
+#: makes an array and finds it.
+_AS_INSTALLED = """
+import sys
+
+class NoPandas:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoPandas)
+from cc_pipeline.cli import main
+main()
+"""
+_COMMAND = [sys.executable, "-c", _AS_INSTALLED]
 _TRACED = [sys.executable, str(Path(__file__).with_name("main_trace.py"))]
 CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2023-50", "CC-MAIN-2018-05")
 CASES = ("start", "fresh", "run", "idle", "many", "lookup", "plan")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cc_pipeline.index.lookup import IndexSources
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Columns that every look-up needs, to tell whether a capture belongs to the target, and where its record lies.
+#: Columns that every look-up needs, to decide whether a capture belongs to the target and to locate its record.
 PLACE = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
 
 
@@ -95,7 +95,7 @@ def sources_for(
             except NotNow as refusal:
                 if via != AUTO:
                     raise
-                # another index may be asked for a few targets with less
+                # another index may find a few targets with fewer requests
                 voice().note(refusal.what)
         elif is_unharvested and via == PARQUET.name:
             raise EnvironmentFault(
@@ -113,7 +113,7 @@ def sources_for(
         if kind is not None and kind.way is not None:
             command = kind.way(crawl)
         elif index_is_built(crawl):
-            command = f"cc-pipeline index build --crawl {crawl}   (it says the price first)"
+            command = f"cc-pipeline index build --crawl {crawl}   (it shows the cost first)"
         elif columnar:
             command = f"cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
         else:
@@ -157,7 +157,7 @@ def captures_of(lookup_request: Question, crawl: str, read: Sequence[str] | None
     named_targets = [target for target in lookup_request.targets if target.kind == GIVEN_KIND]
     answers = [captures_given(lookup_request.workspace, crawl, named_targets)] if named_targets else []
     if indexed_targets := [target for target in lookup_request.targets if target.kind != GIVEN_KIND]:
-        # a harvest has bars of its own
+        # a harvest shows its own progress bars
         sources = sources_for(lookup_request.workspace, crawl, settings.via, columns=read, harvest=harvest)
         with voice().bars():
             answers += [

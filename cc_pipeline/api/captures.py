@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cc_pipeline.export.one_page import Form
     from cc_pipeline.extraction.nearest import Nearest
 
-#: What of a capture is read unless more is asked for; fewer columns are cheaper.
+#: The columns that are read by default; fewer columns are cheaper.
 USUAL: Final = ("target", "crawl", "subset", "url", "fetch_time", "fetch_status", "content_mime_type",
                 "content_languages", "content_digest", "warc_filename", "warc_record_offset",
                 "warc_record_length")  # fmt: skip
@@ -69,7 +69,7 @@ class Captures(Rows):
         self._columns = tuple(columns)
         self._limit = limit
         self._asked_for = description
-        #: What the last reading gave: its first rows, and how many there were if it was read to the end.
+        #: The first rows of the last reading, and the number of rows if it was read to the end.
         self._last: tuple[list[pa.RecordBatch], int | None] | None = None
 
     def __iter__(self) -> Iterator[Capture]:
@@ -151,21 +151,21 @@ class Page:
 
         self._found = nearest
         self._extractor = extractor
-        #: The address that was captured, and the crawl.
+        #: The captured address, and the crawl.
         self.url: str = nearest.record.url or nearest.row["url"]
         self.crawl: str = nearest.row["crawl"]
-        #: When, aware UTC; how far that is from the time that was asked for, where one was.
+        #: The time of the capture, aware UTC, and its distance from the requested time, if there was one.
         self.captured: datetime | None = nearest.record.fetch_time or moment_of(nearest.row)
         self.distance = distance
         #: Status and headers of the response, in their order.
         self.status: int | None = nearest.record.http_status
         self.headers: tuple[tuple[str, str], ...] = tuple(nearest.record.http_headers)
-        #: ``ok``, ``mismatch`` or ``unchecked``: whether the payload is what the index promises.
+        #: ``ok``, ``mismatch`` or ``unchecked``: the comparison of the payload with the digest of the index.
         self.digest_check: str = nearest.digest_check
-        #: Whether the home had it, and where it lies at the source.
+        #: Whether the record was stored in the home, and its address at the source.
         self.stored: bool = nearest.stored
         self.source: str = nearest.address
-        #: Why the archive has only the beginning, if so.
+        #: The reason why the archive has only the beginning, if so.
         self.truncated: str | None = nearest.record.truncated
 
     @property
@@ -214,7 +214,7 @@ class Page:
         from cc_pipeline.errors import CcPipelineError
 
         try:
-            # the whole of it is parsed to show its beginning, in a process of its own
+            # the whole page is parsed to show its beginning, in a process of its own
             text = self.text
         except CcPipelineError as error:
             text = str(error)
@@ -222,5 +222,5 @@ class Page:
         return f"<p>{html.escape(repr(self))}</p><p>{html.escape(preview)}</p>"
 
 
-#: Characters of a page's text that a notebook shows.
+#: The most characters of a page's text in a notebook.
 _SHOWN_CHARACTERS: Final = 2_000

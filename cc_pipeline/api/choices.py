@@ -34,7 +34,7 @@ def choose_anew(settings: Settings, choices: Mapping[str, str | bool], *, yes: b
 
     note = read_note(settings.home)
     if note is None:
-        raise UserInputError(f"{settings.home} is no home yet; set {PREFIX}… for its first run, which writes it down")
+        raise UserInputError(f"{settings.home} is no home yet; set {PREFIX}… for its first run, which stores it")
     changes = {name: value for name, value in choices.items() if getattr(settings, name) != value}
     pages = open_lake(settings).pin("page_metadata").rows if changes else 0
     differences = "; ".join(
@@ -42,13 +42,13 @@ def choose_anew(settings: Settings, choices: Mapping[str, str | bool], *, yes: b
         for name, value in changes.items()
     )
     if pages and not yes:
-        consequence = f"{pages:,} pages would be parsed again, those of each target when it runs next"
+        consequence = f"{pages:,} pages would be parsed again, each target's with its next run"
         if "digest_policy" in changes:
-            consequence = f"the records of {pages:,} pages would be judged again, and their pages parsed"
+            consequence = f"the records of {pages:,} pages would be verified again, and the pages parsed again"
         if not voice().agrees(f"{differences}: {consequence}. Change it?"):
             names = " and ".join(f"{PREFIX}{name.upper()}" for name in changes)
             raise UserInputError(
-                f"{differences}: {consequence}. Say --yes if that is meant, or unset {names} to go on as before"
+                f"{differences}: {consequence}. Confirm with --yes, or unset {names} to keep the home's settings"
             )
     new_settings: Settings = replace(settings, **dict(choices))  # type: ignore[arg-type]  # names and kinds are those of CHOICES
     with open_workspace(new_settings) as workspace:
@@ -66,6 +66,6 @@ def read_choices(settings: Settings, texts: Mapping[str, str]) -> dict[str, str 
         name = unknown_names[0]
         raise UserInputError(f"{name} does not belong to a home; set {PREFIX}{name.upper()} (see docs/settings.md)")
     environ = {PREFIX + name.upper(): text for name, text in texts.items()}
-    # read as for a home that has chosen nothing
+    # parsed as for a home without choices
     fresh = load_settings(environ, home=str(settings.home / "nothing"), source=settings.source_text)
     return {name: getattr(fresh, name) for name in texts}

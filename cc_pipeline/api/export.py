@@ -105,18 +105,18 @@ def export(
     export_format = formats[format_name]
     if isinstance(export_format, RecordFormat):
         if tables or query or folder:
-            raise UserInputError(f"--format {format_name} hands on records; it takes no --table, --query or --folder")
+            raise UserInputError(f"--format {format_name} exports records; it takes no --table, --query or --folder")
         if not targets:
-            raise UserInputError(f"--format {format_name} hands on the records of targets: name some")
+            raise UserInputError(f"--format {format_name} exports the records of targets: name some")
         return _records(settings, out, export_format, targets, crawls, allow_missing, said)
     if export_format.only_table:
         if tables or folder:
             raise UserInputError(
-                f"--format {format_name} hands on {export_format.only_table}; it takes no --table and no --folder"
+                f"--format {format_name} exports {export_format.only_table}; it takes no --table and no --folder"
             )
         tables = () if query else (export_format.only_table,)
     if (query or folder) and (targets or crawls):
-        raise UserInputError("targets and --crawl choose rows of tables; say it in the query instead")
+        raise UserInputError("targets and --crawl choose rows of tables; write it in the query instead")
     return _rows(
         settings, out, format_name, export_format, targets, crawls, tables, query, folder, said, guarded=guard_formulas
     )

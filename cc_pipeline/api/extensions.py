@@ -22,7 +22,7 @@ def refuse_undefinable() -> None:
     from cc_pipeline.defs.declared.build import everything
 
     with warnings.catch_warnings():
-        # whoever lists them says it
+        # the caller lists the excluded extensions
         warnings.simplefilter("ignore")
         everything()
 

@@ -31,7 +31,7 @@ _KEYWORDS: Final = {
 }
 #: Flags that take no value.
 _SWITCHES: Final = frozenset("yes replace allow-missing guard-formulas known-only keep-copies extend".split())
-#: Flags with their values, as advice writes them: of each what the value looks like.
+#: Flags with their values as they appear in advice: a pattern for the value of each.
 _VALUES: Final = {
     "crawl": r"(?:CC-[\w-]+|newest|all|…)",
     "subset": r"(?:warc|crawldiagnostics|robotstxt)",
@@ -43,14 +43,14 @@ _VALUES: Final = {
     "format": r"[\w-]+(?:\|[\w-]+)+",
 }
 _LISTS: Final = {"crawl": "crawls", "subset": "subsets", "accept-losses": "accept_losses"}
-#: A word that is no flag and begins no other command, so that each word is read once.
+#: A word that is no flag and does not begin another command, so that each word is read once.
 _TARGET: Final = r"(?!-|\S*?cc-pipeline )\S++"
-#: A run with its targets and crawls, and a flag after them, with which no method can be named.
+#: A run with its targets and crawls. With a further flag after them no method can be named.
 _RUN: Final = re.compile(
     rf"cc-pipeline run (?P<targets>{_TARGET}(?: {_TARGET})*+)(?P<crawls>(?: (?:--crawl|-c) {_VALUES['crawl']})++)(?! -)"
 )
 _ADD_CAPTURES: Final = re.compile(r"cc-pipeline files captures (?P<file>\S+) --name (?P<name>[\w-]+)")
-#: Commands that Python has no method for stay as they are, with their flags, up to the end of a clause.
+#: Commands without a Python method stay as they are, with their flags, up to the end of a clause.
 _COMMAND: Final = re.compile(r"(?:cc-pipeline (?!run\b(?! .*--)|sql\b)[^.,;()]*)")
 _FLAG: Final = re.compile(r"(?<![\w-])--(?P<name>[a-z][a-z-]*[a-z])")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cc_pipeline.named_captures.reading import Wrong
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Crawls that are named one by one in a command to be pasted.
+#: The most crawls that a suggested command names one by one.
 _MOST_NAMED: Final = 8
 
 
@@ -119,7 +119,7 @@ def add_captures(
         counts = sum(by_crawl.values(), Counts())
         if not counts.both + counts.new:
             problems = "".join(f"; row {row}: {reason}" for row, reason in wrong.first[:3])
-            raise UserInputError(f"no row of {file} names a capture that can be had{problems}")
+            raise UserInputError(f"no row of {file} has a capture that can be located{problems}")
         is_defined = bool(definitions(workspace.lake, [target.slug]))
         if is_defined and (counts.new or counts.gone or counts.changed) and not (extend or replace):
             raise UserInputError(
@@ -202,5 +202,5 @@ def _agree(workspace: Workspace, by_url: ByUrl, rows: OrderedRows, *, harvest: b
     voice().notice(estimate)
     if requests > settings.max_requests and not yes and not voice().agrees("Go on?"):
         raise UserInputError(
-            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) confirm the cost with --yes"
         )

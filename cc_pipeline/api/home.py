@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Crawls = str | int | Sequence[str | int]
 Match = Literal["exact", "prefix", "host", "domain"]
-#: How a target is written that matches so.
+#: The prefix of a target, by how it matches.
 _WRITTEN: Final = {"exact": "url:", "prefix": "prefix:", "host": "host:", "domain": "domain:"}
 _NO_LIMIT: Final = 1 << 62
 
@@ -59,7 +59,7 @@ class RunReport:
         counts = ", ".join(
             f"{count:,} {name}" for count, name in zip(other_counts, ("new", "open", "lost"), strict=True)
         )
-        forgotten = [f"{target} was found nowhere, and is not kept" for target in self.forgotten]
+        forgotten = [f"{target} was found in no crawl, and is not kept" for target in self.forgotten]
         return "\n".join((f"{count_of(captures, 'capture')}: {counts}", *self.notes, *forgotten))
 
 
@@ -179,8 +179,8 @@ class Home:
             page.distance = apart(span, (page.captured, page.captured))
         if within is not None and (page.distance is None or page.distance > within):
             raise NotCaptured(
-                f"the capture of {target.value} that is nearest was made {page.captured:%Y-%m-%d %H:%M:%S} UTC",
-                "Allow more time between, or ask for another time.",
+                f"the nearest capture of {target.value} is of {page.captured:%Y-%m-%d %H:%M:%S} UTC",
+                "Allow a larger distance, or ask for another time.",
             )
         return page
 
@@ -365,7 +365,7 @@ def _report(parts: Sequence[Part]) -> RunReport:
             "change": change.change,
             "captures": change.after.captures,
             "new": change.after.captures - change.before.captures,
-            # what was not even planned is open too
+            # captures that were not even planned are open too
             "open": change.after.captures - change.after.fetched - change.after.lost,
             "lost": change.after.lost,
         }

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from cc_pipeline.records.range_plan import FetchPrice
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Files of the columnar index that a subset of a crawl has, each a request of a harvest.
+#: Files of the columnar index per subset of a crawl; each is a request of a harvest.
 _INDEX_FILES = 300
-#: After so many crawls in a row that could not be run the rest is not asked: the trouble is of none of them.
+#: After this many failed crawls in a row the remaining ones are not tried: the cause is none of them.
 _FAILED_IN_A_ROW = 5
 
 
@@ -96,7 +96,7 @@ def run_targets(
         groups = [(crawls, group_targets) for crawls, group_targets in each_crawl if group_targets]
     priced: dict[Slice, FetchPrice] = {}
     unfound: dict[str, list[Slice]] = {}
-    # a target may name the subsets that it is asked in
+    # a target may name the subsets that it is looked up in
     run_parts = [
         (crawls, replace(settings, subsets=subsets), part_targets)
         for crawls, group_targets in groups
@@ -106,7 +106,7 @@ def run_targets(
     failed_crawls: dict[str, EnvironmentFault] = {}
     failed_in_a_row = 0
     for number, (crawls, part_settings, part_targets) in enumerate(run_parts, start=1):
-        # a target of which a crawl was not asked may be there
+        # if a crawl was not run, the target may have captures there
         is_last = number == len(run_parts) and not failed_crawls
         position = (number, len(run_parts)) if is_sequential else (1, 1)
         try:
@@ -123,7 +123,7 @@ def run_targets(
                 raise
             failed_crawls |= dict.fromkeys(crawls, fault)
             failed_in_a_row += 1
-            voice().note(f"{', '.join(crawls)} could not be run and is left: {fault.what}")
+            voice().note(f"{', '.join(crawls)} could not be run and is skipped: {fault.what}")
             if isinstance(fault, NotNow) or failed_in_a_row == _FAILED_IN_A_ROW:
                 failed_crawls |= {
                     crawl: failed_crawls.get(crawl, fault)
@@ -164,7 +164,7 @@ def _crawls_left(
     family = EnvironmentFault if not all(isinstance(fault, Incomplete) for fault in faults) else Incomplete
     family = NotNow if any(isinstance(fault, NotNow) for fault in faults) else family
     return family(
-        f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were left: {', '.join(faults_by_crawl)}. "
+        f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were skipped: {', '.join(faults_by_crawl)}. "
         f"The first: {first.what}",
         f"The others are published. Run it again for these: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
     )
@@ -211,10 +211,10 @@ def _meant(settings: Settings, texts: Sequence[str], targets: Sequence[Target]) 
     estimate = f"{len(crawls):,} crawls, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
         estimate += f"; {len(fresh):,} were not harvested, which takes at most some {requests:,} requests"
-    voice().notice(f"{estimate}; what a fetch costs is known after each look-up")
+    voice().notice(f"{estimate}; the cost of each fetch is known after its look-up")
     if requests > settings.max_requests and not voice().agrees("Go on?"):
         raise UserInputError(
-            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) somebody has to agree: --yes"
+            f"{estimate}; above CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}) confirm the cost with --yes"
         )
     return tuple(crawls), True
 
@@ -345,15 +345,16 @@ def materialize(
         stack.enter_context(room_in(settings.home))
         workspace = stack.enter_context(open_workspace(settings, one_command=True))
         workspace.priced.update(priced)
-        # captures that somebody named are in no index
+        # captures that a person listed are in no index
         indexed = any(target.kind != GIVEN_KIND for target in targets)
         to_build = agreed_builds(workspace, crawls if indexed else (), yes)
         stack.enter_context(voice().bars())
         if briefly:
             progress.report("crawls", turn[0] - 1, turn[1], f"{crawls[0]} is number {turn[0]} of {turn[1]}")
-        # a crawl that no list has gets its row once it was found by its name; a wrong name is told before Dagster loads
+        # a crawl that is in no list gets its row after it was found by its name; a wrong name is reported before
+        # Dagster loads
         crawl_ids = resolve_crawls(workspace, crawls)
-        # a home is claimed for its source with the first look at its tables, so the source has to answer before
+        # the first read of the tables claims the home for its source, so the source has to answer before
         for line in sentences(find_new_miscounts(settings, workspace.lake)):
             voice().note(f"{line}. {MAKE_AGAIN}")
         from cc_pipeline.defs.launch import Launcher
@@ -404,7 +405,7 @@ def materialize(
             if not (others_are_done(error) or isinstance(error, Incomplete)):
                 raise
             trouble = error
-        # where no run was started or waited for, all is as it was found
+        # without a run of this or another process, nothing has changed
         if runs or trouble or launcher.has_waited:
             with workspace.lake.still():
                 after = plan_crawls()

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
     from cc_pipeline.commoncrawl.target import Target
 
-#: Endings that are tried in the place of one that does not exist, the commonest first.
+#: Endings to try in place of an unknown one, the most common first.
 _ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "ru", "jp", "br", "it", "pl", "au", "ca")
-#: Names of the home that are compared; each costs some microseconds.
+#: The most names of the home that are compared; each costs some microseconds.
 _MOST_COMPARED = 20_000
 _ALIKE = 0.85
 _ENDINGS_ALIKE = 0.6
-#: Wrong lines that an error names.
+#: The most wrong lines that an error names.
 _MOST_WRONG = 50
-#: Targets without captures of which it is said what may have been meant.
+#: The most targets without captures for which a correction is suggested.
 _MOST_GUESSED = 5
-#: Formats of commands that print figures.
+#: Formats of commands that print rows.
 ROW_FORMATS = ("table", "csv", "jsonl")
-#: What stands for standard input where a file could be named.
+#: The argument for standard input in place of a file.
 STANDARD_INPUT = "-"
-#: Targets that are named as having brought a domain's pages.
+#: The most targets that are named as having pages of a domain.
 _NAMED_BRINGERS = 3
 
 
@@ -252,7 +252,7 @@ def _instead(connection: DuckDBPyConnection, settings: Settings, target: Target,
     )
     other_targets = [name for (name,) in connection.execute(query, [target.place.host]).fetchall()]
     if other_targets:
-        return f"; its pages came with {', '.join(other_targets)}: name that, or run it by itself"
+        return f"; its pages are of {', '.join(other_targets)}: name one of these, or run it by itself"
     guess = meant(target.place.host, known_names(settings))
     return (f"; did you mean {guess}? " if guess else ". ") + run
 

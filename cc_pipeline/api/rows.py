@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from cc_pipeline.settings import Settings
 
-#: Rows that are read to show some, one more than are shown.
+#: Rows that are read for a preview: one more than are displayed.
 _LOOKED_AT: Final = HTML_ROWS + 1
-#: Characters of a query that is shown instead of its rows.
+#: The most characters of a query that is displayed instead of its rows.
 _QUERY: Final = 200
-#: Rows of a batch: one of ``page_metadata`` holds all links of its page.
+#: Rows of a batch. A row of ``page_metadata`` contains all links of its page.
 _BATCH: Final = 2_000
 
 
@@ -143,7 +143,7 @@ class InMemoryRows(Rows):
         return rows_as_html(self.columns, self._values(HTML_ROWS), caption)
 
     def _values(self, count: int) -> list[tuple[Any, ...]]:
-        # by columns: two of a query may have the same name
+        # by columns: two columns of a query may have the same name
         return [*zip(*(column.to_pylist() for column in self._table.slice(0, count).columns), strict=True)]
 
     def _read(self) -> Iterator[Any]:
@@ -178,13 +178,13 @@ class Answer(Rows):
         connection.execute("SET python_enable_replacements = false")
         relation = connection.sql(query, params=self._parameters)
         if relation is None:
-            raise UserInputError("the statement answers with no rows; ask a query")
+            raise UserInputError("the statement returns no rows; write a query")
         reader = relation.to_arrow_reader(_BATCH)
         yield reader.schema
         yield from reader
 
     def __repr__(self) -> str:
-        # a query may take minutes, and a debugger or a log asks for text without anybody wanting rows
+        # a query may take minutes, and a debugger or a log reads this text without needing rows
         return escape_controls(self._unsent(), one_line=True)
 
     def _unsent(self) -> str:
@@ -198,7 +198,7 @@ class Answer(Rows):
             first = self._first_rows()
         except CcPipelineError as error:
             problem = error.what if isinstance(error, EnvironmentFault) else str(error)
-            return f"a query without an answer: {problem}", None
+            return f"the query failed: {problem}", None
         columns = count_of(len(first.columns), "column")
         if len(first) < _LOOKED_AT:
             return f"{count_of(len(first), 'row')}, {columns}", first
@@ -220,7 +220,7 @@ class Answer(Rows):
 
         from cc_pipeline.lake.reading import explained, open_bounded, unended
 
-        # a line break: the query may end in a comment
+        # a line break, since the query may end in a comment
         limited = f"FROM (\n{unended(self._query)}\n) LIMIT {_LOOKED_AT}"
         trouble = disk_trouble(self._settings.home / "scratch")
         with trouble, explained(self._settings.published_path), open_bounded(self._settings) as connection:

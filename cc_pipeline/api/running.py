@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from cc_pipeline.defs.launch import Launcher
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Of so many newest crawls it is asked whether they are published; one or two of them are only announced.
+#: The newest crawls that are checked for publication; one or two of them are only announced.
 _NEWEST = 10
-#: So many of several crawls may be unknown to be published; a source that answers of no more of them answers nothing.
+#: The most crawls whose publication may be unknown. A source that does not answer for more of them answers nothing.
 _UNKNOWN = 2
-#: Classes of errors that Dagster's event log, which keeps names only, may name for an incomplete answer, or for a disk
-#: or lake that takes nothing.
+#: Error classes by the names in Dagster's event log, which keeps names only: incomplete answers, and a disk or lake
+#: that cannot be written.
 _FAMILIES: dict[str | None, type[EnvironmentFault]] = {
     **{error_class.__name__: error_class for error_class in (Incomplete, IndexIncomplete, NotNow, PlaceFault)},
-    # a range of it that was asked for outside of a harvest
+    # one of its ranges, requested outside of a harvest
     "RangeNotNow": NotNow,
 }
 
@@ -69,7 +69,7 @@ def despite_gaps(harvest: Callable[[], object]) -> bool:
     try:
         harvest()
     except IndexIncomplete:
-        voice().note("the index is not whole: some of its files could not be read")
+        voice().note("the index is incomplete: some of its files could not be read")
         return False
     return True
 
@@ -202,7 +202,7 @@ def say_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
         files = [row["source_file"] for row in rows if row["source_kind"] == ARCHIVE]
         if files:
             voice().note(
-                f"{crawl}: {len(files):,} stretches of {len(set(files)):,} archive files could not be read; their "
+                f"{crawl}: {len(files):,} byte ranges of {len(set(files)):,} archive files could not be read; their "
                 f'records are missing. To see which: cc-pipeline sql "SELECT * FROM source_faults WHERE crawl = '
                 f"'{crawl}'\" (once a run has published)"
             )

@@ -19,9 +19,9 @@ from cc_pipeline.errors import UserInputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What a scan is of, in the folder of its parts.
+#: The description of a scan, in the folder of its parts.
 _ABOUT: Final = "about.json"
-#: Columns that are read whole, the first of those that the condition names; then the key, which every index has.
+#: Columns that are read completely: the first one that the condition names, else the key, which every index has.
 _READ_WHOLE: Final = ("content_mime_detected", "content_languages", "content_mime_type", "content_charset")
 _KEY: Final = "url_surtkey"
 _EVERYTHING: Final = "*"
@@ -35,7 +35,7 @@ def condition_of_all(texts: list[str]) -> str:
         return ""
     if len(words) < 3 or words[1].lower() != "where":
         raise UserInputError(
-            "all of a crawl is a few billion captures: say which, as in '* where mime=application/pdf'"
+            "a whole crawl has a few billion captures: add a condition, as in '* where mime=application/pdf'"
         )
     return words[2]
 
@@ -57,9 +57,9 @@ def scan(question: Question, where: str, out: Path, write: Callable[[pa.Table], 
     parts.mkdir(exist_ok=True)
     description_path = parts / _ABOUT
     if description_path.exists() and description_path.read_text() != description_text:
-        raise UserInputError(f"{parts} has parts of another scan: delete it, or name another file")
+        raise UserInputError(f"{parts} has parts of another scan; delete it, or name another file")
     write_whole(description_path, description_text)
-    # of files that the source has replaced since, parts may lie beside
+    # parts of index files that the source has replaced since may lie in the folder too
     part_paths = [
         part for crawl in question.crawls for part in _scan_crawl(question, crawl, where, parts, harvest=harvest)
     ]
@@ -96,7 +96,7 @@ def _scan_crawl(question: Question, crawl: str, where: str, parts: Path, *, harv
     sources = sources_for(question.workspace, crawl, "parquet", harvest=harvest)
     site_values = [(kind, value) for kind in ("tld", "domain", "host") for value in condition.values_of(kind)]
     kinds = {kind for kind, _ in site_values}
-    # one column that names sites is enough to say where they are
+    # one column with sites is enough to locate them
     sites = [parse_target(f"{kind}:{value}") for kind, value in site_values if kind == next(iter(sorted(kinds)))]
     ranges_of = surt_ranges(crawl, "parquet")
     ranges = merge_ranges(keys for site in sites for keys in ranges_of(site)) if sites else (KeyRange(b"", None),)

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from cc_pipeline.terminal import escape_controls
 
-#: Rows that are shown as text, and in a notebook.
+#: The most rows as text, and in a notebook.
 TEXT_ROWS: Final = 10
 HTML_ROWS: Final = 20
-#: Characters of a cell in a notebook, and elements of a list.
+#: The most characters of a cell in a notebook, and elements of a list.
 _CELL: Final = 160
 _ELEMENTS: Final = 20
-#: Widths that columns of text are cut to, the first with which all of them fit into a line.
+#: Widths that text columns are cut to: the first one with which all columns fit into a line is used.
 _COLUMN_WIDTHS: Final = (60, 40)
 _LINE_WIDTH: Final = 120
 _GAP: Final = "  "
@@ -68,7 +68,7 @@ def _cell(value: object, max_length: int) -> str:
     """Returns a value as one line of at most ``max_length`` characters."""
     if value is None:
         return ""
-    # of a long value only what is shown is made into text
+    # only the displayed part of a long value is converted to text
     if isinstance(value, str):
         text = value[: max_length + 1]
     elif isinstance(value, bytes):

@@ -15,33 +15,33 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 
-#: Captures of a target that nothing is known about, in a home where nothing was fetched yet.
+#: Captures assumed for a target without any information, in a home where nothing was fetched yet.
 _UNKNOWN: Final = 100.0
-#: A partition costs as much as so many captures before its first one: its look-up, its commits, its records.
+#: The cost of a partition before its first capture, in captures: its look-up, its commits, its records.
 _FIXED: Final = 20.0
-#: Captures a second where the source has no limit: they are still to be checked and parsed.
+#: Captures per second from a source without a limit: they still have to be checked and parsed.
 _UNLIMITED: Final = 50.0
 
 Pair = tuple[str, str]
 _NONE: Final[Mapping[Pair, tuple[int, datetime]]] = MappingProxyType({})
-#: A partition that failed this often in a row is left alone, until its failures are too old to be remembered. A person
-#: can run it at any time.
+#: A partition that failed this often in a row is not tried again until its failures are too old to be remembered. A
+#: person can run it at any time.
 MOST_FAILURES: Final = 4
-#: It is tried again so long after it failed first, then after four times as long each time. The last try is alone in
-#: its run, so that a partition that ends its process takes no others with it for good.
+#: The delay after the first failure; each further failure multiplies it by four. The last try has a run of its own, so
+#: that a partition that kills its process does not take others with it for good.
 _FIRST_REST: Final = timedelta(minutes=30)
-#: What was not tried because its run ended early is due again at once; where that happens again, after half an hour,
-#: then after four times as long each time, up to so long. Such a partition is never left alone: nothing is wrong with
+#: The longest delay of a partition that was not tried because its run ended early. It is due again at once, the next
+#: time after half an hour, then after four times as long each time. It is never given up, since nothing is wrong with
 #: it.
 _LONGEST_HELD: Final = timedelta(hours=8)
-#: What a source did not give is asked for in a rhythm of its own, about ten times in the week that failures are
-#: remembered. A partition that failed more often than that fails before its captures are asked for, which moves no
-#: rhythm: it would be due again with every tick.
+#: Captures that a source did not return are requested again in a rhythm of their own, about ten times in the week that
+#: failures are remembered. A partition with more failures fails before its captures are requested. That does not move
+#: the rhythm, so it would be due again with every tick.
 MOST_FAILURES_OF_DUE: Final = 12
-#: How often runs are cut to a quarter where they end before they try what they were to: from 200 partitions to three,
-#: so that all come soon once the reason is gone.
+#: How often runs are cut to a quarter if they end before they try all their partitions: from 200 partitions to three,
+#: so that all are made soon once the cause is gone.
 _SMALLER: Final = 3
-#: Tries alone that one tick asks for.
+#: Runs of a single partition that one tick starts.
 _ALONE: Final = 5
 
 
@@ -126,7 +126,7 @@ def decide_crawls(
     request.
     """
     new = tuple(crawl for crawl in listed if crawl not in registered)
-    # oldest of the newest first, so that partitions appear in their own order
+    # the oldest of the new ones first, so that partitions are added in the order of their age
     register = tuple(reversed(new[:new_keys_per_tick]))
     partition_crawls = {*registered, *register}
     candidates = [
@@ -248,7 +248,7 @@ def _held_until(times: int, last: datetime) -> datetime:
     """Returns the time from which a partition may be tried again that so many runs did not reach."""
     if times < 2:
         return last
-    # a power of so many runs would be no number of days
+    # a larger exponent would overflow the number of days
     return last + min(_LONGEST_HELD, _FIRST_REST * 4 ** min(times - 2, 8))
 
 

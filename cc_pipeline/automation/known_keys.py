@@ -17,7 +17,7 @@ from cc_pipeline.lake.slice import FETCH, HARVEST, LIST, LOCATE, PARSE
 from cc_pipeline.upkeep.purge_plan import begun
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Targets that a message names.
+#: The most targets that a message suggests.
 _NAMED: Final = 3
 
 

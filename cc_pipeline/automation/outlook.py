@@ -27,15 +27,15 @@ from cc_pipeline.lake.slice import Slice
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
-#: From so many partitions a process of its own looks at them.
+#: From this number of partitions on, a process of its own assesses them.
 _APART: Final = 5_000
-#: They are looked at again after so long in any case.
+#: The longest time until they are assessed again.
 _BELIEVED: Final = timedelta(days=1)
 #: Seconds that such a process may take: less than a tick may (``defs/instance.py``).
 _PATIENCE: Final = 540
-#: Fields of an outlook that are partitions.
+#: Fields of a report that contain partitions.
 _PAIRS: Final = ("pairs", "stale", "due", "waiting")
-#: Families of faults, by the names under which a process tells them.
+#: Families of faults, by the names with which a process returns them.
 _FAULTS: Final[dict[str, type[CcPipelineError]]] = {
     "place": PlaceFault,
     "environment": EnvironmentFault,
@@ -43,9 +43,9 @@ _FAULTS: Final[dict[str, type[CcPipelineError]]] = {
     "other": CcPipelineError,
 }
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
-#: Why automation makes something again by itself. What other settings or another parser would give has a price that a
-#: person agrees to, and lost bytes are an error to be seen. Pages that seem to be of other records may be a newer
-#: parser's, from a home that shares the lake.
+#: The reasons for which automation makes something again. Changed settings or a newer parser have a cost that a person
+#: agrees to, and lost bytes are an error that a person should see. Pages that seem to be of other records may be those
+#: of a newer parser, from another home of the lake.
 _BY_ITSELF: Final = frozenset(
     {Why.NEW, Why.DEFINITION, Why.MEMBERS, Why.BLOCKED, Why.INDEX, Why.HOLE, Why.CAPTURES, Why.TORN}
 )
@@ -73,7 +73,7 @@ def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
         slice_plan.slice_.whole.target
         for slice_plan in crawl_plan.plan.todos
         if slice_plan.first is not None and slice_plan.first.why in _BY_ITSELF
-        # a subset that was not harvested cannot be located, and a run of it would fail
+        # a subset that was not harvested cannot be located, so a run of it would fail
         if slice_plan.locate is None or crawl_plan.indexes[slice_plan.slice_.crawl, slice_plan.slice_.subset].versions
     }
     targets_by_due: dict[bool, set[str]] = {True: set(), False: set()}
@@ -87,7 +87,7 @@ def due_of(crawl_plan: CrawlPlan, now: datetime) -> Due:
             times.append(recheck_at)
             if recheck_at <= now:
                 targets_by_due[True].add(slice_.whole.target)
-    # a set is asked for again when any of its parts is to be
+    # a set is fetched again if any of its parts has to be
     due, waiting = targets_by_due[True], targets_by_due[False] - targets_by_due[True]
     until = min((moment for moment in times if moment > now), default=None)
     return Due(frozenset(stale | crawl_plan.retire), frozenset(due), frozenset(waiting), until)
@@ -106,7 +106,7 @@ class Outlook:
     until: datetime = _NEVER
 
 
-#: What this process was told last of a home, and in which state.
+#: The last report of each home in this process, with the inputs it was made of.
 _last: dict[Path, tuple[object, Outlook]] = {}
 
 
@@ -147,7 +147,7 @@ def _looked(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], n
     """Plans each crawl once."""
     report = Outlook()
     for crawl in crawls if slugs else ():
-        # lost bytes are for doctor and the checks: a look at each stored file would take a tick too long
+        # lost bytes are for doctor and the checks: checking each stored file would take too long for a tick
         crawl_plan = look(workspace, crawl, slugs, look_for_bytes=False)
         crawl_staleness = due_of(crawl_plan, now)
         report.pairs += [(crawl, slug) for slug in slugs]
@@ -168,14 +168,14 @@ def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: 
         process = children.run(children.python_command(__name__), environment, pickled_request, _PATIENCE)
     except subprocess.TimeoutExpired as late:
         raise EnvironmentFault(
-            f"a process that looked at what is due took more than {_PATIENCE} s",
-            "Watch fewer targets or crawls, or let automation run where less else runs.",
+            f"the process that assesses what is due took more than {_PATIENCE} s",
+            "Watch fewer targets or crawls, or run automation on a machine with less load.",
         ) from late
     if process.returncode:
         last_line = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise EnvironmentFault(
-            f"a process that looked at what is due ended with status {process.returncode}: {last_line[-500:]}",
-            "The next tick looks again; where that is so each time, look at this machine's memory.",
+            f"the process that assesses what is due ended with status {process.returncode}: {last_line[-500:]}",
+            "The next tick tries again. If it fails each time, check this machine's memory.",
         )
     try:
         answer = json.loads(process.stdout)
@@ -183,7 +183,7 @@ def _told(settings: Settings, crawls: Sequence[str], slugs: Sequence[str], now: 
         report = _read_outlook(answer["outlook"]) if fault is None else Outlook()
     except (ValueError, TypeError, KeyError) as error:
         raise EnvironmentFault(
-            f"a process that looked at what is due answered something else: {error}", "The next tick looks again."
+            f"the process that assesses what is due returned invalid output: {error}", "The next tick tries again."
         ) from error
     if fault is not None:
         raise fault

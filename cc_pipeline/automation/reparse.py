@@ -22,7 +22,7 @@ from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Pages a second on one core, by extractor (docs/documents.md), with reading and committing them.
+#: Pages per second on one core, by extractor (docs/documents.md), including reading and committing them.
 _PAGES_A_SECOND: Final = {"fast": 120.0, "auto": 90.0, "quality": 40.0}
 
 
@@ -33,7 +33,7 @@ def outdated(settings: Settings, slice_states: Mapping[Slice, Standing]) -> dict
     costs: dict[Slice, Price] = {}
     for slice_, reason in plan(parsed, slice_states, {}, options_of(settings), (PARSE,)).of(PARSE).items():
         price = price_of(slice_states[slice_], PARSE, reason)
-        # how many there are is not known of all, and where there are none nothing is to be done
+        # the number of pages may be unknown, and a slice without pages has nothing to parse
         if reason.why is Why.PARSER and price.pages != 0:
             pages, stored = _sums([price, costs.get(slice_.whole, Price())])
             costs[slice_.whole] = Price(pages=pages, stored=stored)

@@ -13,7 +13,7 @@ from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.workspace.workspace import Workspace, open_transport
 
-#: The next tick asks again.
+#: A failed request is not repeated: the next tick asks again.
 _ONCE = RetryPolicy(attempts=1)
 
 
@@ -25,7 +25,7 @@ def breaker(workspace: Workspace) -> HostState | None:
     """
     states = {state.host: state for state in budget_state(workspace.settings.budget_path) if state.breaker_open}
     breaker_states = [states.get(host) for host in workspace.transport.hosts]
-    # one place that may be asked is enough
+    # one available mirror is enough
     return breaker_states[0] if None not in breaker_states else None
 
 
@@ -56,7 +56,7 @@ def trouble_at(settings: Settings, address: str, access: Access, crawl: str) -> 
     """Returns why one address cannot be asked for ``crawl`` now; ``None`` if it answers. Costs one request, raises
     nothing."""
     if not scheme_of(address):
-        return None if Path(address).is_dir() else f"the folder {address} is not there"
+        return None if Path(address).is_dir() else f"the folder {address} does not exist"
     try:
         with open_transport(replace(settings, wait=0.0), address, access, _ONCE) as transport:
             key = evidence(settings, crawl)

@@ -15,7 +15,7 @@ from cc_pipeline.errors import EnvironmentFault, UserInputError
 
 _HEAD = "# The watch list of cc_pipeline: one domain or other target a line. See docs/targets.md.\n"
 
-#: Wrong lines that a note names.
+#: The most wrong lines that a note names.
 _NAMED = 5
 
 
@@ -65,7 +65,7 @@ def _keep(copy: Path, text: str) -> None:
 
 
 def _what_is_right(text: str, folder: Path) -> tuple[tuple[Target, ...], tuple[str, ...]]:
-    # as in _parsed
+    # files of sets are not cached, as in _parsed
     return right_and_wrong_lines(text, folder) if "@" in text else _right_of_text(text)
 
 
@@ -140,7 +140,7 @@ def _text(path: Path) -> str:
 
 def _parsed(path: Path, text: str) -> tuple[Target, ...]:
     try:
-        # files of sets may change while the list stays: those are kept by what they say
+        # files of sets may change while the list stays, so only lists without them are cached
         return parse_target_lines(text, path.parent) if "@" in text else _of_text(text)
     except UserInputError as error:
         raise UserInputError(f"{path}, {error}. Correct or delete the wrong lines; nothing was changed") from None

@@ -58,7 +58,7 @@ def list_is_of_now(workspace: Workspace, _: Scope) -> CheckResult:
     stages=(_LIST, _HARVEST),
 )
 def as_the_catalog_expects(workspace: Workspace, scope: Scope) -> CheckResult:
-    """A path list names each file once, in its crawl, and as many as the catalog was made of."""
+    """Each path list has every file once, in its own crawl, and as many files as the catalog was built from."""
     from cc_pipeline.checks.tables import manifest_verdict
 
     return manifest_verdict(workspace, scope)
@@ -72,7 +72,7 @@ def as_the_catalog_expects(workspace: Workspace, scope: Scope) -> CheckResult:
     stages=(_LIST, _HARVEST),
 )
 def every_footer_is_kept(workspace: Workspace, scope: Scope) -> CheckResult:
-    """The home has a footer of each listed index file of the wanted subsets."""
+    """The home has a footer of each listed index file of the selected subsets."""
     from cc_pipeline.checks.tables import footers_verdict
 
     return footers_verdict(workspace, scope)
@@ -99,7 +99,7 @@ _INDEX_CHECKS: Final = (
     _of_index("plausible_rows", "A whole crawl has a number of rows like the other published crawls."),
     _of_index("statistics", "Every row group has key bounds."),
     _of_index("sortedness", "The key ranges of a file's row groups do not overlap."),
-    _of_index("schema_drift", "Index files have the columns of the crawl before; every change is named."),
+    _of_index("schema_drift", "Index files have the columns of the previous crawl; every change is listed."),
 )
 
 
@@ -113,7 +113,7 @@ def locators_agree(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("captures", step="extraction_checks")
 def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
-    """No partition lacks captures because index files could not be read."""
+    """No partition has missing captures because of unreadable index files."""
     from cc_pipeline.extraction.lookup_notes import incomplete_slices
     from cc_pipeline.extraction.lookup_notes import index_complete as describe
 
@@ -122,7 +122,10 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
         return CheckResult("index_complete", "ok", "no partition was located over unread index files")
     examples = [f"{key_of(slice_)}: {describe(row)}" for slice_, row in sorted(partial.items())[:5]]
     remainder = f" and {len(partial) - len(examples):,} more" if len(partial) > len(examples) else ""
-    message = f"{len(partial):,} partitions lack captures: {'; '.join(examples)}{remainder}. Harvest their crawls again"
+    message = (
+        f"{len(partial):,} partitions have missing captures: {'; '.join(examples)}{remainder}. Harvest their crawls "
+        "again"
+    )
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
 
@@ -142,7 +145,7 @@ def ledger_balances(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("records", step="extraction_checks", unit="partition", watched=("records",), stages=(_FETCH,))
 def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
-    """The files of stored records are there, as long as their rows need them."""
+    """The files of stored records exist as long as their rows need them."""
     from cc_pipeline.lake.slice import Slice
     from cc_pipeline.upkeep.stored_files import lost_records
 
@@ -155,7 +158,7 @@ def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
         examples = "; ".join(
             f"{loss.records:,} in {loss.crawl} of {', '.join([*loss.targets][:5])}" for loss in lost[:5]
         )
-        message = f"the bytes of stored records are gone ({examples}). Fetch them again: cc-pipeline doctor --repair"
+        message = f"the bytes of stored records are missing ({examples}). Fetch them again: cc-pipeline doctor --repair"
         keys = {key_of(Slice(loss.crawl, target)) for loss in lost for target in loss.targets}
         return CheckResult("stored_files", "error", message, metrics, tuple(keys))
     return CheckResult("stored_files", "ok", "the bytes of all stored records are there", metrics)
@@ -163,17 +166,17 @@ def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("records", step="extraction_checks")
 def nothing_missing(workspace: Workspace, _: Scope) -> CheckResult:
-    """Every planned capture is here, or missing by name and for good."""
+    """Every planned capture is stored, or its loss is final."""
     from cc_pipeline.checks.tables import shortfall_verdict
 
     return shortfall_verdict(workspace.lake)
 
 
-#: Dagster's instance tells, and not the lake.
+#: This check reads Dagster's instance, not the lake.
 none_left_failed: Final = Check(
     asset="page_metadata",
     name="none_left_failed",
-    description="No partition failed, of whoever's run, and was not made since.",
+    description="Every partition that failed, in any run, was made since.",
     step="page_checks",
     verdict=None,
 )
@@ -189,7 +192,7 @@ def texts_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("source_faults", step="source_checks", unit="file")
 def files_are_readable(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Every stretch of every file could be read, and gave pages."""
+    """Every byte range of every file could be read, and gave pages."""
     from cc_pipeline.checks.page_files import faults_verdict
 
     return faults_verdict(workspace, scope)
@@ -197,7 +200,7 @@ def files_are_readable(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("url_index", step="url_index_checks", unit="crawl")
 def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Every URL index built here has the files, sizes and numbers it was built with."""
+    """Every URL index built in this home has the files, sizes and counts that it was built with."""
     from cc_pipeline.errors import DataFault
     from cc_pipeline.harvesting.url_index import url_index_root
     from cc_pipeline.index.btree.files import open_url_index, read_about
@@ -213,7 +216,7 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
             verdicts.append(CheckResult(name, "error", f"{crawl}: {fault}; build it again", wrong=(crawl,)))
             continue
         if build_note is None or url_index is None:
-            message = f"{crawl}: its index was not built to the end; build it again"
+            message = f"{crawl}: building its index was interrupted; build it again"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         else:
             metrics = {"urls": build_note.items, "files": build_note.files, "bytes": build_note.size}
@@ -224,7 +227,8 @@ def index_is_whole(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("built_index", step="built_index_checks", unit="crawl")
 def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Each archive file that a crawl without a published index lists has an index here, and all of it was read."""
+    """Each archive file in the list of a crawl without a published index has an index in this home, and all of it was
+    read."""
     from cc_pipeline.commoncrawl.crawls import index_is_built
     from cc_pipeline.index.archive_rows import folder_of
     from cc_pipeline.lake.slice import LIST
@@ -243,7 +247,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
             message = f"{crawl}: {len(missing):,} of {len(listed_paths):,} archive files are not indexed yet"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
         elif unread:
-            message = f"{crawl}: {unread:,} stretches of archive files could not be read (see source_faults)"
+            message = f"{crawl}: {unread:,} byte ranges of archive files could not be read (see source_faults)"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
     if verdicts:
         return joined(name, verdicts)
@@ -260,7 +264,7 @@ def rows_as_in_the_lake(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("warehouse", step="warehouse_checks")
 def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Every file that the published views name is there."""
+    """Every file of the published views exists."""
     from cc_pipeline.checks.outputs import published_files_verdict
 
     return published_files_verdict(workspace, scope)
@@ -269,7 +273,7 @@ def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
 def _of_exports(asset: str) -> Check:
     @check(asset, step="export_checks", unit="partition")
     def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
-        """The files of every export are there, whole, with the records promised, and of the pages of now."""
+        """The files of every export exist, are complete, and have the current pages."""
         from cc_pipeline.checks.page_files import EXPORTS, exports_verdict
 
         return exports_verdict(workspace, EXPORTS[asset], scope)
@@ -278,5 +282,5 @@ def _of_exports(asset: str) -> Check:
 
 
 _EXPORT_CHECKS: Final = tuple(map(_of_exports, ("text_sequencefile", "metadata_sequencefile")))
-#: In the order of the module.
+#: All checks, in the order of the module.
 CHECKS: Final = checks_in(globals())

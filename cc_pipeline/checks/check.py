@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Verdict: TypeAlias = Callable[[Workspace, Scope], CheckResult]
 
-#: What one evaluation is of: partitions of crawl × target, crawls, files read whole, or one thing for all.
+#: The item of one evaluation: a partition of crawl × target, a crawl, a file read whole, or everything together.
 Unit = Literal["partition", "crawl", "file", "whole"]
 
 
@@ -43,7 +43,7 @@ class Check:
 
     @property
     def digests(self) -> list[Stage]:
-        """The ``stages`` themselves."""
+        """The values of ``stages``."""
         split = (place.rpartition(".") for place in self.stages)
         return [getattr(import_module(module), name) for module, _, name in split]
 

@@ -22,7 +22,7 @@ from cc_pipeline.workspace.workspace import Workspace
 
 _NAME: Final = "ledger_balances"
 _PAGES: Final = PARSE.main_table
-#: Tables with a note for each slice, and the columns of it that count.
+#: Tables with a note for each slice, and the column of the note that counts captures.
 _NOTES: Final = {"lookups": "captures", "fetches": "planned"}
 _STAGE_OF: Final = {"captures": LOCATE, "records": FETCH, **dict.fromkeys(PAGE_TABLES, PARSE)}
 
@@ -78,7 +78,7 @@ def balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Ba
         twice = repeating_slices(workspace)
     for slice_, tables in twice.items():
         if slices is None or slice_ in slices:
-            # what the first of them is made of makes the others anew
+            # making the first table again also makes the later ones, which depend on it
             totals.wrong[slice_] = Imbalance(_STAGE_OF[tables[0]], f"captures are there twice in {', '.join(tables)}")
     return totals
 
@@ -106,7 +106,7 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             advice.append(_RUN if is_due else _REPAIR)
     if lines:
         unbalanced = tuple(sorted({*map(key_of, totals.wrong)}))
-        # asset checks show the message alone
+        # asset checks show only the message
         message = "\n".join([*lines, *advice])
         return CheckResult(_NAME, severity, message, metrics | {"unbalanced": len(unbalanced)}, unbalanced)
     located = f"; {totals.only_located:,} partitions are only located" if totals.only_located else ""
@@ -118,7 +118,7 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 
 _REPAIR: Final = "Make them again: cc-pipeline doctor --repair"
-_RUN: Final = "What changed since is made by the next run: extract_domain, or cc-pipeline run"
+_RUN: Final = "The next run makes what has changed: extract_domain, or cc-pipeline run"
 
 
 def _by_crawl(lake: Lake, slices: Collection[Slice] | None) -> Iterator[tuple[str, frozenset[str] | None]]:
@@ -170,7 +170,7 @@ def _look(workspace: Workspace, counts: _Counts, totals: Balance) -> None:
     totals.slices += len({slice_.whole for slice_ in slices})
     _compare_with_commits(lake, counts, totals)
     unequal_slices = [slice_ for slice_ in slices if slice_ not in totals.wrong and _is_doubtful(slice_, counts)]
-    # what is planned of a slice is asked only where its counts differ
+    # slices are planned only if their counts differ, since planning costs more
     slice_states = stand(workspace, unequal_slices, STAGES, look_for_bytes=False)
     due = plan(
         dict.fromkeys(unequal_slices, Wanted("")), slice_states, {}, options_of(workspace.settings), (FETCH, PARSE)
@@ -207,22 +207,22 @@ def _compare_with_commits(lake: Lake, counts: _Counts, totals: Balance) -> None:
             count = committed_rows[slice_.crawl, slice_.target]
             if count is not None and count != counts.rows[table][slice_]:
                 totals.wrong.setdefault(
-                    slice_, Imbalance(_STAGE_OF[table], f"{table} has other rows than were committed")
+                    slice_, Imbalance(_STAGE_OF[table], f"{table} has rows other than those that were committed")
                 )
 
 
 def _located_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing) -> Imbalance | None:
     captures = counts.rows["captures"][slice_]
     if slice_state.located is None:
-        # it was never located: then it has nothing at all
+        # a slice that was never located must have no rows at all
         unlocated_rows = captures or counts.rows["records"][slice_] or counts.rows[_PAGES][slice_]
         return (
-            Imbalance(LOCATE, "rows are of no look-up")
+            Imbalance(LOCATE, "rows belong to no look-up")
             if unlocated_rows or counts.notes["lookups"].get(slice_)
             else None
         )
     if slice_state.lookup is not None and slice_state.lookup.captures != captures:
-        return Imbalance(LOCATE, "captures are not as many as were found")
+        return Imbalance(LOCATE, "the number of captures differs from that of the look-up")
     return None
 
 
@@ -233,21 +233,21 @@ def _fetched_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing, is
             return Imbalance(FETCH, "captures have no records")
         return None
     if slice_state.fetch is None and slice_state.asked is not None and slice_state.asked.fetched:
-        # the note is of a later fetch than the records, which that one did not get to write, or which were lost
+        # the note is of a later fetch, whose records were not written, or were lost
         return Imbalance(FETCH, "records are not those of the last fetch")
     if slice_state.fetch is not None and slice_state.fetch.planned != records:
-        return Imbalance(FETCH, "records are not as many as were planned")
+        return Imbalance(FETCH, "the number of records differs from the planned captures")
     if captures != records:
-        return Imbalance(FETCH, "captures and records are not as many", is_due)
+        return Imbalance(FETCH, "captures and records differ in number", is_due)
     return None
 
 
 def _parsed_otherwise(slice_: Slice, counts: _Counts, slice_state: Standing, is_due: bool) -> Imbalance | None:
     records, pages = counts.rows["records"][slice_], counts.rows[_PAGES][slice_]
     if slice_state.torn or slice_state.parsed is None:
-        # a parse that was killed has a check of its own
-        return Imbalance(PARSE, "pages are of no parse") if pages and not slice_state.torn else None
-    return None if records == pages else Imbalance(PARSE, "pages and records are not as many", is_due)
+        # a partially committed parse has a check of its own
+        return Imbalance(PARSE, "pages belong to no parse") if pages and not slice_state.torn else None
+    return None if records == pages else Imbalance(PARSE, "pages and records differ in number", is_due)
 
 
 def to_make_again(totals: Balance) -> dict[Stage, list[Slice]]:

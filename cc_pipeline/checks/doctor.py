@@ -47,10 +47,10 @@ from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, ope
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
 _LOW_DISK = 5_000_000_000
-#: Files of a table above which upkeep merges them (``upkeep.MAX_FILES``).
+#: Files of a table above which maintenance merges them (``upkeep.MAX_FILES``).
 _MANY_FILES = 2_000
 _NAMED = 5
-#: Of a finding, by how severe a check's result is.
+#: The level of a finding, by the severity of a check's result.
 _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
 
@@ -169,7 +169,7 @@ def _publishing(settings: Settings) -> Iterator[Finding]:
     lake = s3_place(settings)
     if settings.publish == "none" and not settings.lake_is_apart:
         yield Finding(
-            "bad", "publishing", "nobody publishes the tables of this home", f"Set {PREFIX}PUBLISH to views or copy."
+            "bad", "publishing", "no home publishes the tables of this home", f"Set {PREFIX}PUBLISH to views or copy."
         )
     if lake is None or settings.publish != "views":
         return
@@ -197,7 +197,7 @@ def _source(workspace: Workspace) -> Iterator[Finding]:
     if crawl_list.fault is None:
         yield Finding("ok", "source", text)
         return
-    # everything works with what there is, if only the data answers
+    # with a remembered list everything works if the data host answers
     yield Finding("note", "source", f"{crawl_list.note}. {text}", crawl_list.fault.advice)
     newest = next((crawl for crawl in crawls if crawl.era == "columnar"), None)
     if newest is not None:
@@ -223,7 +223,7 @@ def _places(workspace: Workspace) -> Iterator[Finding]:
     try:
         crawls = known_crawls(workspace).crawls
     except CcPipelineError:
-        return  # said above
+        return  # reported above
     addresses = ((settings.source, settings.source_access), *settings.further_places)
     troubles = {address: trouble_at(settings, address, access, crawls[0].id) for address, access in addresses if crawls}
     for number, (address, trouble) in enumerate(troubles.items(), 1):
@@ -232,7 +232,7 @@ def _places(workspace: Workspace) -> Iterator[Finding]:
         else:
             level = "note" if None in troubles.values() else "bad"
             yield Finding(
-                level, "mirrors", f"{number}. {trouble}", f"Check the place, or leave it out of {PREFIX}SOURCE."
+                level, "mirrors", f"{number}. {trouble}", f"Check the address, or remove it from {PREFIX}SOURCE."
             )
 
 
@@ -271,8 +271,8 @@ def _tables(workspace: Workspace) -> Iterator[Finding]:
     yield from _miscounts(settings, lake)
     yield from _shortfall(lake)
     yield from _torn_slices(lake)
-    # an older layout is as the version that made it left it; a question migrates nothing
-    with suppress(CcPipelineError):  # said above, of the layout
+    # a table of an older layout stays as it is: doctor does not migrate
+    with suppress(CcPipelineError):  # reported above, with the layout
         if not pending(settings.home, MIGRATIONS):
             yield from _balanced(workspace)
             yield from _published(workspace)
@@ -332,12 +332,12 @@ def _torn_slices(lake: Lake) -> Iterator[Finding]:
     try:
         slices = torn_slices(lake)
     except CcPipelineError:
-        return  # said above
+        return  # reported above
     for crawl, targets in targets_by_crawl(slices).items():
         yield Finding(
             "bad",
             "slices",
-            f"what was last written of {len(targets):,} slices of {crawl} was torn and taken back",
+            f"the last commits of {len(targets):,} slices of {crawl} were incomplete and were rolled back",
             f"Make them again: {run_command(lake, slices_of(crawl, targets))}",
         )
 
@@ -347,12 +347,12 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
     if not is_home_of(settings):
         return
     try:
-        # what a home of an older layout has noted is not what this version goes by; a question migrates nothing
+        # notes of an older layout are invalid for this version, and doctor does not migrate
         if pending(settings.home, MIGRATIONS):
             return
         lost = lost_records(workspace)
     except CcPipelineError as error:
-        yield Finding("bad", "stored", f"stored records cannot be looked at: {error}")
+        yield Finding("bad", "stored", f"stored records cannot be checked: {error}")
         return
     for loss in lost:
         targets = ", ".join([*loss.targets][:_NAMED]) + (" …" if len(loss.targets) > _NAMED else "")
@@ -360,7 +360,7 @@ def _stored(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(
             "bad",
             "stored",
-            f"the bytes of {loss.records:,} records of {targets} in {loss.crawl} are gone: {files}",
+            f"the bytes of {loss.records:,} records of {targets} in {loss.crawl} are missing: {files}",
             "Fetch them again: cc-pipeline doctor --repair, or cc-pipeline run for these targets.",
         )
     if not lost:
@@ -375,7 +375,7 @@ def verified_finding(verification: Verified) -> Finding:
         as_fetched = f"{text}: stored lengths, gzip checksums, URLs and payload digests are as when they were fetched"
         if not verification.mismatched:
             return Finding("ok", "verified", f"{as_fetched}, and the digests are those of the index where it has any")
-        mismatch_text = f"{verification.mismatched:,} have another payload than the index names"
+        mismatch_text = f"{verification.mismatched:,} have a payload that differs from the index"
         return Finding("note", "verified", f"{as_fetched}, but {mismatch_text}: see digest_check in the view ledger")
     damaged_records = [
         f"{file} at {offset}: {reason}"
@@ -398,7 +398,7 @@ def _shortfall(lake: Lake) -> Iterator[Finding]:
         yield Finding("bad", "records", str(error))
         return
     if verdict.figures["planned"]:
-        advice = "Run it again (cc-pipeline run, or run --refetch): it is asked for at once."
+        advice = "Run it again (cc-pipeline run, or run --refetch): the captures are requested at once."
         level = _LEVELS[verdict.severity]
         text = f"not here: {verdict.figures['not here']}; {verdict.message}"
         yield Finding(level, "records", text, advice if verdict.figures["unsettled"] else "")
@@ -414,7 +414,9 @@ def budget_findings(settings: Settings) -> Iterator[Finding]:
         yield Finding("bad", "budget", fault.what, fault.advice)
         return
     if not states:
-        yield Finding("ok", "budget", f"no web host or S3 was asked from this home yet; limits: {_limits(settings)}")
+        yield Finding(
+            "ok", "budget", f"this home has sent no request to a web host or S3 yet; limits: {_limits(settings)}"
+        )
     for state in states:
         yield _finding(state)
 
@@ -427,7 +429,7 @@ def _share(settings: Settings) -> Finding:
     return Finding(
         "note",
         "budget",
-        f"{text}; with so many hosts, more requests than that may be under way",
+        f"{text}; with so many hosts, more requests than that may be in flight",
         f"Set {PREFIX}HOSTS to at most {total_limits.concurrency}, and run no more hosts than that; or have a rate "
         f"source that all share ({PREFIX}RATE_SOURCE).",
     )
@@ -462,8 +464,8 @@ def _finding(state: HostState) -> Finding:
         return Finding(
             "note",
             "mirrors",
-            f"{state.host} gives nothing since {_moment(state.out.since)} ({state.out.why}): other places are asked, "
-            f"and this one again {next_attempt}",
+            f"{state.host} does not answer since {_moment(state.out.since)} ({state.out.why}): other mirrors are used, "
+            f"this one again {next_attempt}",
             f"Nothing to do. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
         )
     if state.paused_until is not None:

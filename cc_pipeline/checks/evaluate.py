@@ -19,7 +19,7 @@ from cc_pipeline.workspace.workspace import Workspace
 if TYPE_CHECKING:
     from cc_pipeline.checks.check import Verdict
 
-#: Of a finding, by how severe the result of a check is.
+#: The level of a finding, by the severity of a check's result.
 _LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
 
@@ -46,7 +46,7 @@ def _evaluate(workspace: Workspace, check: Check, verdict: Verdict, memo: dict[o
     topic = f"{check.asset}: {check.name}"
     try:
         check_result = verdict(workspace, Scope(memo=memo))
-    except Exception as error:  # whatever it is: the other checks are evaluated
+    except Exception as error:  # any error: the other checks are still evaluated
         reason = str(error) if isinstance(error, CcPipelineError) else repr(error)
-        return Finding("bad", topic, f"this could not be looked at: {reason}")
+        return Finding("bad", topic, f"this could not be checked: {reason}")
     return Finding(_LEVELS[check_result.severity], topic, check_result.message, check_result.advice)

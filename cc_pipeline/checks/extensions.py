@@ -22,9 +22,9 @@ from cc_pipeline.index.locators import index_kinds
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
-#: What an extension defines for Dagster (``HomeDefinitions``).
+#: Returns the Dagster definitions of an extension (``HomeDefinitions``).
 DefinitionsOf = Callable[[Extension], Any]
-#: Names of a joint that are shown one by one; of more, their number.
+#: The most names of a joint that are listed; of more, only the number is shown.
 _MAX_NAMES: Final = 4
 _TOPIC: Final = "extension"
 
@@ -50,7 +50,7 @@ def list_extensions(settings: Settings, definitions_of: DefinitionsOf | None = N
     """Returns all installed extensions, those of this project first. ``definitions_of`` returns the Dagster definitions
     of an extension; without it the list only tells that there are some. An extension that raises is listed as
     broken."""
-    # refuses those whose kinds have names that are taken
+    # excludes extensions whose index kinds have names that are taken
     index_kinds()
     added = {joint: collect(joint) for joint in COLLECTED}
     problems: dict[str, str] = {}
@@ -77,7 +77,7 @@ def _each(call: Callable[[Extension], Any], problems: dict[str, str]) -> dict[st
     for extension in extensions():
         try:
             answers[extension.name] = call(extension)
-        except Exception as error:  # whatever it is: it costs only this extension
+        except Exception as error:  # any error: it affects only this extension
             problems[extension.name] = f"{type(error).__name__}: {error}"
     return answers
 
@@ -175,6 +175,6 @@ def extension_findings(workspace: Workspace) -> Iterator[Finding]:
             continue
         try:
             yield from extension.doctor(workspace)
-        except Exception as error:  # whatever it is: it costs only this extension
+        except Exception as error:  # any error: it affects only this extension
             text = f"{extension.name} cannot examine this home: {type(error).__name__}: {error}"
             yield Finding("bad", _TOPIC, text, f"Report it to whoever made it, or leave it out: {WITHOUT}=…")

@@ -11,7 +11,7 @@ from typing import Final
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.progress import human_bytes
 
-#: What is in each part of a home, and what becomes of the home without it. A part may go where that is no loss.
+#: The content of each part of a home, and the consequence of deleting it. A part may be deleted if nothing is lost.
 _PARTS: Final = {
     "lake/records": ("stored records", "stays: there is no other copy"),
     "lake/tables": ("tables", "stays: there is no other copy"),

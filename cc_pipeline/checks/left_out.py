@@ -22,33 +22,32 @@ from cc_pipeline.index.gaps import NotHarvested
 from cc_pipeline.index.lookup import look_up
 from cc_pipeline.workspace.workspace import Workspace
 
-#: (crawl, target) pairs that one command counts.
+#: The most (crawl, target) pairs that one command counts.
 _MOST_PAIRS: Final = 100
-#: Targets, and crawls, that a sentence names.
+#: The most targets, and crawls, that a sentence names.
 _NAMED: Final = 3
-#: Captures that are looked at for whose they are.
+#: The most captures whose targets are determined.
 _LOOKED_AT: Final = 10_000
-#: What all targets of a look-up are called as one: a capture of several counts once.
+#: The name of all targets of a look-up as one: so a capture of several targets counts once.
 _TOGETHER: Final = "together"
-#: Members of a set up to which what was not asked for is counted.
+#: The most members of a set for which captures in other subsets are counted.
 _MOST_MEMBERS: Final = 64
-#: Bytes that counting may read of an index: this is a courtesy, not what was asked for.
+#: The most bytes of an index that counting may read, since it was not requested.
 _MOST_BYTES: Final = 256 << 20
-#: Enough to tell whether a capture belongs to a target; the index's own key is always read.
+#: These decide whether a capture belongs to a target; the index's own key is always read.
 _COLUMNS: Final = ("url",)
 
 
 def what_is_not_there(workspace: Workspace, crawls: Sequence[str], targets: Sequence[Target]) -> list[str]:
     """Returns sentences for a person about ``targets``, located in ``crawls`` before: unread index files, and captures
     in other subsets, which are counted with a look-up of their own."""
-    # another look-up of thousands of members is no courtesy any more
-    # a condition says itself what is meant, subsets too, and so does who names captures one by one
+    # A look-up of thousands of members would cost too much. Conditions and listed captures select subsets themselves.
     small_targets = [
         plain_target
         for plain_target in targets
         if len(plain_target.members) <= _MOST_MEMBERS and not plain_target.where and plain_target.kind != GIVEN_KIND
     ]
-    # a set that has lost members may still be divided
+    # a set that has lost members may still be divided into parts
     slugs = [target.slug for target in small_targets[:_MOST_PAIRS]]
     stored_subsets: dict[tuple[str, str], set[str]] = {}
     for crawl in crawls[:_MOST_PAIRS]:
@@ -152,14 +151,14 @@ def _by_what_lacks(
 def _count(
     workspace: Workspace, crawl: str, targets: Sequence[Target], subsets: Sequence[str], omissions: _Found
 ) -> None:
-    # the holes of what was not asked for are no reason to say nothing of it
+    # index gaps in other subsets are no reason to report nothing about them
     sources = replace(index_sources(workspace, crawl), columns=_COLUMNS, max_gaps=1.0)
     members = {member.slug: member for target in targets for member in (target.members or (target,))}
     union = Target("set", _TOGETHER, _TOGETHER, tuple(members.values()))
     try:
         answer = look_up(crawl, subsets, [union], sources, most_bytes=_MOST_BYTES)
     except NotHarvested:
-        # nobody asked for them, and no other index tells
+        # these subsets were not harvested, and no other index has them
         return
     except CcPipelineError as error:
         omissions.errors[crawl] = str(error)

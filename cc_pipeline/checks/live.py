@@ -37,12 +37,12 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace, open_transport
 
-#: Requests a second to each host.
+#: The most requests per second to each host.
 RATE: Final = 1.0
 _SUBSETS: Final = ("warc",)
-#: A refusal is sent once more, and no oftener.
+#: A refused request is repeated once.
 _RETRY: Final = RetryPolicy(attempts=2)
-#: A new crawl is listed before its index is there.
+#: A new crawl is listed before its index is published.
 _NEWEST_CRAWLS: Final = 3
 
 
@@ -82,7 +82,7 @@ def look_live(settings: Settings) -> Iterator[Finding]:
     """Yields a finding for each step, asked of the first source of ``settings``. Raises ``UserInputError`` for a
     folder."""
     if scheme_of(settings.source) in ("", "file"):
-        raise UserInputError(f"{settings.source} is a folder: only a source that answers requests can be looked at")
+        raise UserInputError(f"{settings.source} is a folder: only a source that answers requests can be probed")
     request_settings = replace(
         settings, rate=rate_for(settings), concurrency=1, mirrors=(), mirror_access=(), record_mirror=False, wait=0.0
     )
@@ -151,7 +151,7 @@ def _read_footer(probe: _Look) -> str:
     groups = len(tables.row_groups)
     unbounded = tables.row_groups[f"{KEY_COLUMN}_min"].null_count
     bounds = f", of {unbounded} of which each look-up reads the keys: run cc-pipeline index repair" if unbounded else ""
-    etag = "an ETag" if file["etag"] else "no ETag, so that nothing tells when it is replaced"
+    etag = "an ETag" if file["etag"] else "no ETag, so a replacement cannot be noticed"
     return f"an index file of {file['file_size']:,} bytes has {groups} row groups{bounds}, and {etag}"
 
 
@@ -162,23 +162,23 @@ def _look_up_page(probe: _Look) -> str:
     transport, clusters, key = probe.workspace.transport, probe.workspace.clusters, cluster_key(probe.crawl)
     cluster_index = clusters.find(transport, probe.crawl)
     if cluster_index is None:
-        raise DataFault(DataKind.MISMATCH, key, None, "there is no such object")
+        raise DataFault(DataKind.MISMATCH, key, None, "the object does not exist")
     list(cluster_index.cluster.members([KeyRange(b"", b"!")]))
     keys = [key for span in cluster_index.cluster.learnt for key in (span.last, span.first)]
     page = next((page for key in keys if (page := _page_of(key)) is not None), None)
     if page is None:
-        raise DataFault(DataKind.MISMATCH, key, None, "its lines name no key that a page can be told from")
+        raise DataFault(DataKind.MISMATCH, key, None, "no key in its lines belongs to a certain page")
     located = ZipNumLocator(transport, probe.crawl, cluster_index.cluster, clusters.members).locate(
         probe.crawl, _SUBSETS, [page]
     )
     rows = located.captures[page.slug].to_pylist()
     if not rows:
-        raise DataFault(DataKind.MISMATCH, key, None, f"it lists {page.definition} and has no capture")
+        raise DataFault(DataKind.MISMATCH, key, None, f"it lists {page.definition} but has no capture of it")
     record = fetched_record(probe.workspace, rows[0])
     if not isinstance(record, Nearest):
         raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], record)
     if record.digest_check == "mismatch":
-        reason = "its payload has another digest than the index says"
+        reason = "the digest of its payload differs from the index"
         raise DataFault(DataKind.MISMATCH, rows[0]["warc_filename"], rows[0]["warc_record_offset"], reason)
     probe.record = record
     return f"{page.definition} was looked up and its record fetched; its digest: {record.digest_check}"
@@ -196,8 +196,8 @@ def _page_of(key: bytes) -> Target | None:
 def _ask_for_nothing(probe: _Look) -> str:
     key = f"crawl-data/{probe.crawl or 'CC-MAIN-2024-22'}/there-is-no-such-key"
     if probe.workspace.transport.exists(key):
-        raise DataFault(DataKind.MISMATCH, key, None, "it is there")
-    return "an object that is not there is answered with 404"
+        raise DataFault(DataKind.MISMATCH, key, None, "it exists")
+    return "a missing object is answered with 404"
 
 
 def _compare_mirror(probe: _Look) -> str:
@@ -215,7 +215,7 @@ def _compare_mirror(probe: _Look) -> str:
     return f"the record and the length of its file are the same at {probe.mirror}"
 
 
-#: In this order: what a step finds, those behind it ask with.
+#: The order matters: later steps use the results of earlier ones.
 _STEPS: Final[Mapping[str, Callable[[_Look], str]]] = {
     "crawls": _list_crawls,
     "index": _list_index_files,

@@ -24,9 +24,9 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, find_new_miscounts, leaves_slices_out, sentences
 from cc_pipeline.workspace.workspace import Workspace
 
-#: A published file may be so much older than what it lacks.
+#: The longest lag of the published file behind the lake.
 _BEHIND: Final = timedelta(days=1)
-#: Tables of indexes: a harvest changes them, and no capture is published or not because of it.
+#: Tables of the catalog: a harvest changes them, and that decides about no published capture.
 _OF_CATALOG: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
 _PUBLISH: Final = "Publish it: repeat any cc-pipeline run, or materialize `warehouse`."
 
@@ -65,7 +65,7 @@ def judge_publication(workspace: Workspace, lag: Behind | None, initial_lag: Beh
         message = f"{settings.published_path} leaves slices out. {'. '.join(sentences(miscounted))}"
         return CheckResult(name, "error", message, advice=MAKE_AGAIN)
     if leaves_slices_out(settings):
-        message = f"{settings.published_path} leaves slices out that have the rows by now that were committed"
+        message = f"{settings.published_path} leaves slices out that are correct by now"
         return CheckResult(name, "error", message, advice=_PUBLISH)
     if problems := read_left_out(settings.published_path):
         extension_texts = "; ".join(f"{extension} ({problem})" for extension, problem in problems.items())
@@ -74,7 +74,7 @@ def judge_publication(workspace: Workspace, lag: Behind | None, initial_lag: Beh
     if commits:
         return CheckResult(name, "warn", f"{some(commits)} changed since the publication: the next run publishes it")
     if lag is not None and initial_lag is None:
-        return CheckResult(name, "warn", "other settings, or another version, made it: the next run publishes it anew")
+        return CheckResult(name, "warn", "other settings, or another version, made it: the next run publishes it again")
     return CheckResult(name, "ok", f"{settings.published_path.stat().st_size:,} bytes, as the lake is now")
 
 
@@ -95,11 +95,12 @@ def held_back_verdict(workspace: Workspace) -> CheckResult:
     if repeating:
         tables = dict.fromkeys(table for slice_tables in repeating.values() for table in slice_tables)
         keys = {*map(key_of, repeating)}
-        problems.append(f"captures of {some(keys)} are there twice, in {', '.join(tables)}")
+        problems.append(f"captures of {some(keys)} are doubled in {', '.join(tables)}")
         advice.append("Make them again: cc-pipeline doctor --repair.")
     if interrupted:
         problems.append(
-            f"a parse of {some({*map(key_of, interrupted)})} ended between two commits, so its pages are of two runs"
+            f"a parse of {some({*map(key_of, interrupted)})} was killed between two commits, so its pages are of two "
+            "runs"
         )
         advice.append("Parse them again: cc-pipeline run … --crawl … (a file read whole: cc-pipeline files add).")
     wrong = tuple(sorted({key_of(slice_) for slice_ in (*interrupted, *repeating)}))
@@ -183,7 +184,7 @@ def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     if isinstance(published_tables, CheckResult):
         return CheckResult(name, published_tables.severity, published_tables.message)
     if not _shows_views(workspace.settings.published_path):
-        return CheckResult(name, "ok", "the file holds the rows itself")
+        return CheckResult(name, "ok", "the file contains the rows")
     files, lost_files = 0, Counter[str]()
     for table in published_tables:
         if table.then is None:
@@ -198,8 +199,7 @@ def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     if lost_files.total():
         tables = [table for table, count in lost_files.items() if count]
         message = (
-            f"{lost_files.total():,} files that the published views name are gone ({some(tables)}): materialize "
-            "warehouse"
+            f"{lost_files.total():,} files of the published views are missing ({some(tables)}): materialize warehouse"
         )
         return CheckResult(name, "error", message, metrics)
     return CheckResult(name, "ok", f"all {files:,} files that the views name are there", metrics)

@@ -17,7 +17,7 @@ from cc_pipeline.workspace.workspace import Workspace, export_prefix
 EXPORTS: Final[dict[str, ExportKind]] = dict(
     zip(("text_sequencefile", "metadata_sequencefile"), EXPORT_KINDS, strict=True)
 )
-#: Tables of which a file gives rows of one or the other, whatever it holds.
+#: Every file with pages has rows in at least one of these tables.
 _MAIN_TABLES: Final = ("page_metadata", "page_text")
 
 
@@ -27,13 +27,13 @@ def faults_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     counts = _rows(workspace, FAULTS, files)
     metrics = {"files": len(files), "stretches": sum(counts.values())}
     if counts:
-        message = f"{metrics['stretches']:,} stretches could not be read: {some([*counts])}; all else was"
+        message = f"{metrics['stretches']:,} byte ranges could not be read: {some([*counts])}; everything else was read"
         return CheckResult(name, "warn", message, metrics)
     read = [file for file in files if READ_FILES.is_made(workspace.lake, Slice(file.crawl, file.slug))]
     slugs_with_pages = {slug for table in _MAIN_TABLES for slug in _rows(workspace, table, read)}
     if empty := {file.slug for file in read} - slugs_with_pages:
         return CheckResult(name, "warn", f"{len(empty):,} files gave no page ({some(empty)})", metrics)
-    return CheckResult(name, "ok", f"{len(files):,} files were read from end to end", metrics)
+    return CheckResult(name, "ok", f"{len(files):,} files were read completely", metrics)
 
 
 def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> CheckResult:
@@ -45,7 +45,7 @@ def exports_verdict(workspace: Workspace, kind: ExportKind, scope: Scope) -> Che
         return joined(name, bad)
     records = sum(int(verdict.figures["records"]) for verdict in verdicts)
     metrics = {"partitions": len(verdicts), "records": records}
-    return CheckResult(name, "ok", f"{len(verdicts):,} exports are whole, with {records:,} records", metrics)
+    return CheckResult(name, "ok", f"{len(verdicts):,} exports are complete, with {records:,} records", metrics)
 
 
 def _files(workspace: Workspace, scope: Scope) -> Iterator[SourceFile]:
@@ -91,10 +91,15 @@ def _export(workspace: Workspace, kind: ExportKind, slice_: Slice, sizes: dict[s
         return CheckResult(name, "error", f"{key}: the export has no manifest; export it again", wrong=(key,))
     lost = [file["name"] for file in manifest["files"] if sizes.get(file["name"]) != file["bytes"]]
     if lost:
-        return CheckResult(name, "error", f"{key}: {some(lost)} are not there, or cut; export it again", wrong=(key,))
+        return CheckResult(
+            name, "error", f"{key}: {some(lost)} are missing or truncated; export it again", wrong=(key,)
+        )
     if sum(file["records"] for file in manifest["files"]) != manifest["records"]:
         return CheckResult(
-            name, "error", f"{key}: its files have not the {manifest['records']:,} records promised", wrong=(key,)
+            name,
+            "error",
+            f"{key}: its files do not have the {manifest['records']:,} records of the manifest",
+            wrong=(key,),
         )
     try:
         pages = pages_digest(workspace, slice_)

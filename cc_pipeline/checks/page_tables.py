@@ -14,9 +14,9 @@ from cc_pipeline.lake.slice import PARSE, Slice, targets_by_crawl
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Pages that are looked at together.
+#: The most pages that are examined together.
 _PAGES_AT_ONCE: Final = 500_000
-#: HTML pages of a partition below which nothing is said about their texts, and the share that may have none.
+#: HTML pages of a partition below which their texts are not judged, and the share of pages that may have no main text.
 _FEW_PAGES: Final = 20
 _WITHOUT_TEXT: Final = 0.5
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from cc_pipeline.lake.lake import Lake
     from cc_pipeline.lake.slice import Slice, Stage
 
-#: Partitions that a verdict names.
+#: The most partitions that a message names.
 NAMED: Final = 5
-#: Wrong partitions that a note holds; of more, the next look is at everything.
+#: The most wrong partitions in a note; with more, the next evaluation examines everything.
 _MOST_NOTED: Final = 500
 _WORST: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
 
@@ -110,7 +110,7 @@ def noted(
     severity = verdict.severity
     if unchecked_keys and previous_note is not None:
         severity = max(severity, previous_note.severity, key=_WORST.index)
-        remark = f"still not as it should be: {some(unchecked_keys)}"
+        remark = f"still wrong: {some(unchecked_keys)}"
         verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{remark}")
     wrong = sorted({*wrong_keys, *unchecked_keys})
     versions = now or (previous_note.versions if previous_note is not None else {})

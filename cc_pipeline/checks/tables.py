@@ -30,20 +30,20 @@ from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.records.places import PLACE_NAME, PlacesFound
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Partitions that are looked up again: each costs a second look-up.
+#: Partitions that are looked up a second time.
 _SAMPLE = 3
-#: Partitions that are tried for it: not every crawl has a second index.
+#: The most partitions that are tried for it: not every crawl has a second index.
 _TRIED = 50
-#: Partitions with more captures are not among them: the second look-up would cost as much as the first, and two sets of
-#: so many keys are compared in memory.
+#: Partitions with more captures are skipped: the second look-up would cost as much as the first, and two large sets of
+#: keys are compared in memory.
 _MOST_COMPARED = 50_000
-#: Bytes that a second look-up may read of an index.
+#: The most bytes of an index that a second look-up may read.
 _MOST_BYTES_COMPARED: Final = 256 << 20
-#: What is summed of the notes of fetches.
+#: The sums of a fetch note.
 _COUNTS: Final = ("planned", "fetched", "unsettled", "mismatched")
-#: How rows of a capture are ranked, as a number: what decides has the higher bits.
+#: Bits of the rank of a capture's row: the more important criterion has the higher bit.
 _OPEN, _ODD, _BY_NAME, _FETCHED = 1, 2, 4, 1 << 40
-#: Partitions that a verdict names.
+#: The most partitions that a message names.
 _NAMED = 5
 
 
@@ -89,9 +89,9 @@ def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         lost = [path for path in paths if path not in footers]
         kept_count += len(paths) - len(lost)
         if lost:
-            message = f"{crawl}: {len(lost):,} of {len(paths):,} footers are not kept; harvest the crawl again"
+            message = f"{crawl}: {len(lost):,} of {len(paths):,} footers are missing; harvest the crawl again"
             verdicts.append(CheckResult(name, "warn", message, wrong=(crawl,)))
-    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept_count:,} footers are kept")
+    return joined(name, verdicts) if verdicts else CheckResult(name, "ok", f"all {kept_count:,} footers are stored")
 
 
 def _listed_crawls(workspace: Workspace, scope: Scope) -> list[str]:
@@ -115,7 +115,8 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
     previous: list[str] | None = None
     harvested_ids = {slice_.crawl for slice_ in HARVEST.here(lake)} - set(ARC_CRAWLS)
     harvested = sorted(harvested_ids, key=lambda crawl: (index_is_built(crawl), crawl))
-    # schemas are compared with those of the crawl before; indexes built here, behind all others, have one of their own
+    # A schema is compared with that of the previous crawl. Indexes built in this home are sorted last and have a schema
+    # of their own.
     first = next((place for place, crawl in enumerate(harvested) if crawls is None or crawl in crawls), 0)
     for crawl in harvested[max(0, first - 1) :]:
         if crawls is not None and crawl not in crawls:
@@ -142,7 +143,7 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     """Checks how many of the planned captures are missing, each capture counted once: a warning from one pending
     capture, an error from one in a hundred. For final losses it is a warning from one in a hundred. Unconfirmed losses
     are an error."""
-    # a row a partition of the whole lake in each run: numbers alone, and words only of what did not come
+    # this reads a row per partition of the whole lake in each run: only numbers, and texts only of missing captures
     flag_columns = ("losses_doubted", "mismatches_doubted")
     rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *flag_columns])
     planned, fetched, unsettled, mismatched = _counted_once(lake, rows)
@@ -156,21 +157,19 @@ def shortfall_verdict(lake: Lake) -> CheckResult:
     }  # fmt: skip
     if not unsettled and not unconfirmed and not vanished and settled * 100 < max(planned, 1):
         message = f"{fetched:,} of {planned:,} captures are here"
-        mismatch_text = f"; {mismatched:,} of them have another payload than the index names" if mismatched else ""
+        mismatch_text = f"; {mismatched:,} of them have a payload that differs from the index" if mismatched else ""
         return CheckResult("nothing_missing", "ok", message + mismatch_text, metrics)
-    problems = (
-        [f"{unsettled:,} of {planned:,} captures did not come and are to be asked for again"] if unsettled else []
-    )
+    problems = [f"{unsettled:,} of {planned:,} captures are pending and will be requested again"] if unsettled else []
     if settled:
         problems.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
     if unconfirmed:
         problems.append(
-            "so much is lost, or has another payload than the index names, that it is doubted: run it again "
+            "many captures are lost, or their payloads differ from the index, which is unconfirmed: run it again "
             f"({unconfirmed:,} slices: losses_doubted, mismatches_doubted in the view fetches)"
         )
     if vanished:
         problems.append(
-            f"{vanished:,} captures are no longer in the index that named them, which is doubted: run them again "
+            f"{vanished:,} captures are no longer in the index that listed them, which is unconfirmed: run them again "
             "(unlisted in the view lookups)"
         )
     message = "; ".join(problems)
@@ -242,7 +241,7 @@ def _worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
     totals: dict[str, tuple[int, int, str | None]] = {}
     rows = lake.read("fetches", columns=["crawl", "target", "planned", "unsettled", "reason"])
     for row in rows.sort_by([("unsettled", "descending"), ("target", "ascending")]).to_pylist():
-        # of a set's parts the one that lacks most comes first
+        # of the parts of a set, the one with the most missing captures comes first
         partition = key_of(Slice(row["crawl"], row["target"]))
         missing, planned, reason = totals.get(partition, (0, 0, row["reason"]))
         totals[partition] = (missing + row["unsettled"], planned + row["planned"], reason)
@@ -253,7 +252,7 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that another index has the same captures, for the last few located partitions whose crawls have two
     indexes. It needs a look-up of its own, so no run does it."""
     if scope.in_run:
-        message = "a run asks no second index: doctor --checks and the job check_everything do"
+        message = "a run uses no second index: doctor --checks and the job check_everything do"
         return CheckResult("locators_agree", "ok", message, is_judged=False)
     compared: list[tuple[str, Agreement]] = []
     for crawl, target, located_by in _looked_up_last(workspace, scope):
@@ -293,7 +292,7 @@ def _looked_up_last(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, s
 
 def _second_answer(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
     if crawl in ARC_CRAWLS or is_given(slug):
-        return None  # each of their indexes lacks captures that the other has; what somebody named is in none
+        return None  # the two indexes of an ARC crawl have different captures, and listed captures are in no index
     target = workspace.targets([slug])[slug]
     sources = index_sources(workspace, crawl)
     with open_locators(crawl, workspace.settings.subsets, sources) as available:
@@ -322,9 +321,9 @@ def _of(crawl: str, result: CheckResult) -> CheckResult:
     return CheckResult(result.name, result.severity, f"{crawl}: {result.message}", result.figures, wrong)
 
 
-#: Rows of subset ``warc`` in a crawl, from the smallest to the largest published, with room on both sides.
+#: Rows of subset ``warc`` in a crawl, from the smallest to the largest published crawl, with a margin on both sides.
 PLAUSIBLE_ROWS: Final = (1_000_000_000, 6_000_000_000)
-#: Files of a subset; fewer say that this is not a whole crawl (a generated or cut one), which has no usual size.
+#: Files of a subset. A crawl with fewer files is a generated or cut one, which has no usual size.
 WHOLE_CRAWL_FILES: Final = 200
 
 
@@ -355,7 +354,7 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
             wrong.append(row["path"])
     if wrong:
         examples = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        message = f"the row groups' rows are not as many as the file says in {examples}"
+        message = f"the row counts of the row groups differ from the file's in {examples}"
         return CheckResult("row_counts", "error", message, {"files": len(wrong)})
     return CheckResult("row_counts", "ok", f"{_sum(row_groups['rows'])} rows in {len(row_groups)} row groups")
 
@@ -428,7 +427,7 @@ def schema_changes(before: Iterable[str], after: Iterable[str]) -> list[str]:
         if old_type is None:
             changes.append(f"{name} is new ({new_type})")
         elif new_type is None:
-            changes.append(f"{name} is gone (was {old_type})")
+            changes.append(f"{name} was removed (was {old_type})")
         elif old_type != new_type:
             changes.append(f"{name} was {old_type}, is {new_type}")
     return changes
@@ -455,10 +454,7 @@ def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = N
     drift = schema_changes(previous, schemas[usual]) if previous is not None else []
     metrics: dict[str, int | float | str] = {"schemas": len(schemas), "columns": len(schemas[usual]), "digest": usual}
     if inside or drift:
-        advice = (
-            "A column that a file lacks is null in captures, one that this version does not know stands in "
-            "extra_columns. There is nothing to mend"
-        )
+        advice = "A missing column is null in captures; an unknown column is in extra_columns. There is nothing to mend"
         return CheckResult("schema_drift", "warn", f"{'; '.join((*inside, *drift))}. {advice}", metrics)
     return CheckResult("schema_drift", "ok", f"all files have the same {len(schemas[usual])} columns", metrics)
 

@@ -20,9 +20,9 @@ from cc_pipeline.columns import Column
 
 #: The partition definitions of a home (``Placement``).
 Partitions = Literal["crawl", "target", "pairs", "source_file"]
-#: By column, the columns of assets that it is made of.
+#: The source columns of each column.
 Columns = Mapping[str, Sequence[tuple[dg.AssetKey, str]]]
-#: What a sensor or schedule does in a tick: takes the context, the open workspace and the placement of the home.
+#: The function of a sensor or schedule: takes the context, the open workspace and the namespace of the home.
 Tick: TypeAlias = Callable[..., Any]
 
 
@@ -66,10 +66,10 @@ class Asset:
 class Step:
     """A step that makes one asset, or several together, of which a run may select some.
 
-    ``function`` takes the context, the open workspace, the placement and the run's ``config``, if there is one. Over
-    partitions it records each partition by itself (``recording.py``). ``description`` is that of several assets
-    together. ``pool`` keeps two runs from writing the same data. ``options`` are further arguments of ``dg.asset`` or
-    ``dg.multi_asset``.
+    ``function`` takes the context, the open workspace, the namespace of the home and, if there is one, the run's
+    ``config``. Over partitions it records each partition by itself (``recording.py``). ``description`` is that of
+    several assets together. ``pool`` keeps two runs from writing the same data. ``options`` are further arguments of
+    ``dg.asset`` or ``dg.multi_asset``.
     """
 
     function: str

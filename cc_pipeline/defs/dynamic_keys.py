@@ -62,12 +62,12 @@ def strange_keys(instance: dg.DagsterInstance, known_keys: KnownKeys) -> Strange
     """Returns the unknown keys. Keys of an unfinished run are left out: the run may define them yet."""
     unknown_domains = sorted({*OURS.target_keys(instance)} - known_keys.domains)
     running = unfinished_runs_of(instance, unknown_domains)
-    # months of CC-NEWS and collections are in no list; files of their indexes may be there before anything else is
+    # months of CC-NEWS and collections are in no list, and the files of their indexes may be there before anything else
     unknown_crawls = {crawl for crawl in {*OURS.crawl_keys(instance)} - known_keys.crawls if not index_is_built(crawl)}
     crawls = sorted(unknown_crawls) if not known_keys.unjudged else []
     return StrangeKeys(
-        {key: "nobody defined it, and nothing was made of it" for key in unknown_domains if key not in running},
-        dict.fromkeys(crawls, "the source does not list it, and nothing was made of it"),
+        {key: "it is not defined and has no data" for key in unknown_domains if key not in running},
+        dict.fromkeys(crawls, "the source does not list it, and it has no data"),
         known_keys.unjudged,
     )
 

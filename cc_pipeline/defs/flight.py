@@ -18,10 +18,10 @@ from cc_pipeline.defs.partitions import KIND_TAG, MADE_TAG, partition_key
 from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import Pair, op_config, ordered_keys, run_partitions, tried_in
 
-#: The assets over crawl × target, from what is made last to what is made first: a run has made a partition when it has
-#: recorded the first of these that it selects.
+#: The assets over crawl × target, the last made first: a run has made a partition when it has recorded the first of
+#: these that it selects.
 EXTRACTED: Final = ("page_metadata", "page_text", "page_links", "feed_items", "records", "captures")
-#: The job that selects all of them; the UI's own job says in each run which it selects.
+#: The job that selects all of them. Each run of the UI's own job has its selection.
 _EXTRACT_JOB: Final = "extract_domain"
 UNFINISHED: Final = (
     dg.DagsterRunStatus.QUEUED,
@@ -31,19 +31,19 @@ UNFINISHED: Final = (
     dg.DagsterRunStatus.CANCELING,
 )
 _RETRY_TAG: Final = "dagster/retry_number"
-#: A run that was created, writes no event and is not given to anybody for so long never will be: what created it failed
-#: or was killed. Writing what a run over a range plans takes minutes, but not without an event.
+#: The time after which a run that was created, has no event and was given to nobody counts as orphaned: its creator
+#: failed or was killed. Planning a run over a range takes minutes, but writes events.
 FORGOTTEN: Final = timedelta(minutes=10)
-#: Failures are remembered for so long.
+#: The time for which failures are remembered.
 REMEMBERED: Final = timedelta(days=7)
-#: How many of the newest failed runs are looked at. Schedules start far fewer in ``REMEMBERED``.
+#: The most failed runs that are read, the newest first. Schedules start far fewer in ``REMEMBERED``.
 _MOST_FAILED_RUNS: Final = 1_000
 
-#: How many ended runs the pace is taken from.
+#: The ended runs that the pace is computed from.
 _MEASURED: Final = 50
-#: Above so many partitions all of an asset's are read, which is one simple question.
+#: With more keys, all partitions of an asset are read, which is one simple query.
 _ASKED_BY_NAME: Final = 2_000
-#: Events that one question asks for.
+#: The events of one query.
 _EVENTS_AT_ONCE: Final = 1_000
 
 
@@ -106,7 +106,7 @@ def flight(instance: dg.DagsterInstance, namespace: Placement = OURS, *, but_mad
         }
         if backfill.job == namespace.of(_EXTRACT_JOB):
             open_keys = set(backfill.partitions) - _ended_in(instance, namespace, backfill.id)
-        # a backfill learns only later how a run ended
+        # a backfill notices the end of a run only later
         pairs.update(pair for pair in _pairs(open_keys) if pair not in made_pairs)
     return Flight(frozenset(pairs), dict(runs))
 
@@ -148,7 +148,7 @@ def left_failed(
     ]
     if not records:
         return {}
-    # one that goes on from another leaves out what that one recorded
+    # a run that continues another leaves out the partitions that the first one recorded
     first = {
         record.dagster_run.run_id: record.dagster_run.root_run_id or record.dagster_run.run_id for record in records
     }
@@ -172,21 +172,21 @@ def left_failed(
         run = record.dagster_run
         last_records, place = latest[made_by(run, namespace)[0]], run_starts.get(first[run.run_id], 0)
         ended = datetime.fromtimestamp(record.end_time, UTC) if record.end_time else record.create_timestamp
-        # what the daemon tried again by itself is the same failure: the process of its run was lost
+        # a retry of the daemon is the same failure: the process of its run was lost
         increment = 0 if _RETRY_TAG in run.tags else 1
         tried = tried_by_run.get(run.run_id)
         for pair in pairs_by_run[run.run_id]:
             # a run without an event of its own began before everything
             if last_records.get(f"{pair[0]}|{pair[1]}", -1) > place:
                 continue
-            # one that says nothing is of a version before, or never began
+            # a run without a note is of an earlier version, or never began
             was_tried = record.start_time is not None if tried is None else pair in tried
             if not was_tried and pair in failures:
                 continue
             kind = failures if was_tried else missed
             newest = kind.get(pair, Failed(0, ended, ended, run.run_id))
             kind[pair] = replace(newest, times=newest.times + increment, since=ended)
-    # of some, the run that was tried again is too old to be seen
+    # for some partitions, the run that was retried is too old to be read
     failures = {pair: replace(failed, times=max(1, failed.times)) for pair, failed in failures.items()}
     for pair, since_then in missed.items():
         failed = failures.get(pair, replace(since_then, times=0))
@@ -241,7 +241,7 @@ def made_by(run: dg.DagsterRun, namespace: Placement = OURS) -> tuple[str, ...]:
     if run.job_name == namespace.of("extract_targets"):
         tables = (op_config(run, namespace) or {}).get("tables")
         return tuple(asset for asset in EXTRACTED if not tables or asset in tables)
-    # runs of the command line have an empty one where others have none
+    # runs of the command line have an empty selection where others have none
     if not run.asset_selection:
         return EXTRACTED if run.job_name == namespace.of(_EXTRACT_JOB) else ()
     selected = {asset_name(namespace, key) for key in run.asset_selection}

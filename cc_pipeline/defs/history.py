@@ -28,18 +28,18 @@ from cc_pipeline.defs.placement import OURS, Placement
 from cc_pipeline.defs.run_notes import delete_notes_of, delete_strays
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Seconds after which a run that deletes begins no further step; the next tick goes on.
+#: Seconds after which a trimming run deletes no further run; the next tick continues.
 _SECONDS: Final = 600.0
 _EVERY: Final = timedelta(hours=23)
-#: What sensors and schedules log stays for so long.
+#: The age at which the logs of sensors and schedules are deleted.
 _LOGS_OF_TICKS: Final = timedelta(days=5)
-#: What was done when: ``at`` (seconds since the epoch), and whether all was ``done``.
+#: The note of the last trim: ``at`` (seconds since the epoch), and whether all was ``done``.
 _NOTE: Final = "cc_pipeline/history"
 _WELL: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
 _BACKFILL_TAG: Final = "dagster/backfill"
-#: The tag in which Dagster writes which record of an input another record was made of.
+#: The tag in which Dagster stores the record of an input that another record was made of.
 _POINTER_TAG: Final = "dagster/input_event_pointer/"
-#: Records that one question asks for.
+#: The records of one query.
 _RECORDS: Final = 1_000
 
 
@@ -66,7 +66,7 @@ def forget(
     needed = needed_runs(instance) if old else set()
     open_backfills = open_backfill_ids(instance)
     deletable = [run for run in old if run.run_id not in needed and run.tags.get(_BACKFILL_TAG) not in open_backfills]
-    # from here: each call deletes some runs, however long the rest took
+    # the time starts here, so that each call deletes some runs, however long the queries took
     deadline = time.monotonic() + seconds
     runs = 0
     for run in deletable:
@@ -165,7 +165,7 @@ def delete_files(instance: dg.DagsterInstance, run_id: str = "", *, before: date
     folder = Path(instance.root_directory)
     if run_id:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
-        # a command's instance keeps no output, and that of a UI in the same home does
+        # the instance of a command stores no output, but that of a UI in the same home does
         shutil.rmtree(folder / "storage" / run_id, ignore_errors=True)
         for ending in ("db", "db-wal", "db-shm"):
             (folder / "history" / "runs" / f"{run_id}.{ending}").unlink(missing_ok=True)
@@ -212,4 +212,4 @@ def forget_old_runs(context: dg.OpExecutionContext, workspace: Workspace, namesp
         {"runs deleted": report.runs, "old runs kept, with the newest record of something": report.kept}
     )
     if not report.done:
-        context.log.info("more is left: the next run goes on")
+        context.log.info("old runs are left: the next run deletes them")

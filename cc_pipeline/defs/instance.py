@@ -31,7 +31,7 @@ from cc_pipeline.workspace.claim import claim_home
 #: Host and port of a code server.
 Server: TypeAlias = tuple[str, int]
 
-#: Where Dagster's launcher notes the code server that a run was given to.
+#: The tag in which Dagster's launcher stores the code server of a run.
 SERVER_TAG = ".dagster/grpc_info"
 _CONNECT_SECONDS = 2.0
 
@@ -65,13 +65,13 @@ sensors: {use_threads: true, num_workers: 4}
 schedules: {use_threads: true, num_workers: 2}
 """
 
-#: What commands have locked while they open the instance.
+#: The lock that commands hold while they open the instance.
 _OPENING: Final = "open.lock"
-#: How commands open the instance.
+#: The configuration with which commands open the instance.
 _COMMANDS_YAML: Final = "commands.yaml"
 
-#: Dagster lets this file win over the environment, so it takes what the environment says first. The instance is the
-#: home's in any case: another one would show the runs of another home.
+#: In Dagster this file takes precedence over the environment, so it refers to the environment first. The instance is
+#: always that of the home: another one would show the runs of another home.
 DOTENV = """\
 # Written once by cc-pipeline; yours to change. What you export wins; Dagster's state is that of the home.
 CC_PIPELINE_HOME=${{CC_PIPELINE_HOME:-{home}}}
@@ -81,10 +81,10 @@ DAGSTER_HOME=${{CC_PIPELINE_HOME}}/dagster
 # what lies in the current folder is data
 PYTHONSAFEPATH=1
 """
-#: Environment variables of Dagster's daemon and UI. Without the first a backfill fails where the daemon is started
+#: Environment variables of Dagster's daemon and UI. Without the first one, a backfill fails if the daemon is started
 #: before the code server: its assets "no longer exist". The others let a tick take ten minutes instead of one:
-#: ``backfill_missing`` may look at 100,000 partitions on a busy machine, and ``new_crawls`` waits for a source that
-#: refuses, and comes again only after six hours.
+#: ``backfill_missing`` may assess 100,000 partitions on a busy machine, and ``new_crawls`` waits for a source that
+#: refuses, since its next tick is six hours later.
 DAEMON_VARIABLES: Final[Mapping[str, str]] = {
     "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR": "1",
     "DAGSTER_SCHEDULE_GRPC_TIMEOUT_SECONDS": "600",
@@ -165,7 +165,7 @@ def instance_in(folder: Path) -> dg.DagsterInstance:
         config | {"compute_logs": NO_OUTPUT}
     )
     if not file.is_file() or file.read_text("utf-8") != text:
-        # what only its owner may read stays so
+        # a file that only its owner may read stays so
         with written_whole(
             file, mode=config_path.stat().st_mode & 0o777 if config_path.is_file() else None
         ) as temporary_path:
@@ -181,13 +181,13 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
     """
     prepare_instance(settings)
     try:
-        # Dagster makes its files when they are opened first, and two processes at once are in each other's way
+        # Dagster creates its files at the first opening, and two processes at once would disturb each other
         with locked(settings.dagster_home / _OPENING):
             return instance_in(settings.dagster_home)
     except (OSError, DBAPIError):
         raise
-    except Exception as error:  # Dagster, its storages and its loggers have a class of error each
-        # the text of an error of configuration is the whole schema; its first mistake names the variable
+    except Exception as error:  # Dagster, its storages and its loggers have different error classes
+        # the text of a configuration error is the whole schema; its first mistake names the variable
         mistakes = error.errors if isinstance(error, dg.DagsterInvalidConfigError) else []
         reason = (mistakes[0].message if mistakes else str(error.__cause__ or error)).strip().partition("\n")[0]
         raise EnvironmentFault(
@@ -207,7 +207,7 @@ def end_runs_of_dead_processes(instance: dg.DagsterInstance, hosts: int = 1, nam
     """
     ended = []
     runs = instance.get_runs(dg.RunsFilter(statuses=[*_UNDER_WAY, dg.DagsterRunStatus.NOT_STARTED]))
-    # one that waits to be started has no process yet, but for those of a command
+    # a run that waits for its start has no process yet, except those of a command
     started_runs = [
         run
         for run in runs
@@ -228,11 +228,11 @@ def _cancel_phantoms(instance: dg.DagsterInstance, namespace: Placement) -> list
     """Cancels runs that nobody will ever start; returns their ids. The daemon would retry them if they were marked as
     failed."""
     orphaned_runs = [run for run in phantoms(instance) if owns(namespace, run) and not of_a_command(run)]
-    # the daemon itself goes on with those of a backfill that it has not ended
+    # the daemon itself continues the runs of an open backfill
     open_backfills = open_backfill_ids(instance) if any(_BACKFILL_TAG in run.tags for run in orphaned_runs) else set()
     orphaned_runs = [run for run in orphaned_runs if run.tags.get(_BACKFILL_TAG) not in open_backfills]
     for run in orphaned_runs:
-        instance.report_run_canceled(run, "it was created and never queued: what asked for it failed, or was killed")
+        instance.report_run_canceled(run, "it was created and never queued: its creator failed or was killed")
     return [run.run_id for run in orphaned_runs]
 
 
@@ -279,7 +279,7 @@ def _lives(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int, worker:
         is_dead = processes.is_gone(worker)
         lives = _has_server(instance, run, hosts) if is_dead is None else not is_dead
         if is_dead is None and worker and hosts > 1 and not lives:
-            # of another host: it goes on there when its server is killed, and says so by its events
+            # a process on another host survives its server and writes events
             lives = not is_silent(instance, run)
         return lives or _has_ended(instance, run)
     return processes.is_gone(_mark(run)) is not True
@@ -306,14 +306,14 @@ def _has_server(instance: dg.DagsterInstance, run: dg.DagsterRun, hosts: int) ->
         server = json.loads(run.tags.get(SERVER_TAG, ""))
         launched_on = run.tags.get(MACHINE_TAG)
         if hosts > 1 and _is_of_one_machine(server) and launched_on != processes.this_machine():
-            return True  # the same address is another server here
+            return True  # on this host the same address is another server
         try:
             if not answers(server):
                 return _is_of_one_machine(server) and _has_worker(instance, run)
         except OSError:
-            # a host that is off, or out of reach: that it will never come back can only a person say
+            # a host that is off or unreachable: only a person knows that it will never come back
             return not _was_taken_out(instance, run)
-        # a server is told of a run before the run says that it has started, and forgets it after it has ended
+        # a server has a run before the run is marked as started, and forgets it after its end
         if executes(server, run.run_id) or (starting and not is_silent(instance, run)):
             return True
     except Exception:  # a tag of another launcher, or a server that is too busy to answer
@@ -339,7 +339,7 @@ def _has_ended(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 def _was_taken_out(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether ``dagster.yaml`` names hosts, and no longer that of the run."""
-    # of a launcher that gives runs to several hosts; Dagster's own has none
+    # a launcher for several hosts has this attribute; Dagster's own has none
     hosts = getattr(launcher_of(instance), "hosts", ())
     return bool(hosts) and server_of(run) not in hosts
 

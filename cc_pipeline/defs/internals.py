@@ -19,11 +19,11 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 
-#: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are kept by it.
+#: The name under which ``workspace.yaml`` loads the definitions; the states of sensors and schedules are stored by it.
 LOCATION = "cc_pipeline"
 Instigator: TypeAlias = dg.SensorDefinition | dg.ScheduleDefinition
 
-#: Records of a check that are looked through: some are of runs under way, or of runs that ended before it.
+#: The records of a check that are searched: some are of running runs, or of runs that ended before it.
 _EVALUATIONS = 25
 _ANSWER_SECONDS = 10
 #: A value of ``compute_logs`` in ``dagster.yaml`` that Dagster documents.
@@ -122,10 +122,10 @@ def switch(instance: dg.DagsterInstance, automation: Instigator, *, on: bool) ->
         return
     data: Any
     if isinstance(automation, dg.ScheduleDefinition):
-        # what was due while it was off is not made up for
+        # ticks that were due while it was off are not repeated
         kind, data = kinds.SCHEDULE, instigation.ScheduleInstigatorData(automation.cron_schedule, now if on else None)
     elif state is not None and state.instigator_data is not None:
-        # its cursor stays
+        # the cursor of the sensor is kept
         kind, data = kinds.SENSOR, state.instigator_data.with_sensor_start_timestamp(now)
     else:
         kind = kinds.SENSOR

@@ -16,7 +16,7 @@ from typing import Final
 
 from sqlalchemy import Engine, event
 
-#: Files that are kept: a command has two of its own and one for each run.
+#: The most files that are kept open: a command has two of its own and one for each run.
 _MOST: Final = 16
 _folders: Final[set[Path]] = set()
 _kept: Final[dict[str, sqlite3.Connection]] = {}
@@ -45,6 +45,6 @@ def _opened(connection: object, _: object) -> None:
         if len(_kept) >= _MOST:
             _kept.pop(next(iter(_kept))).close()
         keeper = sqlite3.connect(file, check_same_thread=False)
-        # the log is open after the first look
+        # the first query opens the log
         keeper.execute("SELECT count(*) FROM sqlite_master").fetchone()
         _kept[file] = keeper

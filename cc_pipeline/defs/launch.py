@@ -56,14 +56,14 @@ from cc_pipeline.publish.publish import Behind, behind, clear_debris
 from cc_pipeline.workspace.workspace import Workspace
 
 _LOG: Final = logging.getLogger(__name__)
-# a person watches progress bars; Dagster's own lines go to the event log
+# a person sees progress bars; Dagster's own lines go to the event log
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-#: Tags of each run. The daemon must not launch again what a person runs in a terminal, and the UI lists only runs that
-#: name its code location.
+#: Tags of each run. The daemon must not retry runs of a terminal, and the UI lists only runs that name its code
+#: location.
 _TAGS = {"dagster/max_retries": "0", ".dagster/repository": f"__repository__@{LOCATION}"}
-#: Seconds between two looks at runs that are waited for.
+#: Seconds between two checks of runs that are waited for.
 _LOOK_AGAIN_SECONDS = 2.0
-#: Partition keys that one call to Dagster adds.
+#: The partition keys that one call to Dagster adds.
 _ADD_AT_ONCE = 1_000
 
 
@@ -122,9 +122,9 @@ class Launcher:
         self._resources = {WORKSPACE: workspace}
         self._listed_jobs: dict[str, dg.JobDefinition] = {}
         self._added: set[tuple[str, str]] = set()
-        #: Keys of targets that nobody had registered before this launcher did.
+        #: Keys of targets that this launcher registered first.
         self.new_targets: set[str] = set()
-        #: Whether a run of somebody else was waited for: then the tables are not as they were.
+        #: Whether it has waited for a run of another process: then the tables have changed.
         self.has_waited = False
 
     def __enter__(self) -> Launcher:
@@ -135,7 +135,7 @@ class Launcher:
 
     @cached_property
     def _definitions(self) -> dg.Definitions:
-        # half a second, which a command with nothing to do need not spend
+        # this takes half a second, which a command with nothing to do can save
         return everything()
 
     def _job(self, name: str) -> dg.JobDefinition:
@@ -197,7 +197,7 @@ class Launcher:
         plans = list(crawl_plans)
 
         def exclude_unchanged(group: Sequence[str]) -> list[str]:
-            # what waits for another run is looked at again when that has ended
+            # partitions that waited for another run are planned again when that has ended
             plans_now, plans[:] = list(plans), []
             unchanged_keys = unchanged(self._instance, self._workspace, group, plans_now) if group else ()
             return [key for key in group if key not in unchanged_keys]
@@ -267,14 +267,14 @@ class Launcher:
                 published = self._publish(initial_lag or behind(self._workspace))
         except CcPipelineError:
             raise
-        except Exception as error:  # of an extension, of a file: as a run that fails of it
+        except Exception as error:  # an error of an extension or a file fails like a run would
             family = PlaceFault if disk_is_full(error) else EnvironmentFault
             raise family(f"cc.duckdb was not published: {type(error).__name__}: {error}", "") from error
         interruption.check()
         return published
 
     def _publish(self, initial_lag: Behind | None) -> Publication:
-        # they load what merges and what checks, which a command with nothing to do need not
+        # these modules load merging and checks, which a command with nothing to do does not need
         from cc_pipeline.defs.checks.looks import Looking  # noqa: PLC0415
         from cc_pipeline.defs.publication import find_inputs, record_checked  # noqa: PLC0415
         from cc_pipeline.upkeep.upkeep import merge_and_publish  # noqa: PLC0415
@@ -300,7 +300,7 @@ class Launcher:
         :meth:`publish`."""
         if self._workspace.settings.publish == "none":
             return None
-        # a file that is gone makes views fail that were published with it
+        # views that were published with a missing file fail
         lake = self._workspace.lake
         with lake.still():
             lag = behind(self._workspace)
@@ -346,8 +346,8 @@ class Launcher:
         registered = set(self._instance.get_dynamic_partitions(definition))
         new = [key for key in dict.fromkeys(keys) if key not in registered]
         if definition == "crawl":
-            # Dagster lists keys as they were added; to take one away and add it again would mend that for those of
-            # before, and change what ranges of runs and open backfills mean
+            # Dagster lists keys in the order of their registration. Deleting and adding keys to reorder the old ones
+            # would change the meaning of ranges of runs and of open backfills.
             new.sort()
             refuse_too_many(self._instance, crawls=new)
         for start in range(0, len(new), _ADD_AT_ONCE):

@@ -18,7 +18,7 @@ from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS, SCHEMAS
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.schema import RECORD_SCHEMA
 
-#: Assets of Common Crawl's, by what they are to us; ``defs/assets/commoncrawl`` describes them.
+#: Assets of Common Crawl, by their role here; ``defs/assets/commoncrawl`` describes them.
 COLLINFO: Final = dg.AssetKey(["commoncrawl", "collinfo"])
 PATH_LISTS: Final = dg.AssetKey(["commoncrawl", "path_lists"])
 COLUMNAR_INDEX: Final = dg.AssetKey(["commoncrawl", "columnar_index"])
@@ -30,16 +30,16 @@ WHOLE_FILES: Final = dg.AssetKey(["commoncrawl", "whole_files"])
 _OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s][^@\s.]*\.[^@\s]+")
 _Columns = dict[str, tuple[tuple[dg.AssetKey, str], ...]]
 _CAPTURES, _RECORDS = dg.AssetKey("captures"), dg.AssetKey("records")
-#: The bytes of a record, as a column that stands for them, and where they are kept.
+#: The column that stands for the bytes of a record, and the columns that locate the stored bytes.
 RECORD_BYTES: Final = "record"
 _STORED: Final = ("stored_file", "stored_offset", "stored_length")
-#: Columns of a record that its bytes fill where the index says nothing.
+#: Columns of a record that are read from its bytes if the index does not have them.
 _FILLED: Final = frozenset({"fetch_time", "fetch_status", "content_digest", "content_mime_type"})
-#: Columns that say what a program did, and are made of no other.
+#: Columns that describe the work of this program, and are made of no other.
 _OURS: Final = frozenset(
     {"target", "attempts", "fetched_at", "parser", "settled", "rounds", "served_by", "detail", *_STORED}
 )
-#: Columns of ``page_metadata`` that say of a record that was not fetched why.
+#: Columns of ``page_metadata`` with the reason why a record was not fetched.
 _OF_FAILURES: Final = {"disposition": "outcome", "failure_reason": "outcome", "failure_detail": "reason"}
 
 

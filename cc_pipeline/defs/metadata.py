@@ -14,9 +14,9 @@ from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
-#: How the rows of a table are named where targets overlap: what Dagster calls the rows of a table would be too many.
+#: The name of the row count of a table if targets overlap: Dagster's own count would be too high.
 SHARED_ROWS: Final = "rows in the lake, for each target"
-#: What Markdown gives a meaning; an underline inside of a word has none.
+#: Characters with a meaning in Markdown; an underline inside of a word has none.
 _MARKS: Final = re.compile(r"[\\`*\[\]<>#!~&]|(?<![^\W_])_|_(?![^\W_])")
 _ESCAPED: Final = r"\\\g<0>"
 

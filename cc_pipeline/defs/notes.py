@@ -23,12 +23,12 @@ _TABLES: Final = sql.MetaData()
 _NOTES: Final = sql.Table(
     "cc_pipeline_notes", _TABLES, sql.Column("name", sql.Text, primary_key=True), sql.Column("said", sql.Text)
 )
-#: One statement, since several processes may keep the same name at once.
+#: One statement, since several processes may store the same name at once.
 _KEEP: Final = sql.text(
     "INSERT INTO cc_pipeline_notes (name, said) VALUES (:name, :said) "
     "ON CONFLICT (name) DO UPDATE SET said = excluded.said"
 )
-#: Names that one statement has.
+#: The most names in one statement.
 _AT_ONCE: Final = 400
 #: Seconds that SQLite waits for another writer.
 _PATIENCE: Final = 20
@@ -38,7 +38,7 @@ def note(instance: dg.DagsterInstance, notes: Mapping[str, str]) -> None:
     """Stores texts under names. They replace earlier texts of the same names."""
     with _connected(instance) as connection:
         for names in _several(notes):
-            # in one order, so that none waits for another that waits for it
+            # in a fixed order, so that two writers cannot wait for each other
             connection.execute(_KEEP, [{"name": name, "said": notes[name]} for name in names])
 
 
@@ -78,7 +78,7 @@ def _connected(instance: dg.DagsterInstance) -> Iterator[sql.Connection]:
     engine = _engine(_address(Path(instance.root_directory)))
     with engine.begin() as connection:
         if not engine.dialect.has_table(connection, _NOTES.name):
-            if engine.dialect.name == "postgresql":  # two hosts may make it at once
+            if engine.dialect.name == "postgresql":  # two hosts may create it at once
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('cc_pipeline_notes'))")
             connection.execute(sql.schema.CreateTable(_NOTES, if_not_exists=True))
         yield connection
@@ -86,7 +86,7 @@ def _connected(instance: dg.DagsterInstance) -> Iterator[sql.Connection]:
 
 @cache
 def _engine(address: sql.URL) -> sql.Engine:
-    # the plugin of ``database.py`` keeps connections to PostgreSQL; a file may be another one the next time
+    # the plugin of ``database.py`` keeps connections to PostgreSQL; a SQLite file may be replaced between two calls
     options: dict[str, Any] = {"connect_args": {"timeout": _PATIENCE}} if address.drivername == "sqlite" else {}
     return sql.create_engine(address, poolclass=NullPool, **options)
 

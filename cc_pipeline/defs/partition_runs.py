@@ -28,10 +28,10 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: Seconds between two lines of progress of one stage in a run's log.
 _EVERY_SECONDS = 5.0
-#: Figures that no event has.
+#: Values that events leave out.
 _ZERO: Final = (0, "0 %")
 
-#: What a step over partitions yields: a record of each, then its checks.
+#: The results of a step over partitions: a record of each, then its checks.
 Yielded: TypeAlias = Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]
 
 
@@ -67,7 +67,7 @@ def extract_partitions(
     with logged_progress(context.log), run.trying():
         for partition_result in _made(context, workspace, run, tables):
             key = partition_key(partition_result.crawl, partition_result.slug)
-            # that by which the others are judged last: a process may be killed between two records
+            # the asset that decides whether a partition is made comes last: a process may be killed between two records
             ordered = sorted(partition_result.reports, key=LAST_FIRST.index, reverse=True)
             yield from run.done(key, {table: descriptions.of(partition_result, table) for table in ordered})
             if partition_result.error is not None:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import dagster as dg
 
-#: What a step over partitions has: that of the assets, or of an op over listed partitions.
+#: The context of a step over partitions: that of the assets, or of an op over listed partitions.
 StepContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
 
 #: Tags of a run over one partition, and over a range of them (Dagster's names).
@@ -16,38 +16,39 @@ PARTITION_TAG = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"
 
-#: Where the configuration of a job over listed partitions names them: targets by crawl.
+#: The configuration field of a job over listed partitions that has them: targets by crawl.
 LISTED: Final = "partitions"
-#: Tag that says why a schedule asked for a run. ``watch``: a target is new on the watch list; ``backfill``: what is
-#: missing in older crawls, or is parsed again; ``repair``: what failed before, and what a source did not give.
+#: Tag with the reason of a schedule's run. ``watch``: a target is new on the watch list; ``backfill``: pages of older
+#: crawls are missing, or are parsed again; ``repair``: a partition failed before, or the source did not return all its
+#: captures.
 KIND_TAG = "cc_pipeline/kind"
-#: How names of tags begin that the UI shows with a run, and not in lists of runs; and that it shows nowhere.
+#: Prefixes of tags that the UI shows with a run but not in lists of runs, and of tags that it shows nowhere.
 _NOT_IN_LISTS, _HIDDEN = "dagster/cc_pipeline_", ".dagster/cc_pipeline_"
-#: Tag of the schedule's runs: what its tick asked for, and how long the rest will take, for a person.
+#: Tag of the schedule's runs: a summary of the tick for a person, and how long the rest will take.
 LEFT_TAG = f"{_NOT_IN_LISTS}left"
-#: Tag of a run that has tried all its partitions and is about to end: only its checks may go on. Its value is the id of
-#: the run, since a run that repeats another has the tags of that one.
+#: Tag of a run that has tried all its partitions: only its checks may still run. Its value is the id of the run, since
+#: a repeated run has the tags of the first one.
 MADE_TAG = f"{_HIDDEN}made"
-#: Which state of the tables a run is to publish.
+#: The state of the tables that a run publishes.
 STATE_TAG = f"{_HIDDEN}tables"
-#: Which process a run of the command line lives in: its mark (``processes.py``).
+#: The process of a run of the command line, as its mark (``processes.py``).
 PROCESS_TAG = f"{_HIDDEN}process"
-#: Whose run it is, of a job in a code location that others have things in too: their jobs may have the same names.
+#: The home of a run, in a code location that has items of others too: their jobs may have the same names.
 HOME_TAG = f"{_HIDDEN}home"
-#: The machine whose daemon gave a run to a code server: addresses of loopback are of that machine.
+#: The machine whose daemon gave a run to a code server: loopback addresses are of that machine.
 MACHINE_TAG = f"{_HIDDEN}launched_on"
 
-#: Tag of a run: the engine (of the settings) that fetches its records and parses its pages. With it a run of the UI, or
-#: a backfill, goes to another one than the UI's own setting says.
+#: Tag of a run: the engine (of the settings) that fetches its records and parses its pages. It sends a run of the UI,
+#: or a backfill, to another engine than that of the UI's settings.
 ENGINE_TAG = "cc_pipeline/engine"
 
-#: Tag of a run whose checks look at everything, whatever they have seen before.
+#: Tag of a run whose checks examine everything, whatever they have seen before.
 LOOK_TAG = "cc_pipeline/look"
 EVERYTHING = "everything"
 
 #: One run takes many partitions: starting a run costs seconds, a partition inside it costs milliseconds.
 BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
-#: Dagster copes with about 100,000 partitions an asset; beyond this, domains belong in named sets.
+#: Dagster supports about 100,000 partitions per asset; with more, domains belong in named sets.
 MAX_PARTITIONS = 90_000
 
 
@@ -56,7 +57,7 @@ def too_many(crawls: int, domains: int) -> str | None:
     if crawls * domains <= MAX_PARTITIONS:
         return None
     return (
-        f"{crawls:,} crawls × {domains:,} targets would be {crawls * domains:,} partitions, and Dagster copes with "
+        f"{crawls:,} crawls × {domains:,} targets would be {crawls * domains:,} partitions, and Dagster supports "
         f"{MAX_PARTITIONS:,}; put domains that belong together into a set (docs/targets.md), or take away what nobody "
         "needs: cc-pipeline targets remove, cc-pipeline automation clean"
     )
@@ -129,4 +130,4 @@ def between(ordered: Sequence[str], first: str, last: str) -> Sequence[str]:
     try:
         return ordered[ordered.index(first) : ordered.index(last) + 1]
     except ValueError:
-        return ()  # keys deleted since
+        return ()  # keys were deleted since

@@ -1,4 +1,4 @@
-"""The placement of one home in a code location: the names of its items there, and its settings."""
+"""The namespace of one home in a code location: the names of its items there, and its settings."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from cc_pipeline.defs.partitions import HOME_TAG
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import PREFIX, Settings, load_settings
 
-#: The key under which our own code location has the workspace: people write it into the configuration of runs.
+#: The resource key of the workspace in our own code location: people write it into the configuration of runs.
 WORKSPACE: Final = "workspace"
-#: Variables that say where everything of one home lies.
+#: Variables with the locations of one home.
 _OF_A_HOME: Final = frozenset(PREFIX + name for name in ("HOME", "SOURCE", "LAKE", "COLLINFO"))
 _PART: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A home in a code location. Raises ``UserInputError`` for a prefix or group that Dagster does not accept.
+    """The namespace of a home in a code location: its names and settings there. Raises ``UserInputError`` for a prefix
+    or group that Dagster does not accept.
 
     ``prefix`` goes before every name that has to be unique: keys of assets have it as parts, all other names as words.
     ``group`` replaces the groups. ``alone``: the code location and its instance belong to this home only.
@@ -77,7 +78,7 @@ class Placement:
 
     def load_settings(self, **overrides: Any) -> Settings:
         """Returns the settings of this home; ``overrides`` as for ``settings.load_settings``."""
-        # what names another home's places is not meant for one that was named here
+        # a variable with a location of another home must not apply to a home that was named here
         env = {name: text for name, text in os.environ.items() if not (self.places.get("home") and name in _OF_A_HOME)}
         return load_settings({**env, **self.settings}, **{**self.places, **overrides})
 

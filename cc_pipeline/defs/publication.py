@@ -27,10 +27,10 @@ from cc_pipeline.publish.publish import Behind, behind
 from cc_pipeline.upkeep.upkeep import keep_up, merge_and_publish
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Seconds between two looks at how old the publication is.
+#: Seconds between two checks of the publication's age.
 _LOOK_EVERY = 30.0
 
-#: Dagster's words for an input that was never made, and for one that was made without saying which version it is.
+#: Dagster's version of an input that was never made, and of one that was made without a version.
 _NONE: Final = "NULL"
 _UNNAMED: Final = "INITIAL"
 
@@ -54,7 +54,7 @@ class PublishWhileRunning:
         publishes once for all its runs. ``failed`` has the reasons of the partitions that the run could not make, by
         key."""
         if not of_a_command(self._context.run):
-            # said before looking at others: of runs that end together, the last to say so sees none that goes on
+            # tagged before reading the others' state: of runs that end together, the last one sees no other
             run_id = self._context.run.run_id
             self._context.instance.add_run_tags(run_id, {MADE_TAG: run_id})
         self._keep_up(failed)
@@ -64,7 +64,7 @@ class PublishWhileRunning:
         at_end = failed is not None
         if at_end and of_a_command(self._context.run) and self._early is None:
             return
-        # what was made stays, however this ends: the next publication shows it
+        # results of the run stay, whatever happens here: the next publication shows them
         try:
             with self._workspace.lake.still():
                 lag = behind(self._workspace)
@@ -73,7 +73,7 @@ class PublishWhileRunning:
                     self._early = merge_and_publish(self._workspace)
                     self._record(self._early, input_tags, failed)
                 elif lag is None and at_end and self._early is not None:
-                    # it showed partitions that were recorded after it, and would count as older than these
+                    # it was recorded before some partitions that it shows, so it would count as older than these
                     input_tags = find_inputs(self._context.instance, self._at)
                     self._record(self._early, input_tags, failed)
         except CcPipelineError as fault:
@@ -89,7 +89,7 @@ class PublishWhileRunning:
         self, publication: Publication, input_tags: Mapping[str, str], failed: Mapping[str, str] | None
     ) -> None:
         if failed is None:
-            # the checks once a run, since one lists the files of the lake
+            # the checks run once per run, since one lists the files of the lake
             record(self._context.instance, publication, self._at, input_tags)
         else:
             check_context = Looking(self._context.instance, self._context.log, self._context.run)

@@ -48,7 +48,7 @@ def purge_target(
     _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, every=now)
     refuse_fetching(workspace, plan.slug, plan.slices)
     _forget(workspace, instance, plan, namespace)
-    # a schedule's tick may have asked for it in between; from now on none does
+    # a schedule's tick may have started it in between; from now on none does
     _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, every=now)
     return purge(workspace, plan, now=now)
 
@@ -88,7 +88,7 @@ def forget_unfound(
 def _forget(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, namespace: Placement) -> None:
     settings = workspace.settings
     watch_list.remove(settings.watch_list_path, [plan.slug])
-    # what counts while the list cannot be read
+    # this updates the copy that counts while the list cannot be read
     watch_list.read_what_is_right(settings.watch_list_path, settings.watch_list_copy)
     delete_keys(instance, namespace, domains=[plan.slug])
 
@@ -109,11 +109,11 @@ def _refuse_running(
     if every:
         every_run = instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED)))
         runs = [run.run_id for run in every_run if owns(namespace, run)]
-        reason = "deleting now takes files from runs that have not ended"
+        reason = "deleting now would remove files of runs that have not ended"
     runs = [run for run in runs if run != own_run]
     if not runs and any(domain == slug for _, domain in flight(instance, namespace).pairs):
         raise EnvironmentFault(
-            f"a backfill that has not ended is to come to the target {slug}",
+            f"an unfinished backfill will run the target {slug}",
             "Wait for its end, or cancel it in the UI; then run this again.",
         )
     if runs:

@@ -24,15 +24,15 @@ from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, Us
 from cc_pipeline.extraction.isolation import is_nobodys, throttled_object
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Failed partitions that the message of a run names; its metadata has them all, up to ``_KEPT``.
+#: The most failed partitions in the message of a run, and in its metadata.
 _NAMED = 5
 _KEPT = 1_000
-#: Characters of a reason there.
+#: The most characters of a reason in the metadata.
 _REASON = 500
 _FREE_SPACE = "Free some space; what is complete is kept and the next run goes on from there"
-_MEND = "Mend what the reason names (the run's log has all of it), then materialize this partition again"
+_MEND = "Fix what the reason names (the run's log has all of it), then materialize this partition again"
 
-#: Metadata of a partition and, where it is known, the version of its data.
+#: Metadata of a partition, and the version of its data if it is known.
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
 
 
@@ -51,7 +51,9 @@ def wanted_keys(context: dg.AssetExecutionContext) -> list[str]:
         )
     key_tuples = keys_of_range(first, last, _keys_by_dimension(context.instance, context.assets_def.partitions_def))
     if not key_tuples:
-        raise UserInputError(f"the run is for {first} to {last}, of which a key is no partition any more; choose again")
+        raise UserInputError(
+            f"the run is for {first} to {last}, and one of its keys is no longer a partition; choose again"
+        )
     return ["|".join(keys) for keys in key_tuples]
 
 
@@ -115,16 +117,16 @@ class PartitionRun:
             yield
         except BaseException as error:
             if not isinstance(error, Exception) or isinstance(error, EnvironmentFault) or is_nobodys(error):
-                # those that were located only were given with this error
+                # partitions that were only located were reported with this error
                 failed_keys = [
                     key
                     for key, partition_error in self._errors.items()
                     if partition_error is not error and not is_nobodys(partition_error)
                 ]
                 if throttled_object(error) is not None:
-                    # the source refuses all, so also those that met it first
+                    # the source refuses all requests, so the partitions that met it first did not fail either
                     failed_keys = [key for key in failed_keys if throttled_object(self._errors[key]) is None]
-                # what ended the run may keep this from being written too, as a full disk
+                # the cause, such as a full disk, may prevent this write too
                 with suppress(Exception):
                     self._say_tried(failed_keys)
             if not isinstance(error, CcPipelineError) and disk_is_full(error):
@@ -202,8 +204,7 @@ def _refuse_assets_behind(context: dg.AssetExecutionContext) -> None:
     dependents = sorted(key.to_user_string() for key in assets_behind(context))
     if dependents:
         raise UserInputError(
-            f"the run also has {', '.join(dependents)}, which would be skipped\n"
-            "Launch them apart, when this step is done"
+            f"the run also has {', '.join(dependents)}, which would be skipped\nLaunch them separately, after this step"
         )
 
 

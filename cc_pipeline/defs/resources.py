@@ -31,15 +31,15 @@ def workspace_of_run(context: dg.InitResourceContext, namespace: Placement) -> I
     for a source with credentials in it, and if more hosts share the instance than the settings say.
     """
     run_config, run = context.resource_config, context.run
-    # elsewhere each step may be a process of its own, and Dagster's files are not ours
+    # in other code locations each step may be a process of its own, and Dagster's files are not ours
     if run is not None and namespace.alone and context.instance is not None:
         keep_open(Path(context.instance.root_directory))
         note_worker(context.instance, run.run_id)
         if made_by(run):
-            # settings that cannot be used are no partition's fault
+            # invalid settings are not the fault of a partition
             note_tried(context.instance, run.run_id, ())
     if any(holds_access(place) for place in split_places(run_config["source"])):
-        # Dagster stores the configuration of each run, so that a secret in it would stay
+        # Dagster stores the configuration of each run, so a secret would stay in it
         raise UserInputError(
             "the run's configuration has credentials in its source; take them out, and set "
             "CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the host in ~/.netrc"

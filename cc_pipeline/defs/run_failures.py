@@ -13,11 +13,11 @@ from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, PlaceFault, disk_is_full
 
 _NOT_RECORDED: Final = (
-    "Dagster could not record what the run did: its database does not take it\nFree some space, or look at the "
-    "database that dagster.yaml names. Then run it again: what was committed before stays, and is recorded then"
+    "Dagster could not record the result of the run: its database refused it\nFree some space, or look at the "
+    "database that dagster.yaml names. Then run it again: commits are kept, and are recorded then"
 )
 _NO_REASON: Final = "no step gave a reason; see the run in the UI"
-#: Metadata of the failure of a step over partitions: those that failed.
+#: Metadata of the failure of a step over partitions: the failed ones.
 FAILED: Final = "failed partitions"
 
 
@@ -55,7 +55,7 @@ def describe_failure(events: Iterable[dg.DagsterEvent]) -> RunFailure:
             # Dagster wraps the error of a step in one of its own
             raised = error.cause or error
             if _is_of_a_database(raised.cls_name):
-                # the message is a statement in SQL; the error itself, with its number, is gone
+                # the message is an SQL statement; the error itself, with its number, is not available
                 return RunFailure(_NOT_RECORDED, raised.cls_name)
             return RunFailure(read_message(raised.message, raised.cls_name), raised.cls_name)
     return RunFailure(_NO_REASON)

@@ -11,10 +11,10 @@ import dagster as dg
 from cc_pipeline.defs.instance import Server, lives, server_listens, server_of
 from cc_pipeline.defs.internals import health
 
-#: Seconds that the code server has to be there before a lost run is told of. Dagster tries a failed run again at once
-#: or never, and a daemon that was started before the code server finds out within ten seconds that it is there.
+#: Seconds that the code server has to be reachable before a lost run is reported. Dagster retries a failed run at once
+#: or never, and a daemon that was started before the code server notices the server within ten seconds.
 _SETTLED: Final = 30.0
-#: Seconds after which a lost run is told of though its code server has not come back.
+#: Seconds after which a lost run is reported though its code server has not come back.
 _GIVEN_UP: Final = 600.0
 
 
@@ -25,12 +25,12 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
     ``dagster.yaml`` names it (``run_launcher``).
     """
 
-    #: Hosts whose code servers runs are given to.
+    #: The number of hosts whose code servers get runs.
     host_count = 1
 
     def __init__(self, inst_data: Any = None) -> None:
         super().__init__(inst_data)
-        #: Since when a run is known to be lost, and a server to be there.
+        #: Since when a run is known to be lost, and a server to be reachable.
         self._since: dict[str | Server, float] = {}
 
     @classmethod
@@ -55,7 +55,7 @@ class WatchingRunLauncher(dg.DefaultRunLauncher):
     def _can_be_tried_again(self, run: dg.DagsterRun) -> bool:
         server, now = self._keeper(run), time.monotonic()
         if server is None:
-            return True  # of `dagster dev`, which starts its code servers first
+            return True  # a server of `dagster dev`, which starts its code servers first
         lost = self._since.setdefault(run.run_id, now)
         if not server_listens(server):
             self._since.pop(server, None)

@@ -10,7 +10,7 @@ from typing import IO, Final
 
 from cc_pipeline.addresses import host_of
 
-#: Seconds until a listener that does not answer is left alone.
+#: Seconds to wait for an answer.
 _PATIENCE: Final = 10.0
 
 
@@ -35,7 +35,7 @@ def tell(address: str, event: Mapping[str, object]) -> str | None:
     if not address:
         return None
     problems: list[str | None] = []
-    # the patience of a connection begins anew with every byte, and there is none for finding a host's address
+    # the timeout of a connection restarts with every byte, and resolving a host name has none
     thread = threading.Thread(
         target=lambda: problems.append(_ask(address, event)), name="cc-pipeline-webhook", daemon=True
     )
@@ -56,4 +56,4 @@ def _ask(address: str, event: Mapping[str, object]) -> str | None:
         answer.close()
         return f"{host} answered {answer.code}"
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return f"{host} could not be told ({type(error).__name__})"
+        return f"{host} could not be reached ({type(error).__name__})"

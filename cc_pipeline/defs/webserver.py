@@ -66,9 +66,9 @@ def refusal(scope: Mapping[str, Any], hosts: Collection[Authority]) -> str | Non
     if not {*headers.get("sec-fetch-site", [])} <= {"same-origin", "none"} and not _is_link(method, headers):
         return "the request comes from a page of another site"
     if not _only_asks(scope.get("query_string", b"")):
-        return "an address may ask, and change nothing"
+        return "an address may contain queries only"
     if method not in {*_SAFE, "OPTIONS", "WEBSOCKET"} and not _is_json(headers.get("content-type", [])):
-        return "what changes something has to be application/json"
+        return "a request that changes something has to be application/json"
     return None
 
 
@@ -79,7 +79,7 @@ def _is_own(host: Authority, server: Sequence[Any] | None, hosts: Collection[Aut
     ):
         return True
     try:
-        # an address is no name that somebody else could let point here
+        # an address is not a name that somebody else could resolve to this machine
         return server is not None and ipaddress.ip_address(host.host) == ipaddress.ip_address(server[0])
     except ValueError:
         return False
@@ -121,7 +121,7 @@ def _only_asks(query: bytes) -> bool:
 
 
 def _is_json(types: Sequence[str]) -> bool:
-    # Dagster takes "text/plain; application/json" for JSON too, and browsers send that without asking first
+    # Dagster accepts "text/plain; application/json" as JSON too, and browsers send that without a preflight request
     return len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json"
 
 

@@ -120,7 +120,7 @@ def collection_id(name: str | None) -> str:
     if text[: len(LOCAL)].upper() != LOCAL:
         if text[:3].lower() == "cc-":
             raise UserInputError(
-                f"{name!r} is a crawl of Common Crawl's, whose files are its own; name a collection, such as press"
+                f"{name!r} is a crawl of Common Crawl, to which no files can be added; name a collection, such as press"
             )
         text = LOCAL + text
     return validate_crawl_id(text)

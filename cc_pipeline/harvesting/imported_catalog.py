@@ -121,8 +121,8 @@ def import_catalog(workspace: Workspace, file: Path, *, sha256: str = "", believ
     stored_subsets = [harvested.subset for harvested in read_subsets(lake, crawl)]
     if stored_subsets and not is_whole(lake, crawl):
         raise EnvironmentFault(
-            f"the catalog of {crawl} that is here is to be made again",
-            f"Let a harvest do that: cc-pipeline index harvest --crawl {crawl}",
+            f"the existing catalog of {crawl} is out of date",
+            f"Harvest the crawl first: cc-pipeline index harvest --crawl {crawl}",
         )
     new = [subset for subset in content.paths if subset not in stored_subsets]
     if not new:

@@ -245,7 +245,7 @@ class _Run:
         if fault.kind is FaultKind.BREAKER_OPEN or self.lost >= _SICK:
             raise (NotNow if isinstance(fault, NotNow) else EnvironmentFault)(
                 f"the repair stopped at {group.path}: {fault.kind.value}, {fault.detail}",
-                "What was read is kept; run again and it goes on from there.",
+                "Stored bounds stay. Run it again; it continues from there.",
             ) from fault
 
 

@@ -129,9 +129,9 @@ class Lease:
         """Raises ``LeaseRanOut`` if the lease expired, as when the machine slept: its files may be deleted."""
         if self._expires is None or self._clock() >= self._expires:
             raise LeaseRanOut(
-                f"this run was stopped for so long that its lease {self.key} ran out: upkeep may have deleted what it "
-                "counts on, or a purge begun, so it commits nothing more",
-                "Run it again: what was fetched is kept and taken over.",
+                f"this run was suspended for so long that its lease {self.key} expired: maintenance may have deleted "
+                "files that it needs, or a purge may have started, so it commits nothing more",
+                "Run it again: it adopts the records that were fetched.",
             )
 
     def end(self) -> None:

@@ -97,7 +97,7 @@ class LocatorTests:
             }, url_key
 
     def test_an_answer_is_what_a_look_at_every_capture_gives(self, locator: Locator, bucket: IndexedBucket) -> None:
-        """That holds for targets of every kind and any requested subsets."""
+        """Targets are of every kind, with any requested subsets."""
         rng = random.Random(CRAWL)
         generated = bucket.captures[: -len(KEYS)]
         for _ in range(_TARGETS):

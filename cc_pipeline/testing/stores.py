@@ -106,7 +106,7 @@ class StoreTests:
         self._at({_KEY: _DATA, "empty": b""}, work)
 
     def test_a_head_has_the_size_and_no_body(self) -> None:
-        """That holds for an empty object too."""
+        """An empty object has the size 0."""
 
         async def work(store: Store) -> None:
             for key, size in ((_KEY, len(_DATA)), ("empty", 0)):

@@ -46,7 +46,7 @@ def test_the_next_crawl_is_run_and_the_end_names_what_was_left(
     asked, lasts, [trouble] = run(tmp_path, monkeypatch, faults)
     assert asked == CRAWLS
     assert type(trouble) is family
-    assert f"3 of 12 crawls were left: {', '.join(CRAWLS[place] for place in (1, 2, 11))}." in trouble.what
+    assert f"3 of 12 crawls were skipped: {', '.join(CRAWLS[place] for place in (1, 2, 11))}." in trouble.what
     assert f"-c {CRAWLS[1]} -c {CRAWLS[2]} -c {CRAWLS[11]}" in trouble.advice
     assert not any(lasts), "a target that was found nowhere may be in a crawl that was not asked"
 
@@ -57,10 +57,10 @@ def test_a_source_that_refuses_or_fails_everywhere_is_left_in_peace(
     asked, _, [trouble] = run(tmp_path, monkeypatch, {3: NotNow("refuses until noon", "Wait")})
     assert asked == CRAWLS[:4]
     assert isinstance(trouble, NotNow)
-    assert "9 of 12 crawls were left" in trouble.what
+    assert "9 of 12 crawls were skipped" in trouble.what
     asked, _, [trouble] = run(tmp_path, monkeypatch, dict.fromkeys(range(2, 12), EnvironmentFault("no network", "")))
     assert asked == CRAWLS[:7]
-    assert "10 of 12 crawls were left" in trouble.what
+    assert "10 of 12 crawls were skipped" in trouble.what
 
 
 def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_results_are_read_without_addresses_of_objects() -> None:
     assert repr(report).splitlines()[:3] == [
         "3 captures: 2 new, 1 open, 0 lost",
         "a note",
-        "typo.example was found nowhere, and is not kept",
+        "typo.example was found in no crawl, and is not kept",
     ]
     export = Export(Path("x.csv"), (Path("x.csv"), Path("x.csv.README.md")), ROWS)
     assert repr(export).startswith("x.csv, with x.csv.README.md\n")

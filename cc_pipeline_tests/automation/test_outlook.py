@@ -86,7 +86,7 @@ def test_a_process_of_its_own_says_the_same_and_its_faults_are_ours(
     for said in ("", "{}", "[1]", '{"fault": ["exec", ["x"]]}', '{"fault": null, "outlook": {"pairs": 1}}'):
         other = [sys.executable, "-c", f"print({said!r})"]
         monkeypatch.setattr(module.children, "python_command", lambda *program, other=other: other)
-        with pytest.raises(EnvironmentFault, match="answered something else"):
+        with pytest.raises(EnvironmentFault, match="returned invalid output"):
             outlook(workspace, [NEW], [SITE], NOW)
     ended = [sys.executable, "-c", "import os; os._exit(9)"]
     monkeypatch.setattr(module.children, "python_command", lambda *program: ended)

@@ -160,7 +160,7 @@ def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Worksp
     note["made_from"] = home.lake.digest("records", FETCH.digest_name(MINE))
     home.lake.commit("fetches", pa.Table.from_pylist([note], home.lake.specs["fetches"].schema), [MINE.where], {})
     LOCATE.commit(home.lake, {MINE: "abc"}, {"captures": rows_of(home, "captures")})
-    assert "the next run" in broken(conservation_verdict(home, Scope()), "warn").message
+    assert "The next run" in broken(conservation_verdict(home, Scope()), "warn").message
 
 
 def test_html_pages_without_a_text_row_are_an_error_and_without_a_main_text_a_warning(
@@ -246,7 +246,7 @@ def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path, publish="copy")
     commit_crawls(workspace)
     publish(workspace)
-    assert outputs.published_files_verdict(workspace, Scope()).message == "the file holds the rows itself"
+    assert outputs.published_files_verdict(workspace, Scope()).message == "the file contains the rows"
 
 
 def test_exports_are_held_against_their_manifests_and_pages(home: Workspace) -> None:

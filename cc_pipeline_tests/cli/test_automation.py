@@ -43,7 +43,7 @@ def test_all_are_turned_on_shown_and_turned_off(tmp_path: Path) -> None:
 
 def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim_home(load_settings(home=str(tmp_path)))
-    assert "all pages were made by the parser of now" in said(tmp_path, "reparse")
+    assert "all pages are up to date" in said(tmp_path, "reparse")
     slices = [Slice("CC-MAIN-2024-22", slug) for slug in ("example.com", "example.org")]
     standing = Standing(
         fetched=Made("abc", {"records": "abc"}),
@@ -63,7 +63,7 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
     shown = said(tmp_path, "reparse")
     assert "1,200,000 pages of 2 partitions" in shown
     assert "reads 5,000.0 MB of stored records and fetches nothing" in shown
-    assert "They stay as they are" in shown
-    assert "The schedule backfill_missing does it" in said(tmp_path, "reparse", "--yes")
-    assert "The schedule backfill_missing does it" in said(tmp_path, "reparse")
-    assert "They stay as they are" in said(tmp_path, "reparse", "--no")
+    assert "They are kept" in shown
+    assert "The schedule backfill_missing parses them again" in said(tmp_path, "reparse", "--yes")
+    assert "The schedule backfill_missing parses them again" in said(tmp_path, "reparse")
+    assert "They are kept" in said(tmp_path, "reparse", "--no")

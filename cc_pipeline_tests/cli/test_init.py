@@ -16,5 +16,5 @@ def test_files_are_written_once_and_named(cli: Cli, tmp_path: Path, monkeypatch:
     written = [tmp_path / "project" / ".env", tmp_path / "home" / "dagster" / "dagster.yaml"]
     assert sorted(said.out.replace("wrote ", "").split()) == sorted(map(str, written))
     written[0].write_text("MINE=1\n", "utf-8")
-    assert "every file is there already" in cli("automation", "init", tmp_path / "project").out
+    assert "all files exist already" in cli("automation", "init", tmp_path / "project").out
     assert written[0].read_text("utf-8") == "MINE=1\n"

@@ -33,4 +33,4 @@ def test_what_could_not_be_done_is_status_1(cli: Cli, bucket: Bucket, tmp_path: 
 
 @pytest.mark.parametrize("other", [("--verify",), ("--repair",)], ids=" ".join)
 def test_it_is_asked_alone(cli: Cli, tmp_path: Path, other: tuple[str, ...]) -> None:
-    assert "take one of them" in cli("doctor", "--live", *other, "--home", tmp_path).told
+    assert "use one of them" in cli("doctor", "--live", *other, "--home", tmp_path).told

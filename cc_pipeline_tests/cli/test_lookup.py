@@ -151,7 +151,7 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_p
     assert by_step[OLD, "look-up"]["because"].startswith("parquet")
     assert by_step[OLD, "look-up"]["bytes likely"] <= by_step[OLD, "look-up"]["bytes at most"]
     assert "add --locate" in said.err
-    assert f"{NEW}: all targets are as they should be" in said.told
+    assert f"{NEW}: all targets are up to date" in said.told
     # the fetch is known where a run has located the captures
     workspace = workspace_of(world.bucket, home)
     locate_captures(workspace, OLD, ["example.com"])

@@ -50,7 +50,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     assert not list(home.glob("lake/built-index/**/*.parquet"))
     said = run("--yes")
     assert said.status == 0, said.err
-    damage = "1 stretches of 1 archive files could not be read"
+    damage = "1 byte ranges of 1 archive files could not be read"
     assert damage in said.err
     some = write_news(tmp_path / "some", replace(SPEC, files=2))
     assert shown(home, "SELECT count(*) FROM page_metadata") == [(len(some.of(DOMAIN)),)]
@@ -75,7 +75,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     )
     places = {(row["warc_filename"], row["warc_record_offset"]) for row in map(json.loads, looked.out.splitlines())}
     assert places == {(one.warc_filename, one.warc_record_offset) for one in wanted}
-    assert "a run would change nothing" in cli("plan", DOMAIN, "-c", MONTH).told
+    assert "a run would not change them" in cli("plan", DOMAIN, "-c", MONTH).told
     assert str(len(wanted)) in cli("lookup", "--count", DOMAIN, "-c", MONTH, "--format", "csv").out
     page = next(one for one in wanted if one.title)
     got = cli("get", page.url, "-c", MONTH, "--format", "json")

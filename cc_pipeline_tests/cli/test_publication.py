@@ -61,7 +61,7 @@ def test_a_slice_with_repeats_is_named_by_run_and_doctor_and_repaired(cli: Cli, 
     assert shown(home, SITE) == 0
     doctor = cli("doctor", "--home", home)
     assert doctor.status == 1
-    assert f"captures of {NEW}|{SITE} are there twice" in doctor.shown
+    assert f"captures of {NEW}|{SITE} are doubled" in doctor.shown
     repaired = cli("doctor", "--repair", "--home", home)
     assert repaired.status == 0, repaired.out + repaired.err
     assert f"{NEW}|{SITE} did not balance" in repaired.shown

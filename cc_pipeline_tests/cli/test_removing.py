@@ -164,8 +164,8 @@ def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
 ) -> None:
     done = cli("targets", "remove", "exmaple.com", "example.org", "--home", home)
     assert done.status == 0, done.err
-    assert "removed whole: exmaple.com found nothing" in done.out
-    assert "removed from the watch list: example.org; what was extracted stays" in done.out
+    assert "removed: exmaple.com has no captures" in done.out
+    assert "removed from the watch list: example.org; extracted rows are kept" in done.out
     assert "exmaple.com" not in instance.get_dynamic_partitions("target")
     assert "example.org" in instance.get_dynamic_partitions("target")
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:

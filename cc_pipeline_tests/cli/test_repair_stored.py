@@ -36,11 +36,11 @@ def test_lost_files_are_named_and_repaired(cli: Cli, home: Path) -> None:
         path.unlink()
     said = cli("doctor", "--home", home)
     assert said.status == 1
-    assert f"records of example.com in {NEW} are gone" in said.shown
+    assert f"records of example.com in {NEW} are missing" in said.shown
     assert "cc-pipeline doctor --repair" in said.shown
     said = cli("doctor", "--repair", "--home", home)
     assert said.status == 0, said.out
-    assert "records were asked for again, parsed and published" in said.shown
+    assert "records were fetched again, parsed and published" in said.shown
     assert "the bytes of all stored records are there" in said.shown
     assert fetched(home) == before
     assert "nothing to repair" in cli("doctor", "--repair", "--home", home).shown

@@ -305,7 +305,7 @@ def tell_what_a_stranger_wrote(ui: Ui, server: Server, place: str) -> str:
     }
     record(ui, dg.AssetMaterialization("page_text", partition=partition, metadata=shown))
     record(ui, dg.AssetObservation("page_text", partition=partition, metadata=why_failed(words, run)))
-    told = f"this could not be looked at: {words}\n{words}"
+    told = f"this could not be checked: {words}\n{words}"
     record(ui, dg.AssetCheckEvaluation(dg.AssetKey("page_text"), "texts_are_there", False, description=plain(told)))
     assert server.wait_for(run) == "FAILURE"
     return run

@@ -74,7 +74,7 @@ def test_what_a_check_says_is_text_where_the_ui_reads_markdown(
     monkeypatch.setattr(looks, "versions_of", broken)
     said = results(sound, instance)["ledger_balances"].description or ""
     assert said == (
-        "this could not be looked at: \\!\\[x\\](http://a.example/p.png) \\<img src=x\\>  \n"
+        "this could not be checked: \\!\\[x\\](http://a.example/p.png) \\<img src=x\\>  \n"
         "Look at page_text in \\_\\_init\\_\\_.py."
     )
 
@@ -181,7 +181,7 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     instance.add_dynamic_partitions("target", ["example.com", "example-foo.com"])
     found = look({"dagster/partition": f"{NEW}|example-foo.com"})
     assert (found.passed, *scope(found)) == (False, "1 partitions, of this run", 1)
-    assert f"still not as it should be: {NEW}|example.com" in (found.description or "")
+    assert f"still wrong: {NEW}|example.com" in (found.description or "")
     assert note_of({name: found}, name)["wrong"] == [f"{NEW}|example.com"]
     workspace.lake.commit("records", records, broken, {f"fetch:{NEW}:example.com": "2"})
     found = look()

@@ -73,7 +73,7 @@ def test_all_ship_off_and_one_command_turns_them_on_and_off(instance: dg.Dagster
 
 
 def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
-    run = instance.add_run(dg.DagsterRun("extract_domain", tags={LEFT_TAG: "asks for 3 partitions"}))
+    run = instance.add_run(dg.DagsterRun("extract_domain", tags={LEFT_TAG: "starts 3 partitions"}))
     for name, at, more in (
         ("watch_list", 100.0, {"status": TickStatus.SKIPPED, "skip_reason": "nothing new"}),
         ("backfill_missing", 200.0, {"status": TickStatus.SUCCESS, "run_ids": [run.run_id]}),
@@ -94,7 +94,7 @@ def test_what_the_last_tick_said_is_shown(instance: dg.DagsterInstance) -> None:
     assert found["watch_list"].said == "nothing new", f"get_ticks: {_MOVED}"
     assert found["watch_list"].last is not None
     assert found["watch_list"].last.timestamp() == 100.0
-    assert found["backfill_missing"].said == "1 runs: asks for 3 partitions"
+    assert found["backfill_missing"].said == "1 runs: starts 3 partitions"
     assert found["publication"].last is None
 
 

@@ -267,7 +267,7 @@ def test_what_stands_behind_a_step_is_refused_in_its_run(
     refused = run(*TABLES, "text_sequencefile")
     assert not refused.success
     assert "the run also has text_sequencefile, which would be skipped" in failure_of(refused)
-    assert "Launch them apart" in failure_of(refused)
+    assert "Launch them separately" in failure_of(refused)
     assert run(*TABLES).success
     assert run("text_sequencefile").success
     assert {status(instance, asset, GOOD[0]) for asset in (*TABLES, "text_sequencefile")} == {"MATERIALIZED"}

@@ -145,7 +145,7 @@ def test_what_is_missing_is_asked_for_in_one_run_with_its_kind_and_priority(back
     [request] = backfill.tick()
     assert shown([request]) == [("watch", DOMAINS)]
     assert request.tags["dagster/priority"] == "-1"
-    assert "asks for 8 partitions (about" in request.tags[LEFT_TAG]
+    assert "starts 8 partitions (about" in request.tags[LEFT_TAG]
     assert "no run has ended yet" in request.tags[LEFT_TAG]
     assert request.partition_key is None
 
@@ -332,7 +332,7 @@ def test_what_runs_did_not_get_to_is_asked_for_as_if_it_were_new(
         backfill.instance.report_run_failed(run)
         if times == 1:
             assert shown(backfill.tick()) == [("watch", DOMAINS[1:])], "at once"
-    assert "7 were not tried, since their runs ended early, and are asked for later" in reason(backfill.tick())
+    assert "7 were not tried, since their runs ended early, and are tried later" in reason(backfill.tick())
     hours_ahead(monkeypatch, 8.1)
     asked = shown(backfill.tick())
     assert sorted(domain for _, domains in asked for domain in domains) == DOMAINS[1:]
@@ -410,7 +410,7 @@ def test_the_tags_of_a_request_run_as_one_run_and_a_changed_set_is_asked_for_aga
     assert current(backfill.workspace, NEW, ["set-press"]) == {}
     assert reason(backfill.tick()) == "no partition is missing", "its number says nothing of what was before it"
     monkeypatch.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
-    assert "Say yes with: cc-pipeline automation reparse --yes" in reason(backfill.tick())
+    assert "To agree: cc-pipeline automation reparse --yes" in reason(backfill.tick())
     press = {row["domain"] for row in lake.read("captures", {"target": "set-press"}).to_pylist()}
     assert press == {"example-foo.com", "example.org"}
 

@@ -256,7 +256,7 @@ def test_what_was_known_at_release_is_no_news(
     monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22\n")
     with FaultServer(bucket[0]) as server:
         said = reason(Ticks(new_crawls, instance, without_list(server.url, tmp_path, selection)).tick())
-        assert "known at this version's release" in said
+        assert "the list of this release" in said
         assert instance.get_dynamic_partitions("crawl") == []
         # a crawl that the setting names is looked for, and harvested
         ticks = Ticks(new_crawls, instance, without_list(server.url, tmp_path, OLD, "newest"))
@@ -357,7 +357,7 @@ class TestWatchList:
         monkeypatch.setattr(partitions, "MAX_PARTITIONS", 5)
         instance.add_dynamic_partitions("crawl", ["A", "B", "C"])
         (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
-        assert "3 crawls × 2 targets would be 6 partitions, and Dagster copes with 5" in reason(watching.tick())
+        assert "3 crawls × 2 targets would be 6 partitions, and Dagster supports 5" in reason(watching.tick())
         assert "into a set" in reason(watching.tick())
         assert instance.get_dynamic_partitions("target") == []
 

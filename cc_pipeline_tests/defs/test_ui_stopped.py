@@ -76,7 +76,7 @@ def test_the_ui_ends_all_it_started(bucket: Bucket, checkout: Path, tmp_path: Pa
                     subprocess.run(["kill", "-9", str(pid)], check=False)
             ui.wait()
     assert ran(traps) == []
-    assert "stopped. What was committed stays" in log.read_text("utf-8")
+    assert "stopped. Committed work is kept" in log.read_text("utf-8")
     instance = instance_in(home / "dagster")
     try:
         ended = instance.get_run_by_id(run)

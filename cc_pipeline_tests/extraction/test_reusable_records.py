@@ -274,7 +274,7 @@ def test_a_lease_that_ran_out_stops_the_commit(workspace: Workspace, monkeypatch
     part = located(workspace, PART)
     with monkeypatch.context() as slept:
         slept.setattr("cc_pipeline.records.leases.LIFE", -1.0)
-        with pytest.raises(EnvironmentFault, match="ran out"):
+        with pytest.raises(EnvironmentFault, match="expired"):
             fetch_captures(workspace, NEW, [part])
     assert FETCH.made_from(workspace.lake, [Slice(NEW, part)])[Slice(NEW, part)] is None
     fetch_captures(workspace, NEW, [part])

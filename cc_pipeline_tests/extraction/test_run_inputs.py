@@ -179,7 +179,7 @@ def test_a_run_that_was_stopped_until_its_lease_ran_out_commits_nothing_more(
         [running] = one.of_command(run_inputs._Running).runs
         monkeypatch.setattr(running._lease, "_clock", lambda: time.time() + leases.LIFE)
 
-    with moment(table, sleeps), pytest.raises(EnvironmentFault, match=r"its lease .* ran out"):  # type: ignore[operator]
+    with moment(table, sleeps), pytest.raises(EnvironmentFault, match=r"its lease .* expired"):  # type: ignore[operator]
         run(one, GOES, crawls=(NEW, OLD))
     assert left_of(two, GOES) == {}
     assert GOES not in two.lake.read("targets").column("slug").to_pylist()

@@ -53,4 +53,4 @@ def test_a_source_that_goes_on_refusing_ends_with_when_to_come_back(bucket: Buck
         server.set_rules([Rule("403", times=None)])
         with pytest.raises(NotNow, match="nothing is sent before 20") as refused:
             harvest_footers(workspace, NEW)
-        assert "it goes on from there" in refused.value.advice
+        assert "it continues from there" in refused.value.advice

@@ -111,5 +111,5 @@ def test_all_of_a_crawl_needs_a_condition() -> None:
     assert condition_of_all(["* where mime=a/b"]) == "mime=a/b"
     assert condition_of_all(["*.example.com"]) == condition_of_all(["a", "b"]) == ""
     for text in ("*", "* where", "* mime=a/b"):
-        with pytest.raises(UserInputError, match="say which"):
+        with pytest.raises(UserInputError, match="add a condition"):
             condition_of_all([text])

@@ -161,7 +161,7 @@ def test_a_lease_ends_by_itself_and_renewing_keeps_it(place: Place, storage: Rec
     place.now += SKEW * 0.2
     assert living(storage, CRAWL, place.clock) == []
     assert left_behind(storage, CRAWL, place.clock) == [lease.key]
-    with pytest.raises(EnvironmentFault, match=r"its lease .* ran out"):
+    with pytest.raises(EnvironmentFault, match=r"its lease .* expired"):
         lease.confirm()
 
 

@@ -29,7 +29,7 @@ from cc_pipeline.index.btree.build import UrlIndexReport
 from cc_pipeline.index.gaps import index_incomplete
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Metadata of ``row_groups``: the picture, behind the digest of what it shows.
+#: Metadata of ``row_groups``: the chart, preceded by the digest of its data.
 _PICTURE = "key ranges"
 
 
@@ -69,7 +69,7 @@ def _of_one_crawl(
 def crawls(context: dg.AssetExecutionContext, workspace: Workspace, namespace: Placement) -> dg.MaterializeResult[None]:
     """One row per crawl in collinfo.json, including the three of the ARC years."""
     report = commit_crawls(workspace)
-    # of its rows: the same list is the same version
+    # the version is the digest of the rows: an equal list is the same version
     digest = workspace.lake.digest("crawls", "crawls")
     version = dg.DataVersion(digest) if digest is not None else None
     metadata = {"dagster/row_count": dg.MetadataValue.int(report.rows)} | stage_metadata(report)
@@ -133,10 +133,10 @@ def row_groups(
         context.add_asset_metadata(metadata | _key_ranges(context, table, crawl), partition_key=crawl)
     refused = refused_gaps(workspace, crawl_keys)
     if refused:
-        # the failure of one crawl is not that of the others in the run
+        # the failure of one crawl must not fail the others of the run
         for crawl in sorted(set(crawl_keys) - {gaps.crawl for gaps in refused}):
             context.log_event(dg.AssetMaterialization(namespace.key("row_groups"), partition=crawl))
-        # what came of all of them is in the catalog
+        # the row groups of all crawls are in the catalog
         catalog_assets = ("index_manifest", "index_footers", "row_groups")
         for evaluation in look_at_made(context, workspace, namespace, catalog_assets, crawl_keys, {}):
             context.log_event(evaluation)

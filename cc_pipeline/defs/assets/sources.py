@@ -17,7 +17,7 @@ from cc_pipeline.derived_files.stage import read_sources
 from cc_pipeline.workspace.source_files import registered
 from cc_pipeline.workspace.workspace import Workspace, export_prefix
 
-#: The table that each asset writes a slice of.
+#: The table of each asset.
 _WRITTEN = {
     "source_metadata": "page_metadata",
     "source_text": "page_text",

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from cc_pipeline.automation.outlook import Outlook
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Runs of schedules and sensors that may wait or go on at the same time, so that a queue is never longer than a look.
+#: The most queued and running runs of schedules and sensors, so that the queue fits on one screen.
 _MOST_RUNS = 10
-#: Partitions that a message names.
+#: The most partitions that a message names.
 _NAMED = 5
-#: In Dagster's queue what a person launches (0) comes first.
+#: In Dagster's queue, runs that a person launches (0) come first.
 _PRIORITY = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
 
@@ -71,9 +71,9 @@ def history(context: dg.ScheduleEvaluationContext, _: Workspace, at: Placement) 
 def backfill_missing(
     context: dg.ScheduleEvaluationContext, workspace: Workspace, at: Placement
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Extracts watched targets from the chosen crawls where they are missing, an hour of work at a time.
+    """Extracts missing pages of watched targets from the selected crawls, an hour of work at a time.
 
-    A tick asks for runs over lists of partitions, as many as the work under way leaves room for.
+    A tick starts runs over lists of partitions, as many as the work in flight leaves room for.
     """
     try:
         return _tick(context, workspace, at)
@@ -94,15 +94,15 @@ def _tick(
         from cc_pipeline.workspace.workspace import rate_now
 
     instance, settings, now = context.instance, workspace.settings, _now()
-    # the daemon does not watch runs of the command line: a killed one would count as going for ever
+    # the daemon does not monitor runs of the command line: a killed one would count as running for ever
     end_runs_of_dead_processes(instance, settings.hosts, namespace)
     watched = watched_targets(workspace, namespace)
-    # runs go by what is written down, so a set that changed since the sensor's last tick counts from now on
+    # runs read the stored definitions, so a set that changed since the sensor's last tick counts from now on
     workspace.register_targets(watched.targets)
     partition_slugs = set(namespace.target_keys(instance))
     targets = [target for target in watched.targets if target.slug in partition_slugs]
     harvested = instance.get_materialized_partitions(namespace.key("row_groups"))
-    # ids begin with the year, so this is the order of their age, in whatever order they became partitions
+    # ids begin with the year, so this order is that of their age, not that of their registration
     runnable = sorted(harvested.intersection(namespace.crawl_keys(instance)), reverse=True)
     selected_crawls = select_crawls(runnable, settings.crawls)
     warnings = [watched.note] if watched.note is not None else []
@@ -115,7 +115,7 @@ def _tick(
     if is_agreed(settings):
         wanted_pairs += sorted(((old_slice.crawl, old_slice.target) for old_slice in report.older), reverse=True)
     elif report.older:
-        warnings.append(price_in_words(settings, report.older) + ". Say yes with: cc-pipeline automation reparse --yes")
+        warnings.append(price_in_words(settings, report.older) + ". To agree: cc-pipeline automation reparse --yes")
     pairs_to_run = [pair for pair in dict.fromkeys(wanted_pairs) if pair not in report.waiting]
     startable_pairs = [pair for pair in pairs_to_run if pair not in in_flight.pairs]
     pace = pace_of(fetches, ended_runs(instance, namespace), rate_now(workspace))
@@ -179,7 +179,7 @@ def _request(namespace: Placement, tick: str, run: AskedRun, summary: str) -> dg
 
     keys = [partition_key(*pair) for pair in run.pairs]
     tags = {KIND_TAG: run.kind, "dagster/priority": _PRIORITY[run.kind], LEFT_TAG: summary}
-    # a tick in whose middle the daemon was killed is made again, and asks for what is left: not under a key of before
+    # if the daemon is killed during a tick, the tick is repeated for the remaining pairs, which need another run key
     digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
     run_config = config_of(namespace.of(listed_ops()["extract_targets"]), keys)
     return dg.RunRequest(run_key=f"{tick}:{digest}", run_config=run_config, tags=tags)
@@ -190,7 +190,7 @@ def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy_seconds: 
     pair_count = sum(len(run.pairs) for run in decision.runs)
     texts = []
     if pair_count:
-        texts.append(f"asks for {pair_count:,} partitions ({spoken(sum(run.seconds for run in decision.runs))})")
+        texts.append(f"starts {pair_count:,} partitions ({spoken(sum(run.seconds for run in decision.runs))})")
     if in_flight:
         texts.append(f"{in_flight:,} wanted partitions are in flight ({spoken(busy_seconds)} with all others)")
     if decision.rest:
@@ -198,7 +198,7 @@ def _rest(decision: BackfillDecision, pace: Pace, in_flight: int, busy_seconds: 
     if decision.resting:
         texts.append(f"{len(decision.resting):,} failed and are tried again later")
     if decision.held:
-        texts.append(f"{len(decision.held):,} were not tried, since their runs ended early, and are asked for later")
+        texts.append(f"{len(decision.held):,} were not tried, since their runs ended early, and are tried later")
     if texts and not pace.measured:
         texts.append("no run has ended yet, so times are those of the request budget")
     return "; ".join(texts)

@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 _SIX_HOURS: Final = 6 * 3600
 
-#: Partition keys that one tick adds at most; the next tick adds the others.
+#: The most partition keys that one tick adds; the next tick adds the others.
 _NEW_KEYS_PER_TICK = 200
-#: Harvests of a crawl that may fail in a row before a person has to look. The distance between them doubles.
+#: The most failures of a harvest in a row before a person has to act. The delay between them doubles.
 _MOST_FAILURES = 3
-#: How many of the sensor's newest runs are read to count a crawl's failures.
+#: The newest runs of the sensor that are read to count a crawl's failures.
 _RUNS_LOOKED_AT = 500
 
-#: Harvested crawls whose path lists are compared: lists of older ones are history.
+#: Harvested crawls whose path lists are compared: the lists of older crawls do not change any more.
 _NEWEST = 2
 
-#: Characters of a run's error that are told.
+#: The most characters of a run's error in a message.
 _REASON = 2_000
-#: Characters of a failed partition's reason that are told.
+#: The most characters of a failed partition's reason in a message.
 _PARTITION_REASON = 500
-#: Partitions of a run that are named.
+#: The most partitions of a run in a message.
 _NAMED = 10
-#: Publications of one state of the tables that may fail.
+#: The most failed publications of one state of the tables.
 _MOST_FAILED_PUBLICATIONS = 3
 
 
@@ -55,13 +55,13 @@ def new_crawls(
 ) -> dg.SensorResult | dg.SkipReason:
     """Registers crawls as partitions and harvests those of CC_PIPELINE_CRAWLS once they are published.
 
-    What failed before is harvested again. While the list of crawls cannot be read, its last good copy counts. What was
-    known at release is no news: without a copy only crawls that CC_PIPELINE_CRAWLS names are looked for.
+    Failed harvests are repeated. While the list of crawls cannot be read, its last good copy counts. Crawls that were
+    known at release are no news: without a copy, only crawls that CC_PIPELINE_CRAWLS names are looked up.
     """
     with LOADING:
         from cc_pipeline.harvesting.crawl_index import is_published
 
-    # read once a day
+    # the list is fetched once a day
     crawl_list = workspace.crawl_list
     configured_crawls, lookup_faults = _named_crawls(workspace)
     note = "".join(
@@ -72,7 +72,7 @@ def new_crawls(
     source_faults: list[str] = []
 
     def is_runnable(crawl: str) -> bool:
-        # one that does not answer is asked for with the next tick
+        # a crawl whose source does not answer is tried again with the next tick
         if source_faults:
             return False
         try:
@@ -89,7 +89,7 @@ def new_crawls(
     room = room_for_crawls(len(registered), domains)
     new = [crawl for crawl in listed_crawls if crawl not in registered]
     if len(new) > room:
-        # the newest that there is room for
+        # the newest ones that there is room for
         note += f"; {too_many(len(registered) + len(new), domains)}"
     excess_crawls = set(new[room:])
     decision = decide_crawls(
@@ -114,7 +114,7 @@ def new_crawls(
     return dg.SensorResult(
         dynamic_partitions_requests=[at.crawl.build_add_request(list(decision.register))] if decision.register else [],
         run_requests=[
-            # a key that was used is not run again, so every attempt has its own
+            # Dagster does not run a key again, so every attempt has its own
             dg.RunRequest(run_key=f"harvest:{crawl}{_attempt(failures.get(crawl, 0))}", partition_key=crawl)
             for crawl in decision.run
         ],
@@ -170,7 +170,7 @@ def _failures_in_a_row(
     due = {
         crawl
         for crawl, count in failures.items()
-        # ticks are six hours apart and not to the second, so a distance ends a little before the tick it is meant for
+        # ticks are six hours apart, not to the second, so the delay ends a little before the tick
         if count < _MOST_FAILURES and last_failures[crawl] + wait * (2 ** (count - 1) - 0.5) <= now
     }
     return failures, due
@@ -180,14 +180,15 @@ def _failures_in_a_row(
 def watch_list(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """Makes the targets of domains.txt partitions. The schedule backfill_missing extracts them."""
+    """Registers the targets of domains.txt as partitions. The schedule backfill_missing extracts them."""
     with LOADING:
         from cc_pipeline.defs.automation.watched import watched_targets
 
     watched = watched_targets(workspace, at)
     targets, note = watched.targets, f"; {watched.note}" if watched.note is not None else ""
     try:
-        # definitions may change under the same key (a set gains a member): written down each time, a no-op when equal
+        # a definition may change under the same key (a set gains a member), so it is stored each time; no commit if
+        # equal
         workspace.register_targets(targets)
     except CcPipelineError as fault:
         return dg.SkipReason(f"{fault}{note}")
@@ -207,21 +208,21 @@ def watch_list(
 def path_lists(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """Harvests the newest crawls again when their path lists name other files than when they were read.
+    """Harvests the newest crawls again if their path lists have changed.
 
-    A harvest is asked for once for each new content. One that fails is for whoever looks at failed runs.
+    Each new content is harvested once. A failed harvest is shown among the failed runs.
     """
     with LOADING:
         from cc_pipeline.harvesting.crawl_index import list_as_it_is
 
     requested_digests: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
-    # records of a key that was taken away stay
+    # records of deleted keys stay
     harvested = context.instance.get_materialized_partitions(at.key("row_groups")).intersection(
         at.crawl_keys(context.instance)
     )
     changed: dict[str, str] = {}
     try:
-        # an index that is built here grows only for a person's yes
+        # an index that is built in this home grows only if a person agrees
         published = [crawl for crawl in harvested if not index_is_built(crawl)]
         for crawl in sorted(published, reverse=True)[:_NEWEST]:
             list_digest = list_as_it_is(workspace, crawl)
@@ -244,7 +245,7 @@ def path_lists(
 
 @sensor(seconds=60, is_of_failed_runs=True)
 def failed_runs(context: dg.RunFailureSensorContext, workspace: Workspace, at: Placement) -> None:
-    """Says in the log, and to CC_PIPELINE_WEBHOOK, which run failed and why; once for each run."""
+    """Reports each failed run and its reason once, in the log and to CC_PIPELINE_WEBHOOK."""
     with LOADING:
         from cc_pipeline.defs.declared.collected import owns
         from cc_pipeline.defs.run_failures import describe_failure
@@ -290,9 +291,9 @@ def partitions_named(run: dg.DagsterRun, namespace: Placement) -> list[str]:
 def source_breaker(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.SensorResult | dg.SkipReason:
-    """Says when the source refuses so often that no request is sent to it; the backfill waits meanwhile.
+    """Reports when the source refuses so often that no request is sent to it; the backfill waits meanwhile.
 
-    What has changed is told once, also to the webhook.
+    Each change is reported once, also to the webhook.
     """
     with LOADING:
         from cc_pipeline.automation.source_state import breaker
@@ -300,7 +301,7 @@ def source_breaker(
     open_breaker = breaker(workspace)
     previous_state = context.cursor or "closed"
     if open_breaker is None:
-        words, breaker_state = f"{workspace.settings.source} is asked as usual", "closed"
+        words, breaker_state = f"{workspace.settings.source} answers as usual", "closed"
     else:
         words = (
             f"{open_breaker.host} refuses ({open_breaker.last_refusal}): no request is sent until "
@@ -318,7 +319,8 @@ def source_breaker(
 def publication(
     context: dg.SensorEvaluationContext, workspace: Workspace, at: Placement
 ) -> dg.RunRequest | dg.SkipReason:
-    """Publishes cc.duckdb when it is behind: CC_PIPELINE_PUBLISH_EVERY minutes at most, or when all ended."""
+    """Publishes cc.duckdb when it is behind: at most every CC_PIPELINE_PUBLISH_EVERY minutes, or when all runs have
+    ended."""
     with LOADING:
         from cc_pipeline.defs.flight import UNFINISHED, flight
         from cc_pipeline.publish.publish import behind, is_being_published
@@ -328,7 +330,7 @@ def publication(
     except CcPipelineError as fault:
         return dg.SkipReason(str(fault))
     if lag is None:
-        return dg.SkipReason("cc.duckdb shows all there is")
+        return dg.SkipReason("cc.duckdb is up to date")
     instance, minutes, publish = context.instance, workspace.settings.publish_every, at.of("publish")
     # a command publishes without a run
     if is_being_published(workspace.settings) or instance.get_runs(
@@ -337,7 +339,7 @@ def publication(
         return dg.SkipReason("cc.duckdb is being published")
     if not lag.longer_than(minutes) and flight(instance, at).is_any:
         return dg.SkipReason(f"runs go on, and cc.duckdb is not {minutes:g} minutes old")
-    # the same state of the tables is asked for again only after it failed, and not for ever
+    # the same state of the tables is published again only after a failure, and a limited number of times
     state = {STATE_TAG: lag.state}
     failed = instance.get_runs_count(
         dg.RunsFilter(job_name=publish, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])
@@ -350,4 +352,4 @@ def publication(
 def _tell(log: logging.Logger, settings: Settings, event: Mapping[str, object]) -> None:
     problem = tell(settings.webhook, event)
     if problem is not None:
-        log.warning(f"the webhook was not told: {problem}")
+        log.warning(f"the webhook failed: {problem}")

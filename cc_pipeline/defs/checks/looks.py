@@ -31,7 +31,7 @@ from cc_pipeline.lake.digests.log import UNKNOWN
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Metadata of a result: the note for the next look.
+#: Metadata of a result: the note for the next evaluation.
 _NOTE = "looked at"
 
 
@@ -136,7 +136,7 @@ def look_at_publication(
         instance.report_runless_asset_event(evaluation)
     try:
         result = left_failed_result(instance, namespace, check_context.run_id, failed)
-    except Exception as error:  # as of any other check
+    except Exception as error:  # as for any other check
         reason = _why_broken(check_context, LEFT_FAILED, error)
         result = dg.AssetCheckResult(passed=False, severity=dg.AssetCheckSeverity.ERROR, description=plain(reason))
     instance.report_runless_asset_event(
@@ -159,7 +159,7 @@ def _why_broken(check_context: Looking, check: str, error: Exception) -> str:
         check_context.log.error(f"{check} broke", exc_info=error)
     else:
         check_context.log.warning(f"the check {check} broke: {'. '.join(reason.splitlines())}")
-    return f"this could not be looked at: {reason}"
+    return f"this could not be checked: {reason}"
 
 
 def _evaluation(
@@ -180,7 +180,7 @@ def _evaluation(
             else step_outcome.slices(workspace, check.unit)
         )
         is_of_run = slices is not None
-        # of a run's own partitions alone, nothing says that the others were looked at
+        # a run over its own partitions alone does not examine the changes of others
         versions = {} if is_of_run else versions_of(workspace.lake, check.watched)
         if not is_of_run and previous_note is not None and check_context.tags.get(LOOK_TAG) != EVERYTHING:
             slices = _changed(workspace, check, previous_note, versions)
@@ -196,16 +196,16 @@ def _evaluation(
                 step_outcome.failed if step_outcome is not None else {},
             )
         if slices == [] and not is_of_run and check_result.passed:
-            check_result = replace(check_result, message="nothing was committed since this last looked")
+            check_result = replace(check_result, message="nothing was committed since the last check")
         verdict, note = noted(check_result, scope, previous_note, versions)
-    except Exception as error:  # the run has made its partitions, and a check that breaks does not take that back
+    except Exception as error:  # the partitions of the run are made, and a broken check does not undo that
         verdict = CheckResult(check.name, "error", _why_broken(check_context, check.name, error))
         note = previous_note or Note()
     if slices is None:
         scope_text, name_suffix = "everything", ""
     else:
         scope_text = f"{len(slices):,} {check.unit}s, {'of this run' if is_of_run else 'changed'}"
-        # the UI draws a line through all figures of a name, and those of other scopes are no fall
+        # the UI draws a line through all numbers of a name, and a smaller scope would look like a drop
         name_suffix = " of this run" if is_of_run else " of what changed"
     return dg.AssetCheckEvaluation(
         asset_key=namespace.key(check.asset),
@@ -256,7 +256,7 @@ def _made_slices(workspace: Workspace, unit: Unit, made_keys: Collection[str]) -
     return [Slice("", slug) for slug in made_keys] if unit == "file" else None
 
 
-#: Partitions that the check names.
+#: The most partitions in the result.
 _SHOWN = 50
 _MINUTE = "%Y-%m-%d %H:%M"
 
@@ -277,7 +277,7 @@ def none_left_failed(
     reason = _why(instance, failing, {partition_key(*pair): worst.run_id})[partition_key(*pair)]
     message = (
         f"{len(keys):,} partitions failed and were not made since ({some(keys)}), {partition_key(*pair)} "
-        f"{worst.times:,} times, last in the run {worst.run_id}: {reason}. Mend that, then materialize them again"
+        f"{worst.times:,} times, last in the run {worst.run_id}: {reason}. Fix that, then materialize them again"
     )
     return CheckResult(name, "warn", message, {"partitions": len(keys)})
 
@@ -367,7 +367,7 @@ def _why(instance: dg.DagsterInstance, failing: Mapping[str, str], runs: Mapping
         if run_id in reasons_by_run
     }
     return {
-        key: failing.get(key) or run_reasons.get(key) or "its run was ended before it could say why" for key in runs
+        key: failing.get(key) or run_reasons.get(key) or "its run was ended before it gave a reason" for key in runs
     }
 
 

@@ -10,7 +10,7 @@ from cc_pipeline.checks.check import Check
 from cc_pipeline.defs.declared.bodies import later
 from cc_pipeline.defs.placement import Placement
 
-#: The name of the check that asks the instance for what was left failed.
+#: The name of the check that reads failed partitions from the instance.
 LEFT_FAILED: Final = "partitions_left_failed"
 
 
@@ -28,11 +28,11 @@ def check_key(namespace: Placement, check: Check) -> dg.AssetCheckKey:
 
 
 def _left_failed(namespace: Placement) -> dg.AssetChecksDefinition:
-    # on what is made seldom: a check of a table would be a step of every run over its partitions
+    # on a rarely made asset: a check of a table would be a step of every run over its partitions
     @dg.asset_check(
         asset=namespace.key("warehouse"),
         name=LEFT_FAILED,
-        description="No partition failed in the last week and was not made since, whoever asked for it.",
+        description="Every partition that failed in the last week, in any run, was made since.",
     )
     def partitions_left_failed(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         check_result: dg.AssetCheckResult = later("cc_pipeline.defs.checks.looks.left_failed_result")(

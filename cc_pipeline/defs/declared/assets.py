@@ -33,7 +33,7 @@ from cc_pipeline.workspace.schemas import (
     SOURCE_FAULTS_COLUMNS,
 )
 
-#: Of ``warehouse``, as Dagster keeps it with each materialization.
+#: The code version of ``warehouse``, which Dagster stores with each materialization.
 WAREHOUSE_VERSION: Final = "1"
 #: The tables over crawl × target, which one step makes.
 EXTRACTED: Final[Mapping[str, Sequence[Column]]] = {
@@ -41,9 +41,9 @@ EXTRACTED: Final[Mapping[str, Sequence[Column]]] = {
     "records": RECORD_COLUMNS,
     **PAGE_COLUMNS,
 }
-#: One run takes several files: a file fails by itself.
+#: One run takes several files: each file fails by itself.
 _TEN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=10)
-#: A crawl's steps come one after the other, and the next one is skipped where a crawl failed: each has its own run.
+#: Each crawl has its own run: its steps follow each other, and later ones are skipped if the crawl failed.
 _ONE: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 _SITE: Final = "https://commoncrawl.org"
 _BODIES: Final = "cc_pipeline.defs.assets"
@@ -52,16 +52,14 @@ _BODIES: Final = "cc_pipeline.defs.assets"
 class BuildConfig(dg.Config):
     """Agreement to the cost, and how many files are indexed."""
 
-    yes: bool = Field(default=False, description="I have seen the price (the run without this says it), and agree.")
-    most_files: int = Field(default=0, description="Archive files to index now; 0: all that are left.")
+    yes: bool = Field(default=False, description="I have seen the cost (a run without this shows it), and agree.")
+    most_files: int = Field(default=0, description="Archive files to index now; 0: all that are missing.")
 
 
 class FootersConfig(dg.Config):
     """Options of a harvest."""
 
-    refresh: bool = Field(
-        default=False, description="Ask of each file that is kept whether it is another one now; a request for each."
-    )
+    refresh: bool = Field(default=False, description="Check each stored file for a replacement; one request per file.")
 
 
 class ExtractConfig(dg.Config):
@@ -69,7 +67,7 @@ class ExtractConfig(dg.Config):
 
     accept_losses: list[str] = Field(
         default_factory=list,
-        description="Numbers of losses, as a run that doubted them said: these captures are gone for good.",
+        description="Numbers of losses, as shown by a run that left them unconfirmed; these captures are lost.",
     )
 
 
@@ -170,8 +168,8 @@ def on_request() -> list[RecordedAsset]:
             "built_index",
             ["parquet"],
             "The columnar index of a month of CC-NEWS, or of WARC files that a person named: a Parquet file for each "
-            "of them.\n\nReads every archive file once (some 350 GB a month), so it says the price first, and wants a "
-            "yes in the run's configuration. A stopped build goes on where it stopped.",
+            "of them.\n\nReads every archive file once (some 350 GB a month), so it shows the cost first, and needs "
+            "agreement in the run's configuration. A stopped build continues where it stopped.",
             external=[PATH_LISTS, ARCHIVES],
         ),
         recorded(
@@ -305,7 +303,7 @@ def sources() -> list[Step]:
             ],
             description="Reads each file once, from its beginning to its end, into the tables of parsed pages.",
             partitions="source_file",
-            # files take minutes each; more of them in one run save only the seconds a run costs
+            # a file takes minutes; more files in one run save only the seconds that a run costs
             backfill=_TEN,
         )
     ]
@@ -330,7 +328,7 @@ def analytics(published: Iterable[str]) -> list[Step]:
             ),
             pool="warehouse",
             options={
-                # weekly_upkeep publishes each week, automation behind every change
+                # weekly_upkeep publishes each week, automation after every change
                 "freshness_policy": dg.FreshnessPolicy.time_window(
                     fail_window=timedelta(days=30), warn_window=timedelta(days=8)
                 )

@@ -9,8 +9,7 @@ import dagster as dg
 
 from cc_pipeline.defs.placement import Placement
 
-#: Held by threads of a code server while they load modules: where their first loads cross each other, Python refuses
-#: one of them as a deadlock.
+#: Threads of a code server hold it while they load modules: Python reports a deadlock if their first imports cross.
 LOADING: Final = RLock()
 
 
@@ -29,7 +28,7 @@ def later(place: str) -> Callable[..., Any]:
 
 def body(namespace: Placement, place: str, config: type[dg.Config] | None = None) -> Callable[..., Any]:
     """Returns the body of an asset or op: it calls the function at ``place`` with the context, the open workspace, the
-    home's placement and the run's ``config``, if there is one."""
+    home's namespace and the run's ``config``, if there is one."""
     call = later(place)
 
     if config is None:

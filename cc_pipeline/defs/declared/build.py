@@ -68,7 +68,7 @@ def placement(
     places: Mapping[str, object],
     settings: Mapping[str, object],
 ) -> Placement:
-    """Returns the placement of a home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that
+    """Returns the namespace of a home beside others, as ``cc_pipeline.dagster.build_defs`` describes it. Raises as that
     does."""
     setting_names = settable_names()
     for name in settings:
@@ -85,7 +85,7 @@ def placement(
     )
     for text in targets:
         later("cc_pipeline.commoncrawl.target_text.parse_target")(text)
-    # what is wrong is said where it was written, and not in the first run
+    # wrong settings are reported where they were written, not in the first run
     refuse_unknown_kind(namespace.load_settings().via)
     return namespace
 
@@ -104,7 +104,7 @@ def _loadable(namespace: Placement, **definition_options: Any) -> dg.Definitions
     """Returns the definitions of the core and of the extensions that Dagster accepts beside it; other extensions are
     left out."""
     with warnings.catch_warnings():
-        # what Dagster may change is tested
+        # tests cover the parts that Dagster may change
         warnings.simplefilter("ignore", dg.BetaWarning)
         core, *extension_parts = parts(namespace)
         try:
@@ -116,7 +116,7 @@ def _loadable(namespace: Placement, **definition_options: Any) -> dg.Definitions
         for part in extension_parts:
             try:
                 _resolved(namespace, [*accepted, part], **definition_options)
-            except Exception as error:  # whatever it is: it costs only this extension
+            except Exception as error:  # any error: it affects only this extension
                 leave_out(part.origin, f"{type(error).__name__}: {error}")
             else:
                 accepted.append(part)
@@ -235,7 +235,7 @@ def _step(namespace: Placement, step: Step, asset_owners: Sequence[str]) -> dg.A
         return single_asset
     return dg.multi_asset(
         name=namespace.of(step.function.rpartition(".")[2]),
-        # a subset is made, and partitions are recorded apart from outputs
+        # a run may make a subset, and partitions are recorded without outputs
         specs=[dg.AssetSpec(**_described(namespace, asset, asset_owners), skippable=True) for asset in step.assets],
         description=step.description,
         **shared,
@@ -268,7 +268,7 @@ def _check_everything(namespace: Placement, keys: Sequence[dg.AssetCheckKey]) ->
         namespace.of(CHECK_EVERYTHING),
         dg.AssetSelection.checks(*keys),
         tags={LOOK_TAG: EVERYTHING, **namespace.tags},
-        description="Runs every check over the whole lake. Alone, a check looks at what changed since it last did.",
+        description="Runs every check over the whole lake. By itself, a check examines recent changes.",
     )
 
 
@@ -303,7 +303,7 @@ def _sensor(namespace: Placement, sensor: Sensor, jobs: Mapping[str, Any]) -> dg
     if sensor.is_of_failed_runs:
 
         def failed(context: dg.RunStatusSensorContext, **_: object) -> None:
-            # a test gives what Dagster's own decorator would make of it
+            # a test passes the context that Dagster's own decorator would make
             failure_context = (
                 context.for_run_failure() if not isinstance(context, dg.RunFailureSensorContext) else context
             )
@@ -313,7 +313,7 @@ def _sensor(namespace: Placement, sensor: Sensor, jobs: Mapping[str, Any]) -> dg
             run_status=dg.DagsterRunStatus.FAILURE, run_status_sensor_fn=failed, **shared
         )
     job = jobs[sensor.job] if sensor.job is not None else None
-    # who calls a sensor or a schedule by itself gives it its resources a second time
+    # a direct call of a sensor or a schedule passes the resources a second time
     sensor_definition: dg.SensorDefinition = dg.sensor(job=job, **shared)(
         lambda context, **_: call(context, namespace.workspace(context), namespace)
     )
@@ -325,7 +325,7 @@ def _conditions(namespace: Placement, assets: dg.AssetSelection) -> dg.Automatio
     conditions would cost seconds per tick, and ask for nothing or for everything at once; the schedule replaces
     them."""
     return dg.AutomationConditionSensorDefinition(
-        # Dagster's own name is that of a sensor for all assets that no other has, which ours would replace
+        # Dagster's own sensor of this name covers all assets without a sensor; with the same name ours replaces it
         "default_automation_condition_sensor" if namespace.alone else namespace.of("conditions"),
         target=assets,
         default_status=_status(namespace, dg.DefaultSensorStatus),

@@ -55,7 +55,7 @@ def parts(namespace: Placement) -> list[Part]:
     for part in _of_extensions(namespace):
         try:
             problem = _problem(part, accepted)
-        except Exception as error:  # whatever it is: it costs only this extension
+        except Exception as error:  # any error: it affects only this extension
             problem = f"{type(error).__name__}: {error}"
         if problem:
             leave_out(part.origin, problem)
@@ -185,7 +185,7 @@ def asset_name(namespace: Placement, key: dg.AssetKey) -> str:
     *prefix, name = key.path
     if tuple(prefix) != namespace.prefix:
         return ""
-    # without a prefix, others have keys of one part too
+    # without a prefix, assets of others have keys of one part too
     names = _names_now()
     return name if name in names.assets or name.startswith(names.families) else ""
 

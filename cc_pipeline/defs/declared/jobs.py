@@ -38,7 +38,7 @@ _ASSET_JOBS: Final = (
 
 
 class PartitionsConfig(dg.Config):
-    """Any partitions, of several crawls."""
+    """Partitions of any crawls."""
 
     partitions: dict[str, list[str]] = Field(
         description='Targets by crawl, as in {"CC-MAIN-2024-22": ["example.com", "example.org"]}.'
@@ -56,10 +56,12 @@ class PurgeConfig(dg.Config):
 
     target: str = Field(description="The target: its definition, its partition key, or the name of a set.")
     dry_run: bool = Field(
-        default=True, description="Only say in the run's log what would go, and the plan's digest. False deletes it."
+        default=True, description="Only log what would be deleted, and the plan's digest. False deletes it."
     )
-    plan: str = Field(default="", description="With dry_run false: the digest that the dry run said.")
-    now: bool = Field(default=False, description="Delete at once: who has cc.duckdb open has to open it anew.")
+    plan: str = Field(default="", description="With dry_run false: the digest of the dry run.")
+    now: bool = Field(
+        default=False, description="Delete at once: open connections to cc.duckdb have to be opened again."
+    )
 
 
 _OP_JOBS: Final = (
@@ -73,8 +75,8 @@ _OP_JOBS: Final = (
     ),
     OpJob(
         name="build_index",
-        description="Builds the index of a month of CC-NEWS, or of named WARC files; says its price and wants a yes "
-        "to it. Records built_index.",
+        description="Builds the index of a month of CC-NEWS, or of named WARC files; shows its cost and needs "
+        "agreement to it. Records built_index.",
         function="cc_pipeline.defs.assets.catalog.index_archives",
         config=BuildConfig,
         partitions="crawl",
@@ -94,8 +96,8 @@ _OP_JOBS: Final = (
     ),
     OpJob(
         name="purge_target_job",
-        description="Deletes a target and what was extracted of it. First it only says what would go (dry_run), and "
-        "its digest.",
+        description="Deletes a target and what was extracted of it. First it only shows what would be deleted "
+        "(dry_run), and its digest.",
         function="cc_pipeline.defs.purging.purge_one_target",
         config=PurgeConfig,
         pool="warehouse",
@@ -109,12 +111,12 @@ _OP_JOBS: Final = (
         is_listed=True,
     ),
 )
-#: The jobs of a home; that of all checks is apart.
+#: The jobs of a home, except that of all checks.
 JOBS: Final = (*_ASSET_JOBS, *_OP_JOBS)
-#: Deletes old runs of the whole instance, so only a home that has one for itself has this job.
+#: Deletes old runs of the whole instance, so only the single home of an instance has this job.
 TRIM_HISTORY: Final = OpJob(
     name="trim_history",
-    description="Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; what they say of partitions stays.",
+    description="Deletes Dagster's runs older than CC_PIPELINE_HISTORY_DAYS; the records of partitions stay.",
     function="cc_pipeline.defs.history.forget_old_runs",
     pool="history",
 )

@@ -110,7 +110,7 @@ def _note(path: Path, raw: bytes | None) -> tuple[str, dict[str, str]]:
         if not isinstance(note, dict) or not isinstance(note["made_from"], dict):
             raise ValueError("nothing says what it is of")
         if (note["format"], note["decoder"]) != (FORMAT, DECODER):
-            raise UserInputError(f"{path.name} was written by another version of cc_pipeline: export it anew")
+            raise UserInputError(f"{path.name} was written by another version of cc_pipeline: export it again")
         crawl, footer_digests = note["crawl"], {str(key): str(value) for key, value in note["made_from"].items()}
         validate_crawl_id(crawl)
     except (ValueError, KeyError, TypeError) as error:
@@ -140,7 +140,7 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
         if place(row["path"]) != (content.crawl, row["subset"], row["part"]):
             raise _no(path, f"{row['path']} is no index file of {content.crawl}, {row['subset']}")
     if {*content.made_from} != {*files["subset"].to_pylist()}:
-        raise _no(path, "its files are not of the subsets that it is said to be of")
+        raise _no(path, "the subsets of its files are not those in its note")
     group_counts = groups.group_by("path").aggregate([("rows", "sum"), ("row_group", "count"), ("row_group", "max")])
     counts_by_path = {row["path"]: row for row in group_counts.to_pylist()}
     for row in files.select(["path", "outcome", "rows", "row_groups"]).to_pylist():
@@ -157,7 +157,7 @@ def _check(path: Path, content: CatalogFile, tables: FooterTables) -> None:
     places = {(row["path"], row["subset"], row["part"]) for row in files.select(["path", "subset", "part"]).to_pylist()}
     group_places = groups.select(["path", "subset", "part"]).group_by(["path", "subset", "part"]).aggregate([])
     if not {(row["path"], row["subset"], row["part"]) for row in group_places.to_pylist()} <= places:
-        raise _no(path, "a row group is said to be of another subset or part than its file")
+        raise _no(path, "a row group has another subset or part than its file")
     sizes = dict(zip(files["path"].to_pylist(), files["file_size"].to_pylist(), strict=True))
     ends = pc.add(chunks["chunk_offset"], chunks["compressed_bytes"])
     limits = pa.array([sizes[name] for name in chunks["path"].to_pylist()], pa.int64())

@@ -267,14 +267,14 @@ class _Run:
         self.writer.sync()
         return NotNow(
             f"{problem}: {fault.kind.value}, {fault.detail}",
-            "What was harvested is kept; run again after that time, or with --wait, and it goes on from there.",
+            "Stored footers stay. Run it again after that time, or with --wait; it continues from there.",
         )
 
     def sick(self, problem: str, kind: Kind) -> EnvironmentFault:
         self.writer.sync()
         return (NotNow if kind is FaultKind.FORBIDDEN else EnvironmentFault)(
             f"the harvest stopped because {problem}",
-            "Check the source and the network. What was harvested is kept; run again and it goes on from there.",
+            "Check the source and the network. Stored footers stay; run it again, and it continues from there.",
         )
 
 

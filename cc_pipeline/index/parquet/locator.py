@@ -295,7 +295,7 @@ class ParquetLocator:
                     file = next(query.place.file for query in queries if query.place.file.path == fault.source)
                     raise EnvironmentFault(
                         f"{fault.source} is not the file any more whose footer was harvested: {fault.reason}",
-                        "It was published anew, or this home lacks its footer. Harvest it again: "
+                        "It was published again, or this home does not have its footer. Harvest it again: "
                         f"cc-pipeline index harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
                     ) from fault
                 # the range was read, but its content is wrong: another place may have it right

@@ -315,7 +315,7 @@ class Cluster:
             last = member.first_key
             position += len(line) + 1
         if (members[0].first_key, last) != (span.first, span.last):
-            raise DataFault(DataKind.MISMATCH, self.key, span.at, "these lines are not those that were read before")
+            raise DataFault(DataKind.MISMATCH, self.key, span.at, "these lines differ from those that were read before")
         self._parsed = (span, members)
         return members
 

@@ -52,7 +52,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     words = ("delivery", "copy", "example.com", "-c", NEW, "--to", place, "--part-mb", "1", "--home", home)
     said = cli(*words, "--source", bucket)
     assert said.status == 3, said
-    assert f"lacks {lost} of {len(truth)} captures of {NEW} ({lost} missing)" in said.err
+    assert f"not delivered: {lost} of {len(truth)} captures of {NEW} ({lost} missing)" in said.err
     assert "not_found" in said.err
     assert "--refetch" in said.told
     assert manifest(place)["counts"] == {

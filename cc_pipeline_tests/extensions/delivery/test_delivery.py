@@ -256,7 +256,7 @@ def test_a_damaged_part_stays_beside_the_delivery_while_nothing_replaces_it(shop
         report = folder.deliver(shop, records)  # what the table says, and what is stored no more
         assert report.lost["left_out"] > 0
         assert folder.read(part) == data[:-1]
-        assert any(f"{Path(part).name} stays" in note for note in report.notes)
+        assert any(f"{Path(part).name} is kept" in note for note in report.notes)
         assert folder.verify().all_wrong == []
     # a form that cannot be given takes nothing away either
     arc = next(key for key in folder.parts() if key.endswith(".arc.gz"))

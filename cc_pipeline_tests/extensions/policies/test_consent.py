@@ -170,7 +170,7 @@ def test_a_data_set_leaves_out_what_a_wish_names(asking: Workspace, asked: Asked
 
 def test_words_that_are_no_wish() -> None:
     assert wishes(" GPTBot, train,tdm,,gptbot") == ("gptbot", "ai-train", "tdm")
-    with pytest.raises(UserInputError, match="no wish"):
+    with pytest.raises(UserInputError, match="not a preference"):
         wishes("gpt bot")
 
 

@@ -68,7 +68,7 @@ def test_what_is_there_stays(cli: Cli, tmp_path: Path) -> None:
     said = cli("team", "init", tmp_path, *PLACES)
     assert said.out.split() == ["wrote", str(tmp_path / "compose.yaml")]
     assert (tmp_path / ".env").read_text("utf-8") == "PGPASSWORD=mine\n"
-    assert "every file is there already" in cli("team", "init", tmp_path, *PLACES).out
+    assert "all files exist already" in cli("team", "init", tmp_path, *PLACES).out
 
 
 def test_the_services_agree_with_each_other(cli: Cli, tmp_path: Path) -> None:

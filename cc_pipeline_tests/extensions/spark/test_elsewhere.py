@@ -115,7 +115,7 @@ def test_tasks_and_results_are_the_same_after_they_were_json() -> None:
      b'{"stage": "parse", "number": 0, "job": {"sent": 3, "workers": 1, "tries": 1, "crawl": "c", "commit": "c"}}'],
 )  # fmt: skip
 def test_what_is_no_task_is_refused(document: bytes) -> None:
-    with pytest.raises(UserInputError, match="no task"):
+    with pytest.raises(UserInputError, match="not a task"):
         run_task(document, lambda more: None)
 
 
